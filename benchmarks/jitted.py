@@ -47,7 +47,7 @@ def max_relative_error(actual, expected) -> float:
 
   Args:
     actual: Pytree of arrays.
-    expected: Pytree of arrays with the same structure.
+    expected: Pytree of arrays with the same structure as `actual`.
 
   Returns:
     The maximum over all leaves, or infinity if `actual` is not finite.

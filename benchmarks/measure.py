@@ -135,7 +135,7 @@ def run_interleaved(
   """Runs every variant once per round, in alternating order.
 
   Args:
-    variants: Names of the variants.
+    variants: Names of the variants to measure.
     run: Function that measures one variant in a subprocess.
     rounds: Number of times that each variant is run.
 

@@ -27,7 +27,7 @@ class PublicData:
 
   Attributes:
     name: Name of the data set.
-    kind: Type of the examples, or the data set's purpose.
+    kind: Task for which the data set is used, such as 'ranking (nDCG@10)'.
     source: Repository or web page that publishes the data set.
     licence: License as stated by the authors.
     languages: Number of languages, or the language codes.

@@ -56,8 +56,8 @@ class WebCorpus:
     text_field: Column that contains the text of a document.
     has_escaped_line_ends: Whether line ends in the text are written as a
       backslash and an `n`.
-    has_blank_lines: Whether a record is a line, and empty records separate
-      documents. If False, a record is a document.
+    has_blank_lines: Whether each record is a line and empty records separate
+      documents. If False, each record is a document.
   """
 
   name: str

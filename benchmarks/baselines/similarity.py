@@ -105,7 +105,7 @@ class PlainCKA:
 
     Args:
       first: Hidden states of shape [layers, sentences, size].
-      second: Hidden states of the second model, of the same shape.
+      second: Hidden states of the second model, with the same shape as `first`.
     """
     x, y = (np.asarray(side, np.float64) for side in (first, second))
     for i, layer in enumerate(x):

@@ -37,7 +37,8 @@ class Condition:
     name: Unique name of the training configuration.
     settings: Gin macros and parameters in which the condition differs from
       `BASE_SETTINGS`.
-    files: Gin files in this folder that are read after `encoder.gin`.
+    files: Names of gin files in the study's folder that are read after
+      `encoder.gin`.
     corpus: Name of the corpus on which the model is trained, a key of
       `CORPORA`.
     vocabulary: Size of the vocabulary.

@@ -64,11 +64,12 @@ class Claim:
     statement: The claim as a sentence. For a control, this is a phrase that
       describes the control.
     published: Numbers that the paper reports for `first` and `second`.
-    first: Name of the condition that should have a lower (or equal) score.
+    first: Name of the condition that has the lower (or an equal) score
+      according to the claim.
     second: Name of the condition with which `first` is compared.
     measure: Name of the measured score, or 'first|second' if the two conditions
       are scored by different measures.
-    order: Order of the two scores that the paper claims.
+    order: Order of the two scores according to the paper.
     margin: Margin within which scores count as equal, in the unit of the
       measure. It is only used for the orders SAME and NOT_ABOVE.
     control_for: Name of the claim to which this control belongs. It is empty if
@@ -147,7 +148,7 @@ def judge_interval(
 
   Args:
     comparison: Statistical comparison of the two conditions' scores.
-    order: Order of the two scores that the paper claims.
+    order: Order of the two scores according to the paper.
     margin: Difference up to which two scores count as equal. It affects only
       the orders SAME and NOT_ABOVE.
   """

@@ -34,7 +34,7 @@ def compare_crossed(first: np.ndarray, second: np.ndarray) -> Significance:
   Args:
     first: Scores of the first condition, of shape [seeds, languages], with at
       least two seeds and two languages.
-    second: Scores of the second condition, of the same shape.
+    second: Scores of the second condition, with the same shape as `first`.
   """
   components = squared_errors(first, second)
   squared_error = sum(components)
@@ -67,7 +67,7 @@ def squared_errors(first: np.ndarray, second: np.ndarray) -> SquaredErrors:
 
   Args:
     first: Scores of the first condition, of shape [seeds, languages].
-    second: Scores of the second condition, of the same shape.
+    second: Scores of the second condition, with the same shape as `first`.
   """
   differences = second - first
   return SquaredErrors(

@@ -104,7 +104,8 @@ def sentence_states(
     data: Data and vocabularies of the study's languages.
     second: Second language of the translation pairs from which sentences are
       taken.
-    language: Language of the sentences: `second` or the first language.
+    language: Language of the sentences to encode: either `second` or the
+      study's first language.
     shuffled: Whether to shuffle the tokens of each sentence.
 
   Returns:
@@ -130,7 +131,8 @@ def compare_states(first: np.ndarray, second: np.ndarray) -> dict[str, float]:
 
   Args:
     first: Hidden states of the first language, of shape [L + 1, N, H].
-    second: Hidden states of the second language, with the same shape.
+    second: Hidden states of the second language, with the same shape as
+      `first`.
   """
   half = first.shape[1] // 2
   tested = first[:, half:], second[:, half:]
@@ -167,7 +169,8 @@ def offset_fraction(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
   Args:
     first: Hidden states of the first language, of shape [L, N, H].
-    second: Hidden states of the second language, with the same shape.
+    second: Hidden states of the second language, with the same shape as
+      `first`.
 
   Returns:
     The fraction at each layer, of shape [L].

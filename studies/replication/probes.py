@@ -28,7 +28,8 @@ def encode_translations(
     data: Data and vocabularies of the study's languages.
     second: Second language of the translation pairs from which sentences are
       taken.
-    language: Language of the sentences: `second` or the first language.
+    language: Language of the sentences to encode: either `second` or the
+      study's first language.
   """
   pairs = data.held_out_translations(second)[: 2 * data.NUM_TEST_PAIRS]
   texts = [pair[language == second] for pair in pairs]

@@ -87,7 +87,7 @@ class Study:
     The other claims are logged.
 
     Raises:
-      ConfigError: If all claims require a dictionary.
+      ConfigError: If none of the claims can be tested without a dictionary.
     """
     selected = tuple(
       claim

@@ -50,8 +50,8 @@ class SyntheticOptions:
       `Language` objects. The first one is the pivot language. Sentence pairs
       and dictionaries combine it with each of the other languages.
     sentences: Number of monolingual training lines per language.
-    pairs: Number of training pairs between the first language and each other
-      language.
+    pairs: Number of training pairs of the first language with each of the other
+      languages.
     examples: Number of training examples for each task family that has labels,
       such as 'nli'.
     held_out: Number of examples in each `dev` and each `test` split.

@@ -57,7 +57,8 @@ class ProcrustesStudy(study_base.SeriesStudy):
     layers: Indices of the layers to analyze. If None, all layers are analyzed.
     max_rounds: Maximum number of rounds of iterative normalization.
     reader: Reader that computes the pooled hidden states of sentences.
-    level: Text units to whose vectors maps are fitted: sentences or words.
+    level: Type of the vectors to which the maps are fitted: vectors of
+      sentences or of words.
   """
 
   source: text_sources.PairSource

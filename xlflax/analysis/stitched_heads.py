@@ -37,8 +37,8 @@ def stitch_eval_model(
     source: Fine-tuned model that contains the head.
     target: Model whose hidden states are mapped.
     name: Name of the source model's objective that trained the head.
-    saved: Map from the target model's layer to the source model's layer. If
-      None, the states are not mapped.
+    saved: Alignment map from the target model's layer to the source model's
+      layer. If None, the states are not mapped.
 
   Raises:
     AnalysisError: If the source model does not have the head, or if the map's

@@ -161,8 +161,8 @@ class Store:
     """Restores the per-word sums of hidden states from the file, if it exists.
 
     Args:
-      fresh: Sums for the same words to which no sentence has been added yet.
-        They are returned if the file does not exist.
+      fresh: Empty sums for all words. They are returned if the file does not
+        exist.
 
     Returns:
       `fresh`, with the sums stored in the file if the file exists.

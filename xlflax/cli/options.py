@@ -363,7 +363,7 @@ def check_excludes(
     names: Option names, without dashes.
     excluded_by: Name of the excluding option in the error message, such as
       '--dry_run'.
-    given: Whether the option that excludes the named options is given.
+    given: Whether the excluding option is set.
     fix: Hint for the error. If None, the hint is to remove the option.
 
   Raises:

@@ -45,7 +45,7 @@ def log_next_steps(trainer: Any, result: dict[str, Any]) -> None:
   """Logs the result of a run and commands that use it.
 
   Args:
-    trainer: Trainer of the run that was trained.
+    trainer: Trainer that has finished or stopped training.
     result: Result of `Trainer.train`.
   """
   from xlflax.training import progress_lines
@@ -70,7 +70,7 @@ def next_commands(trainer: Any, result: dict[str, Any]) -> list[str]:
   """Returns commands that use a run, such as `xlflax evaluate`.
 
   Args:
-    trainer: Trainer of the run that was trained.
+    trainer: Trainer that has finished or stopped training.
     result: Result of `Trainer.train`.
   """
   directory = shlex.quote(result['model_dir'])

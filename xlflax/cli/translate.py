@@ -33,8 +33,9 @@ class TranslateOptions:
       beam_size hypotheses are finished, as in fairseq.
     n_best: Number of hypotheses per input line. If it is above 1, each output
       line consists of the input line's number, the score and the text.
-    max_length: Maximum number of tokens that are read from a line, and that are
-      generated for it. Defaults to the model's number of positions.
+    max_length: Maximum number of tokens in an input line and in its
+      translation. Longer input lines are truncated. Defaults to the model's
+      number of positions.
     decoder_start_token: First input token of the decoder. Defaults to the token
       with which the run was trained.
     source_special_tokens: Special tokens of the encoder input. Defaults to the

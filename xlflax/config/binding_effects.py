@@ -23,7 +23,8 @@ class Effects:
   """Objects that a command builds, and the gin bindings that supply values.
 
   Attributes:
-    parameters: Bindings that supply a value: scope, selector and parameter.
+    parameters: Scope, selector and parameter of each binding that supplies a
+      value.
     objects: Scope and selector of the constructed objects.
   """
 

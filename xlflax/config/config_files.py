@@ -89,7 +89,7 @@ class Tree:
 
   Attributes:
     file: The gin file.
-    includes: Trees of the files that this file includes.
+    includes: One tree for each file that `file` includes.
   """
 
   file: GinFile

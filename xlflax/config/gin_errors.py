@@ -88,7 +88,8 @@ def check_macros(
 
   Args:
     bound: The bindings in Gin's internal representation.
-    flags: Names that were set on the command line, each of which must be used.
+    flags: Names of the macros that were set on the command line or by
+      `with_macros`. Each of these macros must be used.
     shipped: Folder of the gin files shipped with xlflax. Their macros may be
       unused.
 

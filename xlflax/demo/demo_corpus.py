@@ -104,7 +104,7 @@ def read_messages(language: str, directory: pathlib.Path) -> dict[str, str]:
     directory: Directory of the Django package (see `package_directory`).
 
   Raises:
-    CorpusError: If Django does not have a catalog in this language.
+    CorpusError: If Django does not have a catalog in the language.
   """
   paths = _catalog_paths(_DJANGO_LOCALES.get(language, language), directory)
   if not paths:

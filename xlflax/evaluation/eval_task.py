@@ -139,9 +139,9 @@ class EvalResult:
     files: Contents of text files, such as predictions, by file name. They are
       written to `<step>/<name>`, next to the JSON file, and are not read back.
     score_metrics: Metrics whose mean is reported as the task's score.
-    inputs: Settings that turned labeled examples into model inputs, such as
-      `length` and `separator`. The run's settings are used unless the task
-      overrides them.
+    inputs: Settings with which labeled examples were converted to model inputs,
+      such as `length` and `separator`. The run's settings are used unless the
+      task overrides them.
     is_development: Whether the task was evaluated during training. Such results
       may select checkpoints and settings, so they are not test results.
   """

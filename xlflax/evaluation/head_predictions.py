@@ -27,7 +27,7 @@ def objective_of(
   Args:
     eval_model: Model with the parameters restored from a checkpoint.
     name: Name of the training objective.
-    kind: Class that the objective must have.
+    kind: Expected class of the objective.
 
   Raises:
     ConfigError: If the run does not have the objective, or if the objective has

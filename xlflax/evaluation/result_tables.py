@@ -258,7 +258,7 @@ def mean_draws(
   Returns None if the numbers of runs differ.
 
   Args:
-    parts: Scores of each part on the same resampled test sets.
+    parts: Scores of each test set, for the same bootstrap resamples.
     geometric: Whether to compute the geometric mean, as for perplexities.
   """
   weights = [1 / len(parts)] * len(parts)

@@ -55,7 +55,8 @@ def fitting_pairs(
 
   Args:
     first: Token ids of the first language's sentences.
-    second: Token ids of their translations.
+    second: Token ids of the second language's sentences, which are the
+      translations of `first`.
     dataset: Dataset configuration with the filters and the sequence length.
   """
   options = dataset.pairs

@@ -118,8 +118,8 @@ def verify_manifest(
   Args:
     directory: Directory that contains the manifest.
     fix: Function that returns the instruction for a damaged file.
-    repair: Function that returns the repair function of a damaged file, or None
-      if the file cannot be repaired.
+    repair: Function that maps a damaged file to a function that repairs it, or
+      to None if the file cannot be repaired.
 
   Yields:
     One finding for each damaged file, and one that summarizes all valid files.

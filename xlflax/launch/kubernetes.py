@@ -60,9 +60,10 @@ class Volume:
   """A volume that is mounted into the pods.
 
   Attributes:
-    source: Type of the volume: a claim, a host directory, a secret or a
-      ConfigMap.
-    name: Name of the claim, secret or ConfigMap, or a directory on the node.
+    source: Type of the volume: a PersistentVolumeClaim, a host directory, a
+      secret or a ConfigMap.
+    name: Name of the PersistentVolumeClaim, secret or ConfigMap, or path of a
+      directory on the node.
     path: Directory at which the volume is mounted.
     read_only: Whether to mount the volume read-only.
   """

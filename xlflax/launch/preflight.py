@@ -106,9 +106,8 @@ def warn_of_unmounted_inputs(
   Args:
     command: Command that the job runs.
     mounts: Directories at which volumes are mounted.
-    place: Name of the part of the job that must contain the files that are not
-      on a mounted volume, such as 'The image'. The warning starts with this
-      text.
+    place: Name of the part of the job, such as 'The image', that must contain
+      the unmounted files. The warning starts with this name.
   """
   mounts = list(mounts)
   for flag in _INPUT_FLAGS:

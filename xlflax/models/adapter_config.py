@@ -35,8 +35,8 @@ class Adapter:
   Attributes:
     name: Name of the adapter, which is a part of its parameters' names. The
       adapters of a model have different names.
-    frozen: Whether the adapter keeps its parameters during training, such as a
-      language adapter below a task adapter that is trained.
+    frozen: Whether training leaves the parameters of the adapter unchanged, as
+      for a language adapter below a task adapter that is trained.
   """
 
   name: str = 'default'

@@ -18,7 +18,7 @@ class BottleneckBlock(nn.Module):
   Attributes:
     config: Configuration of the encoder.
     activation: Name of the activation.
-    bottleneck_dim: Width of the states between the maps.
+    bottleneck_dim: Width of the hidden states between the two linear maps.
     output_dim: Width of the outputs.
   """
 

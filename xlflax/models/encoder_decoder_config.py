@@ -83,7 +83,8 @@ class EncoderDecoderConfig(encoder_config.TransformerConfig):
       blocks and layer norms of the encoder layers, and the decoder uses the
       encoder's embeddings. Only the cross-attention is then separate (VECO,
       section 6.1).
-    tied_layers: Encoder layers that a tied decoder with fewer layers uses.
+    tied_layers: Encoder layers that a tied decoder uses if it has fewer layers
+      than the encoder.
     output_bias: Whether the logits have a bias (mBART has one, T5 does not).
 
   The attributes of `TransformerConfig` apply as well.

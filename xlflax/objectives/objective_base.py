@@ -26,7 +26,7 @@ class WeightedMean(NamedTuple):
   Attributes:
     total: Weighted sum, of shape [] or, for one value per language,
       [languages].
-    weight: Sum of the weights, of the shape of `total`.
+    weight: Sum of the weights, with the same shape as `total`.
   """
 
   total: jax.Array | np.ndarray

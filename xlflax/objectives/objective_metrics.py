@@ -69,9 +69,9 @@ def by_language(
   Args:
     values: Array of any shape. Values with weight 0 are ignored, even if they
       are NaN. No gradient flows through the values.
-    weights: Weights of the values, an array of the shape of `values`.
-    language_ids: Language of each value, an integer array of the shape of
-      `values`, with values in 0 .. num_languages - 1.
+    weights: Weights of the values, with the same shape as `values`.
+    language_ids: Language of each value, from 0 to num_languages - 1. An
+      integer array with the same shape as `values`.
     num_languages: Number of languages, at least 1.
 
   Returns:
@@ -113,9 +113,9 @@ def metrics_by_language(
   Args:
     name: Name of the objective, which prefixes its metrics.
     values: Mapping from metric keys to arrays of the same shape.
-    weights: Weights of the values, an array of the shape of `values`.
-    language_ids: Language of each value, an integer array of the shape of
-      `values`.
+    weights: Weights of the values, with the same shape as `values`.
+    language_ids: Language of each value, an integer array with the same shape
+      as `values`.
     vocabulary: Vocabulary specification with the number of languages.
   """
   count = len(vocabulary.languages)

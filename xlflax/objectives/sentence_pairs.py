@@ -25,7 +25,7 @@ def split_sides(batch, *, objective: str) -> tuple[_Side, _Side]:
     Two batches of single sequences, with the first and the second texts.
 
   Raises:
-    ConfigError: If the batch contains only single sequences.
+    ConfigError: If the batch does not contain the second texts of the pairs.
   """
   first, second = (
     batch_keys.select_side(batch, prefix) for prefix in ('', batch_keys.PAIRED)

@@ -504,7 +504,7 @@ def load_run(
   Raises:
     RunDirectoryError: If the directory contains no run.
     CheckpointError: If the checkpoint does not exist.
-    ConfigError: If `step` is 'best', but no metric selects it.
+    ConfigError: If `step` is 'best' and no metric selects the best checkpoint.
   """
   run = saved_run.load_run(model_dir)
   if partitioner is None and jax.device_count() > 1:

@@ -70,8 +70,8 @@ class TextAttention(NamedTuple):
 
   Attributes:
     token_ids: Token ids of the sequence with special tokens, of length T.
-    texts: Text of each token: 1 for the first text, 2 for the second text, and
-      0 for special tokens.
+    texts: Number of the text to which each token belongs: 1 for the first text,
+      2 for the second text, and 0 for special tokens.
     weights: Attention weights of shape [layers, heads, T, T], float32. The
       weights of each query (the third axis) sum to 1.
   """

@@ -151,7 +151,8 @@ class _BoundedKeys:
     """Returns each query's best keys, and whether they are proven optimal.
 
     Args:
-      halves: Half of each key's mean similarity r, of shape [M].
+      halves: Half the mean similarity of each key to its neighbors, r / 2, of
+        shape [M].
       top: Number of keys to return per query.
     """
     scores = self._best.scores - halves[self._best.indices]

@@ -23,7 +23,8 @@ def compute_limits(
   """Returns the scores that a block's entries must exceed to be in the top k.
 
   Args:
-    top_k: Current top k of all rows and current top k of all columns.
+    top_k: Top k entries found so far in each row, and top k entries found so
+      far in each column.
     first_row: Index of the block's first row.
     first_column: Index of the block's first column.
     block: Scores of shape [rows, columns].
@@ -53,7 +54,8 @@ def merge_hits(
   """Merges candidates in a block of scores into the top k of rows and columns.
 
   Args:
-    top_k: Current top k of all rows and current top k of all columns.
+    top_k: Top k entries found so far in each row, and top k entries found so
+      far in each column.
     hits: Entries of the block that may be among the top k of their row or
       column.
     first_row: Index of the block's first row.
@@ -154,7 +156,7 @@ def compute_lower_limits(
 
   Args:
     block: Scores of shape [N, M].
-    k: Minimum number of entries that exceed the limit.
+    k: Minimum number of entries that must exceed the returned limit.
     axis: Axis along which entries are compared.
 
   Returns:

@@ -362,7 +362,7 @@ def new_directory(
   there.
 
   Args:
-    target: Directory that is empty or does not exist.
+    target: Final path of the directory, which must be empty or not exist.
     where: Flag or argument that contains the path, for error messages.
 
   Raises:

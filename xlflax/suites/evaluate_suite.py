@@ -68,8 +68,8 @@ def evaluate_suite(
     bindings: Gin bindings for all tasks that require fine-tuning.
     search_paths: Folders in which to search for gin files.
     batch_size: Number of sentences per evaluation batch.
-    baseline: Checkpoint with which the others are compared, such as 'mlm@1000'.
-      If None, the first checkpoint.
+    baseline: Checkpoint with which the other checkpoints are compared, such as
+      'mlm@1000'. If None, the first checkpoint.
     only: Pairs (checkpoint, task), such as ('mlm@1000', 'xnli'), to which this
       call is restricted. They form the shard of one of several machines (see
       `suite_runner.shard`). The call that finds the results of all shards

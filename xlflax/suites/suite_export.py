@@ -37,7 +37,7 @@ def write(
   Args:
     report: Suite results of all models.
     output: Output directory of the suite.
-    baseline: Model with which the others are compared. If None, the first
+    baseline: Model with which the other models are compared. If None, the first
       model.
     table: Table of a paper that the suite reproduces.
   """

@@ -195,7 +195,7 @@ def _lines(
 
   Args:
     table: Table of a paper that the suite reproduces.
-    names: Name of each row to include, by the identifier of the row.
+    names: Names of the rows to include, by row identifier.
     columns: Columns to include.
     scores_by_label: Scores and their number format, by label of the line. Lines
       without scores are left out.

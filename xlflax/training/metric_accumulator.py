@@ -20,7 +20,8 @@ class Sums:
 
   Attributes:
     steps: Number of steps whose outputs have been added to the sums.
-    skipped: Number of steps that were skipped because they were not finite.
+    skipped: Number of steps that were skipped because the loss or the gradient
+      was not finite.
     spikes: Number of steps that were skipped because their loss spiked.
     streak: Number of consecutive skipped steps up to the last step, including
       those before the last report.

@@ -77,7 +77,8 @@ class StepCompiler:
     """Returns the compiled step function that trains the active objectives.
 
     Args:
-      active: Indices of those objectives in the mixture that the step trains.
+      active: Indices, in the objective mixture, of the objectives that the step
+        trains.
 
     Raises:
       Exception: If the compilation failed.

@@ -86,7 +86,8 @@ class TrainStepBuilder(NamedTuple):
     """Builds the step function that trains some of the mixture's objectives.
 
     Args:
-      active: Indices of those objectives in the mixture that the step trains.
+      active: Indices, in the objective mixture, of the objectives that the step
+        trains.
 
     Returns:
       A function `(state, batches, loss_limit=None) -> (state, StepOutput)` to
@@ -124,7 +125,8 @@ class TrainStepBuilder(NamedTuple):
     """Computes the gradient of the weighted sum of the objectives' losses.
 
     Args:
-      active: Indices of those objectives in the mixture that the step trains.
+      active: Indices, in the objective mixture, of the objectives that the step
+        trains.
       state: Train state before the step.
       batches: Batches of examples by dataset name.
 

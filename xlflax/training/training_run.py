@@ -227,7 +227,8 @@ class TrainingRun:
     """Returns the compiled step function that trains some of the objectives.
 
     Args:
-      active: Indices of those objectives in the mixture that the step trains.
+      active: Indices, in the objective mixture, of the objectives that the step
+        trains.
 
     Returns:
       A function `(state, batches) -> (state, StepOutput)`.

@@ -159,7 +159,8 @@ class Setup:
     The step donates its train state.
 
     Args:
-      active: Indices of those objectives in the mixture that the step trains.
+      active: Indices, in the objective mixture, of the objectives that the step
+        trains.
       checked: Whether to compile the program with XLA's checker for silent data
         corruption (`Trainer.xla_sdc_check`).
     """
@@ -193,7 +194,8 @@ class Setup:
     """Returns abstract batches, with shardings, for the active objectives.
 
     Args:
-      active: Indices of those objectives in the mixture that the step trains.
+      active: Indices, in the objective mixture, of the objectives that the step
+        trains.
 
     Returns:
       ShapeDtypeStructs by key for each dataset name.

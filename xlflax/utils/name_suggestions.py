@@ -109,7 +109,7 @@ def suggestion_or_hint(got: str, names: Iterable[str], text: str) -> str:
   Args:
     got: The name that was passed, which is probably misspelled.
     names: The valid names, from which suggestions are made.
-    text: The text that follows the suggestion.
+    text: Text that is appended to the suggestion.
   """
   suggestion = did_you_mean(got, names)
   return f'{suggestion} {text}' if suggestion else text

@@ -168,8 +168,8 @@ def raise_again(error: Stopped) -> None:
   """Sends a signal again after Python ignored the exception of the signal.
 
   Args:
-    error: Exception of the signal, which was raised in code whose exceptions
-      Python ignores.
+    error: Exception that the signal raised in code whose exceptions Python
+      ignores, such as a `__del__` method.
   """
   _state.raised.clear()
   arguments = threading.main_thread().ident, error.number

@@ -26,7 +26,8 @@ class Run:
   Attributes:
     kernels: Map from each kernel to its number of executions.
     exchanged: Map from each collective operation to its number of executions.
-    asynchronous: The collectives in `exchanged` that overlap with computation.
+    asynchronous: Collective operations that overlap with computation, with
+      their numbers of executions. They are also counted in `exchanged`.
     exposed: Map from each collective to the seconds for which the device is
       idle until the collective finishes.
     waited: Seconds for which the device is idle while it waits for memory

@@ -78,8 +78,8 @@ class Instruction:
       tuple.
     operands: Names of the operand instructions in the same computation. For a
       parameter, this is its number, and for a constant, its value.
-    attributes: Text of the line after the operands, which contains the
-      instruction's attributes.
+    attributes: The instruction's attributes, which are the text after the
+      operands.
     is_tuple: Whether the result is a tuple.
   """
 

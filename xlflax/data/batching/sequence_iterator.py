@@ -42,7 +42,7 @@ def iterate_sequences(
   """Yields the texts of each sequence in one epoch of a task.
 
   Args:
-    batches: All examples of a task, excluding empty examples.
+    batches: Batches that together contain all non-empty examples of a task.
     dataset: Dataset that defines the layout, length and filters.
     eos_id: Id of the end-of-sequence token, which separates concatenated lines.
     counts: Numbers of read, dropped and truncated examples, which the iterator

@@ -43,7 +43,7 @@ class SideStatistics:
   Attributes:
     language: Language code of the texts.
     sentences: Number of sentences.
-    tokens: Number of tokens in these texts, without eos tokens.
+    tokens: Number of tokens in the texts, without eos tokens.
     unknown: Number of unknown tokens.
   """
 

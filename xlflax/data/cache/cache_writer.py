@@ -214,7 +214,7 @@ def select_partition(
   """Returns the shard ranges (units) that partition i of n has to write.
 
   Args:
-    jobs: Write jobs of all tasks in the cache.
+    jobs: Jobs that write the tasks of the cache.
     partition: Pair (i, n) for partition i of n partitions, where i is counted
       from 0.
   """

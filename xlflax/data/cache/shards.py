@@ -118,7 +118,7 @@ class _Column:
     dtype: Dtype of the ids.
     ids: Token ids of each batch, with eos after each text.
     lengths: For each batch, the number of tokens in each text, without eos.
-    tokens: Number of tokens in these texts, without eos tokens.
+    tokens: Number of tokens in the texts, without eos tokens.
     unknown: Number of unknown tokens.
   """
 

@@ -85,8 +85,8 @@ class TextFile:
     kind: Type of text in the file.
     split: Split to which the file belongs.
     languages: Language of the text, or both languages of parallel text.
-    line_splits: Splits of the file's lines, of which only those in `split` are
-      read. If None, all lines are read.
+    line_splits: Assignment of the file's lines to splits. Only the lines of the
+      split `split` are read. If None, all lines are read.
     skips_bad_records: Whether lines and records that cannot be used are skipped
       when the file is read. Otherwise, they raise an error.
   """
@@ -234,8 +234,9 @@ def _sample_digest(path: str, size: int, version: tuple[int, ...]) -> int:
   Args:
     path: Path of the file.
     size: Size of the file in bytes.
-    version: Inode and times of the file. They are part of the cache key, so
-      that the digest is computed again if the file has changed.
+    version: Inode number, modification time and status-change time of the file.
+      They are part of the cache key, so that the digest is computed again if
+      the file has changed.
   """
   del version
   digest = hashlib.blake2b(digest_size=7)

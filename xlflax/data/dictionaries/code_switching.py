@@ -114,8 +114,8 @@ class Switcher:
       lines: Texts of the examples to switch.
       name: Name of the task. The random draws differ between tasks with
         different names.
-      first: Index of the first of these examples among all examples of the
-        task, which is a multiple of `group_lines`.
+      first: Index of the first of `lines` among all examples of the task. It
+        is a multiple of `group_lines`.
     """
     size = self.settings.group_lines
     assert first % size == 0, '`first` must be a multiple of `group_lines`.'
@@ -179,8 +179,7 @@ class Switcher:
     Args:
       matches: Words and phrases of the text that have translations.
       name: Name of the task.
-      first: Index of the first of these examples among all examples of the
-        task.
+      first: Index of the group's first example among all examples of the task.
 
     Returns:
       Random numbers, float64 [_NUM_DRAWS, units].

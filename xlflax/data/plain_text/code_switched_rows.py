@@ -71,7 +71,7 @@ class SwitchedRows:
     """Yields the code-switched rows of a source after skipping `start` rows.
 
     Args:
-      rows: All rows of the source, including those to skip.
+      rows: All rows of the source, including the rows to skip.
       names: Names of the columns.
       start: Number of examples to skip.
     """

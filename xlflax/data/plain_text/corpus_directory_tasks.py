@@ -260,7 +260,7 @@ def text_blocks(
   Monolingual text also has the column `starts_document`.
 
   Args:
-    rows: Rows of the task.
+    rows: Source of the task's rows.
     switch: Code-switching step. If None, the text is not switched.
     split: Split of the task.
     start: Number of rows to skip.

@@ -86,8 +86,8 @@ class Tasks(Protocol):
       start: Number of examples to skip before tokenization starts.
       size: Number of examples in each batch. The last batch may be smaller.
       num_threads: Number of threads for tokenization.
-      piece: File or range of a file to read. This requires a task with `files`.
-        If None, all examples are read.
+      piece: File, or range of bytes in a file, to read. This requires a task
+        with `files`. If None, all examples are read.
     """
 
 

@@ -53,8 +53,8 @@ class FileCounts:
     path: Path relative to the corpus directory.
     languages: Language codes in the file name.
     split: Name of the split.
-    lines: Number of lines with text, of sentence pairs, or of dictionary
-      entries. For a dictionary, only `lines` and `bad_records` are counted.
+    lines: Number of non-empty lines, sentence pairs or dictionary entries. For
+      a dictionary, only `lines` and `bad_records` are counted.
     documents: Number of documents in monolingual text.
     characters: Total number of characters in all lines, including both columns
       of parallel text.
@@ -70,7 +70,7 @@ class FileCounts:
     with_markup: Number of lines that contain HTML tags or character references.
     with_code: Number of lines that contain JavaScript, a CSS rule or a JSON
       object.
-    equal_sides: Number of pairs whose source equals their target.
+    equal_sides: Number of pairs with identical source and target.
     num_identified: Number of texts on which language identification was run.
     num_other_language: Number of texts that were identified as text in a different
       language.
@@ -309,8 +309,8 @@ class _Finding(NamedTuple):
   Attributes:
     field: Field of `FileCounts` with the number of lines that have the anomaly.
     threshold: Fraction of lines above which the anomaly is reported.
-    predicate: Verb phrase for the message that describes the lines with the
-      anomaly.
+    predicate: Verb phrase with which the message describes the lines that have
+      the anomaly.
     hint: Recommendation for the user.
   """
 

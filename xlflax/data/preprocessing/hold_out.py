@@ -39,8 +39,8 @@ def hold_out_documents(
     corpus: Corpus whose training text is divided.
     num_documents: Number of distinct documents of each language and each
       language pair to hold out for each of the two splits.
-    languages: Languages of the text that is divided. If None, the text in all
-      languages is divided.
+    languages: Languages whose text is divided into splits. If None, the text in
+      all languages is divided.
 
   Returns:
     The corpus, in which a training file is replaced by three files with the

@@ -92,8 +92,8 @@ class Record:
     Args:
       path: Path of the record in the output directory.
       data: Content of the provenance record, as JSON data.
-      other_files: Mapping from paths to the entries of files that are recorded
-        by other shards or by earlier calls.
+      other_files: Records of the files that other shards or earlier calls have
+        written, by path.
     """
     self.output = path.parent
     self._path = path

@@ -29,7 +29,7 @@ def remove_nulls(texts: tuple[str, ...]) -> tuple[str, ...]:
   Other programs do not accept them as part of text.
 
   Args:
-    texts: The text, or source and target, of a line.
+    texts: Texts of a line: a single text, or source and target.
   """
   if not any('\0' in text for text in texts):
     return texts

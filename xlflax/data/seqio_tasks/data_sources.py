@@ -33,7 +33,7 @@ class TextSource(seqio.FunctionDataSource):
   """SeqIO data source that reads rows of text in order.
 
   Attributes:
-    text: Source of the rows, which can also be read without tf.data.
+    text: Source of the rows. Its rows can also be read without tf.data.
     types: Data type of each column, by column name.
   """
 

@@ -203,7 +203,7 @@ class _TaskReader:
   """Infinite iterator over the sequences of one task.
 
   Attributes:
-    counts: Numbers of the first epoch's examples that have been read, dropped
+    counts: Numbers of examples of the first epoch that have been read, dropped
       and truncated so far.
   """
 

@@ -40,8 +40,8 @@ def read_task_examples(
     start: Number of examples to skip.
     size: Number of examples in each batch. The last batch may be smaller.
     num_threads: Number of threads for tokenization.
-    piece: File or range of a file to read. If None, all examples of the task
-      are read. See `seqio_reader.read_blocks`.
+    piece: File, or range of bytes in a file, to read. If None, all examples of
+      the task are read. See `seqio_reader.read_blocks`.
 
   Raises:
     CorpusError: If the task, split or languages are unknown, if text is

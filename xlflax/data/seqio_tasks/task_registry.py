@@ -129,9 +129,9 @@ def add_code_switched_task(
     name: Name of the task, which is part of the random seed.
     source: SeqIO data source of the task.
     language: Language code of the text.
-    dictionaries: Dictionaries that translate the language into others, or paths
-      of dictionary files (`<l1>-<l2>.tsv`), which are read when the task is
-      first read.
+    dictionaries: Dictionaries that translate the language into other languages,
+      or paths of dictionary files (`<l1>-<l2>.tsv`), which are read when the
+      task is first read.
     settings: Settings for code-switching.
     preprocessors: SeqIO preprocessors, as in `add_monolingual_task`.
     vocabulary: Vocabulary of the task, as in `add_monolingual_task`.

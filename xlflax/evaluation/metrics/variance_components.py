@@ -151,7 +151,7 @@ def _two_sided_p(ratio, variances, weights) -> float:
   Args:
     ratio: Difference divided by its standard error.
     variances: Ratios of estimated variance to true variance.
-    weights: Weights of `variances`, which sum to 1.
+    weights: Weights of the elements of `variances`. The weights sum to 1.
   """
   return float(2 * special.ndtr(-ratio * np.sqrt(variances)) @ weights)
 

@@ -85,9 +85,10 @@ class ScoreChange:
     language: Language, language pair or file of the score, or `OLD_MEAN` for
       the mean over old languages.
     is_new: Whether the test set has text in a new language.
-    model: Name of the model that was trained further.
-    before: Score of the start model, as the mean over its runs.
-    after: Score of `model`, as the mean over its runs.
+    model: Name of the model that was initialized from the start model and
+      trained further.
+    before: Mean score of the start model over its runs.
+    after: Mean score of `model` over its runs.
     better: Whether the change is an improvement. None if the scores are equal.
     significance: Confidence interval and p-value of the difference. None if
       per-example statistics are not available.
@@ -328,8 +329,10 @@ def _compare_group(
   Args:
     group: Group of the results.
     metric: Metric to compare.
-    stored: Results of the start model, and of the model trained further.
-    model: Name of the model that was trained further.
+    stored: Results of the start model, and results of the model that was
+      trained further.
+    model: Name of the model that was initialized from the start model and
+      trained further.
     new_languages: Codes of the added languages.
     start_draws: Resampled scores of the start model, which earlier comparisons
       have computed with the same samples and seed. Missing scores are added.

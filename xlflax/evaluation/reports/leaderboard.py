@@ -74,9 +74,9 @@ class Summary:
   Attributes:
     model: Name of the model.
     tasks: Summary of the model's scores on each task, by name.
-    average: Mean over tasks of their scores, without tasks whose metric is an
-      error rate or unbounded (AER, perplexity). None if there are no such
-      tasks, or if a task or a language is missing.
+    average: Mean of the task scores, excluding tasks whose metric is an error
+      rate or unbounded (AER, perplexity). None if there are no other tasks, or
+      if a task or a language is missing.
     xtreme: XTREME averages of each task group and of all nine tasks. An average
       is only included if none of its tasks and languages is missing.
     gap: Mean transfer gap over the tasks in `average`.

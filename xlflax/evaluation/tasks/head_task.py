@@ -47,7 +47,7 @@ class HeadTask(labeled_task.LabeledTask):
       each example serves as its own translation.
     length: Maximum number of tokens per sequence. If None, the length used in
       fine-tuning. The model's maximum length is never exceeded.
-    HEAD: Class that the objective must have.
+    HEAD: Class of the objective that trained the head.
     AVERAGED: Metrics to average over languages or files. If None, all metrics
       are averaged.
     INPUTS: Names of fields that determine how examples become model inputs. If

@@ -183,7 +183,7 @@ class Probe(_LabeledVectors):
   Attributes:
     train: Examples on which the probes are trained, from all languages
       together.
-    penalty: Factor of the linear probe's penalty on squared weights.
+    penalty: Coefficient of the L2 penalty on the linear probe's weights.
     num_neighbors: Number of nearest vectors that vote in the nearest-neighbor
       probe.
   """
@@ -481,7 +481,7 @@ def rating_correlations(
 
   Args:
     gold: Gold ratings of N examples, of shape [N].
-    predictions: Predicted ratings of the same examples, of shape [N].
+    predictions: Predicted ratings of the examples in `gold`, of shape [N].
   """
   rows = np.stack([gold, predictions], 1)
   return {

@@ -122,7 +122,7 @@ class SentenceTask(eval_task.EvalTask):
         called with a language or pair, the result and the list of notes, and
         may extend the result and the notes.
       name: Function that returns the name of a language or pair in metrics.
-      notes: Notes that precede those of `score` in the result.
+      notes: Notes that precede the notes of `score` in the result.
     """
     failures = eval_task.Failures(self.name)
     all_notes = list(notes)

@@ -64,7 +64,7 @@ class Export:
       checkpoint does not contain are zero.
     assignments: Assignments of tensors to parameters.
     constants: Tensors whose values are determined by the configuration.
-    left_out: Mapping from parameters that are not exported to the reasons.
+    left_out: Reasons why parameters are not exported, by parameter name.
     dtype: Data type of the tensors.
     sentence: Settings with which Sentence-Transformers computes sentence
       embeddings. If None, the folder is not a Sentence-Transformers folder.

@@ -41,7 +41,9 @@ def head_objectives(
     options: Options from the model's `config.json`.
     head: Parameters of the head, in the format of
       `xlflax.models.heads.classification_heads`.
-    style: Keyword arguments of `xlflax.models.heads.classification_heads`.
+    style: Options of the classification head, such as its activation and
+      pooling, as keyword arguments of
+      `xlflax.models.heads.classification_heads`.
 
   Returns:
     List of at most one objective. It is empty if the checkpoint has no head

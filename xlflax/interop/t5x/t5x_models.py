@@ -99,7 +99,7 @@ class EncoderDecoderModel(ObjectiveModel):
 
     Args:
       params: Parameters, as returned by `get_initial_variables`.
-      batch: Batch of the same format as in training.
+      batch: Batch in the same format as the batches in training.
       rng: Random key for sampling with `Method.SAMPLE`.
 
     Returns:

@@ -194,7 +194,7 @@ def order_gradients(
 
   Args:
     states: Hidden states of any shape.
-    weights: Weights by which the hidden states are multiplied.
+    weights: Parameter whose gradient is summed over the devices first.
   """
   return states, weights
 

@@ -89,8 +89,8 @@ def check_sharing_plan(plan: SharingPlan | None, num_layers: int) -> None:
   """Raises ConfigError if a `SharingPlan` has more layers than the encoder.
 
   Args:
-    plan: Parameters of the encoder that are separate for each language. If
-      None, all parameters are shared.
+    plan: Encoder parameters of which each language has its own copy. If None,
+      all parameters are shared.
     num_layers: Number of layers of the encoder.
   """
   if plan is not None and plan.layers > num_layers:

@@ -47,9 +47,9 @@ class Duplicates(enum.Enum):
   """Treatment of pairs that share a sentence.
 
   Attributes:
-    EXCLUDE: The pairs are not negatives of each other.
-    NEGATIVE: The pairs are negatives of each other, although they share a
-      sentence.
+    EXCLUDE: Pairs that share a sentence are not negatives of each other.
+    NEGATIVE: Pairs that share a sentence are negatives of each other, like any
+      other pairs.
   """
 
   EXCLUDE = 'exclude'
@@ -105,7 +105,8 @@ class SentenceAlignment(objective_base.Objective):
     temperature: Temperature t of the softmax over cosine similarities (PPA:
       0.05).
     pooling: Method of pooling hidden states to a sentence vector.
-    direction: Assignment of the sentences to query and key: BOTH or FORWARD.
+    direction: Sentence of each pair that serves as the query: FORWARD for the
+      first sentence, or BOTH for each sentence in turn.
     duplicates: Treatment of pairs that share a sentence, such as
       translations of one sentence into two languages (MoCo and PPA: NEGATIVE).
     layer: Layer whose hidden states are pooled, where 0 is the embedding layer.

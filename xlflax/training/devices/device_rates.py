@@ -36,7 +36,8 @@ def _time_call(function, array: jax.Array, repeats: int) -> float:
 
   Args:
     function: Function that maps an array to an array of the same shape.
-    array: Array that is passed to the first call.
+    array: Argument of the first call. The result of each call is the argument
+      of the next call.
     repeats: Number of times that the function is called.
   """
   loop = jax.jit(

@@ -84,8 +84,8 @@ class Partitioner:
       If two dimensions of an array map to the same mesh axis, the earlier rule
       applies.
     devices: Devices that form the mesh. If None, all devices of the job.
-    topology: Topology of the target machine whose devices `devices` replace. If
-      None, `devices` are the target.
+    topology: Topology of the target machine if `devices` only stand in for its
+      devices. If None, `devices` are the target.
   """
 
   data: _Axis | None = None

@@ -205,7 +205,7 @@ class FailureMonitor:
 
     Args:
       message: Message that describes the reason for the failure.
-      exit_code: Exit code for this process and all others.
+      exit_code: Exit code for this process and all other processes of the job.
       stacks: Whether the other processes write the stack traces of their
         threads.
     """

@@ -75,7 +75,8 @@ class Hook(validation.ValidatedFields):
     Args:
       run: The run, whose state does not yet include the step.
       train_step: Compiled step function, or a wrapper of it by an earlier hook.
-      active: Indices of those objectives in the mixture that the step trains.
+      active: Indices, in the objective mixture, of the objectives that the step
+        trains.
     """
     del run, active
     return train_step
@@ -92,7 +93,7 @@ class Hook(validation.ValidatedFields):
     the memory of `run.state`, so references to its arrays must not be stored.
 
     Args:
-      run: The run, whose state already includes the step.
+      run: Training run, whose state already includes the update of this step.
       step: Number of completed steps.
       output: Loss and metrics of the step, as arrays on the devices.
     """

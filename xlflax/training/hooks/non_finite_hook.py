@@ -46,7 +46,7 @@ def check_finite_step(
 
   Args:
     sums: Sums of the steps' losses and metrics since the last report.
-    step: Number of the step after which the check is made.
+    step: Number of the step after which the check runs.
     trainer: Settings of the run, which are the fields of its `Trainer`.
     last_good: Function that returns the step of the last checkpoint.
 

@@ -83,7 +83,8 @@ class SilentDataCorruptionHook(hook_base.Hook):
 
     Args:
       train_step: Compiled step function, which donates its state.
-      active: Indices of those objectives in the mixture that the step trains.
+      active: Indices, in the objective mixture, of the objectives that the step
+        trains.
       step: Number of the step.
       state: Train state before the step.
       *args: Batches, and further arguments of the step.
@@ -92,8 +93,8 @@ class SilentDataCorruptionHook(hook_base.Hook):
       `train_step(state, *args)`.
 
     Raises:
-      TrainingError: If the results or the replicas differ. The exit status is
-        `ExitStatus.FAILURE`.
+      TrainingError: If the two results differ, or if replicas of an array
+        differ. The exit status is `ExitStatus.FAILURE`.
     """
     if self._hosts is None:
       self._hosts = stragglers.gather_host_names()

@@ -49,9 +49,9 @@ class InitDecoderFromEncoder:
   """Options for initializing an `EncoderDecoder` from an `Encoder` run.
 
   Attributes:
-    layers: Encoder layers from which a decoder with fewer layers is
-      initialized. If None, `EncoderDecoderConfig.tied_layers` for a tied
-      decoder, else the last layers.
+    layers: Encoder layers from which the decoder is initialized if it has fewer
+      layers than the encoder. If None, `EncoderDecoderConfig.tied_layers` for a
+      tied decoder, else the last layers.
     cross_attention: Initialization of the decoder's cross-attention.
   """
 

@@ -279,7 +279,7 @@ def check_successor(
   """Checks that a run can be initialized from a run that has not started yet.
 
   Args:
-    init: Value of `init_from` of the run: the runs that provide its initial
+    init: The run's `init_from`, which names the runs that provide its initial
       parameters.
     state: Abstract train state of the run.
     before: Abstract train state of the run that trains first.

@@ -182,9 +182,9 @@ class WSD(_Decay):
   To extend a run, continue from a checkpoint before the decay.
 
   Attributes:
-    decay_steps: Number of decay steps, the last steps of the run. Below 1, a
-      fraction of the total steps, rounded up. It is limited to the steps after
-      the warmup.
+    decay_steps: Number of steps at the end of the run in which the value
+      decays. A number below 1 is a fraction of the total steps, rounded up. The
+      decay is limited to the steps after the warmup.
     decay_shape: Shape of the decay, LINEAR or SQRT (Haegele et al. 2024).
   """
 

@@ -43,7 +43,8 @@ class Featurizer:
   Attributes:
     separator: Special tokens around two texts in a sequence. Use the same
       template as in pretraining.
-    positions: Numbering of the second text's position ids.
+    positions: Position ids of the second text: continued from the first text,
+      or restarted at 0.
     cuts: Whether to truncate text that exceeds the sequence length (class
       attribute).
   """
@@ -153,7 +154,8 @@ def text_row(
     languages: Id of each text's language.
     spec: Vocabulary specification that provides the special tokens.
     separator: Special tokens between the two texts.
-    positions: Numbering of the second text's position ids.
+    positions: Position ids of the second text: continued from the first text,
+      or restarted at 0.
   """
   prefixes = [
     [spec.bos_id],

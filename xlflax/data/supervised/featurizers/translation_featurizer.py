@@ -145,7 +145,7 @@ class TranslationPairs(example_source.ExampleSource):
   """Source of the translation with which each example is paired.
 
   Attributes:
-    english: Source of the English originals, in its language split 'en'.
+    english: Source whose language split 'en' contains the English originals.
     translations: Source of the same examples translated into other languages.
     paired_with: Language of the translations with which the English originals
       are paired. If None, each original is paired with itself.

@@ -28,7 +28,7 @@ def read_bucc(
   Args:
     first: Path of the first collection, with lines `id<TAB>sentence` (in BUCC,
       the language other than English).
-    second: Path of the second collection, in the same format.
+    second: Path of the second collection, in the same format as `first`.
     gold: Path of the gold pairs, with lines `id<TAB>id` for sentences that are
       translations of each other. None for a blind test set.
     languages: Language codes of the first and the second collection.
@@ -64,7 +64,7 @@ def read_lines(
   Args:
     first: Path of the first collection (in Tatoeba, the language other than
       English).
-    second: Path of the second collection, in the same format.
+    second: Path of the second collection, in the same format as `first`.
     gold: Path of a file with one line for each sentence of the second file. The
       line contains the line number of the sentence's translation in the first
       file, counted from 0. None for a blind test set.

@@ -240,8 +240,8 @@ def _check_range(
   Args:
     first: Number of the multiword token's first word.
     last: Number of the multiword token's last word.
-    num_words: Number of words of this sentence that were read from the
-      preceding lines.
+    num_words: Number of words that were read from the preceding lines of the
+      sentence.
     last_covered: Number of the previous multiword token's last word.
     path: Path of the file, for error messages.
     number: Line number, for error messages.

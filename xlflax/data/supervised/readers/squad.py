@@ -193,8 +193,8 @@ def _make_unique(question_id: str, counts: dict[str, int]) -> str:
 
   Args:
     question_id: Id of the question.
-    counts: Number of questions read so far with each id, which this function
-      updates.
+    counts: Number of questions read so far with each id. This function updates
+      the numbers.
   """
   counts[question_id] = counts.get(question_id, 0) + 1
   if counts[question_id] == 1:

@@ -73,7 +73,8 @@ class BeirDataset:
   document`. Only the listed documents are ranked for a query.
 
   Attributes:
-    directory: Path of the folder that contains the subfolders.
+    directory: Path of the data set's folder, which contains one subfolder for
+      each language.
     splits: Names of the subfolders to read. If None, all subfolders are read.
   """
 

@@ -37,7 +37,7 @@ class CodeSwitched(ExampleSource):
   '7:0', and `a man` / `il dort`, id '7:1'.
 
   Attributes:
-    english: Source of the English examples, in its language split 'en'.
+    english: Source whose language split 'en' contains the English examples.
     translations: Source of the same examples translated into other languages.
     include_english: Whether to include the English examples as the language
       split 'en'.

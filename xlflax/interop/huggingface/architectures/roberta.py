@@ -113,8 +113,8 @@ def make_architecture(
     model_type: Value of `model_type` in config.json.
     name: Prefix that all class names share, such as 'Roberta'.
     norms: Rules that map tensors to the parameters of the layer norms.
-    read: Function to use as `Architecture.read`.
-    write: Function to use as `Architecture.write`.
+    read: Function that becomes `Architecture.read`.
+    write: Function that becomes `Architecture.write`.
     prefix: Prefix of the names of the base model's tensors.
     questions: Whether to include the question answering task.
   """

@@ -55,7 +55,8 @@ class _Scores:
 
     Args:
       scores: Result of `scores`, float32 of shape [queries, keys].
-      normalizer: Log-sum-exp times log2(e), float32 of shape [queries].
+      normalizer: Log-sum-exp of each query's scaled scores, times log2(e),
+        float32 of shape [queries].
 
     Returns:
       Attention weights, float32 of shape [queries, keys].
