@@ -35,7 +35,7 @@ def measure_method(
   method: str, *, model: str, vocabulary: int, batch: int, length: int,
   calls: int
 ) -> dict:  # fmt: skip
-  """Times the training steps of one method in this process.
+  """Times the training steps of one fine-tuning method in this process.
 
   Args:
     method: One of `METHODS`.
@@ -89,7 +89,7 @@ def measure_method(
 def make_trainer(
   method: str, *, model: str, vocabulary: int, batch: int, length: int
 ):
-  """Returns the trainer of a method (see `measure_method`)."""
+  """Returns the trainer for a fine-tuning method (see `measure_method`)."""
   import jax
 
   from xlflax.config import gin_config
@@ -151,7 +151,7 @@ def format_table(results: dict[str, dict]) -> str:
 
 
 def main() -> None:
-  """Measures all methods in subprocesses and prints the table."""
+  """Measures all fine-tuning methods in subprocesses and prints the table."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

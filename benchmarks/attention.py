@@ -183,10 +183,10 @@ def unpack_rows(arrays, segment_ids: np.ndarray):
 def measure_packed_error(
   variant: str, arrays, segment_ids: np.ndarray, packed
 ) -> float:
-  """Returns the maximum difference of attention on packed and unpacked texts.
+  """Returns the maximum relative error of attention over packed texts.
 
-  The unpacked texts are the same texts in separate, padded sequences. The
-  difference is relative and covers the attention output and its gradients.
+  The reference is attention over the same texts in separate, padded sequences.
+  The error covers the attention output and its gradients.
 
   Args:
     variant: Attention implementation, as in `compute_attention`.

@@ -169,7 +169,7 @@ def measure_declarations(folder: pathlib.Path) -> dict:
 
 
 def measure_copies(data: pathlib.Path) -> dict:
-  """Measures how many translations and altered copies count as copies."""
+  """Measures how many translations and altered copies count as copied text."""
   rng = random.Random(0)
   pairs = [
     pair

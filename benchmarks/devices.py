@@ -193,11 +193,11 @@ def _seconds_per_call(
 
 
 def measure_ring(size: int, repeats: int) -> list[dict[str, Any]]:
-  """Measures each link of a ring in which every process sends to the next one.
+  """Measures the transfer time of each link in a ring of processes.
 
-  A slow link delays exactly the two processes that it connects. The smaller of
-  the times measured by these two processes is therefore taken as the link's
-  time.
+  Every process sends data to the next process in the ring. A slow link delays
+  exactly the two processes that it connects. The smaller of the times measured
+  by these two processes is therefore taken as the link's time.
 
   Args:
     size: Number of bytes that each process sends.
@@ -259,7 +259,7 @@ def measure_ring(size: int, repeats: int) -> list[dict[str, Any]]:
 def link_times(
   seconds: Sequence[float], hosts: Sequence[str]
 ) -> list[dict[str, Any]]:
-  """Computes the time of each link in a ring from the processes' times."""
+  """Computes each link's transfer time from the times of its two processes."""
   count = len(seconds)
   return [
     {

@@ -331,7 +331,7 @@ def _load_validation_batches(setting: Setting):
 
 
 def write_rows(setting: Setting) -> None:
-  """Writes the token IDs on which the torch variants train, for all steps."""
+  """Writes the token IDs that the torch variants read in all training steps."""
   _, batches = _load_batches(setting, setting.steps)
   np.save(
     setting.rows, np.concatenate([batch['token_ids'] for batch in batches])

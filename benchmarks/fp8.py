@@ -36,7 +36,7 @@ VARIANTS = {
 def make_trainer(
   work: pathlib.Path, variant: str, args: argparse.Namespace, seed: int
 ) -> Trainer:
-  """Returns the trainer that trains a small model in one of `VARIANTS`."""
+  """Returns the trainer of a small model for one of the `VARIANTS`."""
   config = encoder_config.EncoderConfig(
     num_layers=4,
     hidden_dim=64,

@@ -90,7 +90,7 @@ def make_dataset(batch: int, length: int) -> dataset_config.DatasetConfig:
 
 
 def measure_rate(batches, tokens_of) -> float:
-  """Returns the tokens per CPU second at which an iterator yields batches.
+  """Returns an iterator's throughput in tokens per CPU second.
 
   Args:
     batches: Iterator over batches. The first batch is not timed.

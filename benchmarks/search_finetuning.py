@@ -87,7 +87,7 @@ class Setting:
     return pathlib.Path(self.work) / f'{side}-{seed}'
 
   def pairs_file(self, seed: int) -> pathlib.Path:
-    """Returns the file that stores the training pairs of a seed."""
+    """Returns the file that stores the training pairs for a seed."""
     return pathlib.Path(self.work) / f'pairs-{seed}.tsv'
 
 

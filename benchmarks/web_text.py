@@ -249,7 +249,7 @@ class Text(NamedTuple):
 def read_declarations(
   folder: pathlib.Path, *, longer_than: int = _MIN_LINE_LENGTH
 ) -> Iterator[Text]:
-  """Yields the declaration of human rights in each language.
+  """Yields the Universal Declaration of Human Rights in each language.
 
   Args:
     folder: Folder that contains the declarations and `languages.tsv`.

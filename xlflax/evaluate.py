@@ -156,7 +156,7 @@ def evaluate(
     _warn_of_unseen_languages(run, tasks)
 
   def checkpoints() -> Iterator[Sequence[result_store.Step]]:
-    """Yields the selected steps and, if `watch`, those of new checkpoints."""
+    """Yields the selected steps, followed by new checkpoints if `watch`."""
     existing_steps = run.steps
     selected_steps: list[result_store.Step] = (
       [result_store.UNTRAINED] if untrained else []

@@ -359,7 +359,7 @@ class Trainer:
 
   @property
   def steps(self) -> int:
-    """Number of optimizer steps of the run, which must be `resolved`."""
+    """Number of optimizer steps of the run, as determined by `resolved()`."""
     assert self.num_train_steps is not None
     return self.num_train_steps
 
@@ -377,7 +377,7 @@ class Trainer:
     *,
     devices: tuple[Any, ...] | None = None,
   ) -> 'Trainer':
-    """Returns a copy of the run's settings for the described machine.
+    """Returns a copy of the run's settings for a given machine.
 
     Args:
       machine: Description of the machine.

@@ -119,7 +119,7 @@ class PlainCKA:
     self._count += x.shape[1]
 
   def result(self) -> np.ndarray:
-    """Returns CKA for all pairs of layers, or for equal layers only."""
+    """Returns CKA of all layer pairs, or only of layers with equal index."""
     depth = max(i for _, i in self._totals) + 1
     return np.array(
       [

@@ -42,7 +42,7 @@ _NUM_KERNELS = 12
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
-  """Counts the work of a training step, and prints and returns the counts."""
+  """Computes, prints and returns the roofline of a training step."""
   # If a GPU plugin is installed, JAX would otherwise search for local GPUs.
   jax.config.update('jax_platforms', 'cpu')
   parser = argparse.ArgumentParser(

@@ -1,4 +1,4 @@
-"""Detection of patterns in compiled programs that waste time or memory."""
+"""Detection of patterns that waste time or memory in compiled programs."""
 
 import math
 from collections.abc import Iterator

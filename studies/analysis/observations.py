@@ -55,7 +55,7 @@ def values_by_layer(
   layer: str = 'layer',
   **columns: str,
 ) -> np.ndarray:
-  """Returns the values in the selected rows, ordered by layer.
+  """Returns a column's values in the selected rows, ordered by layer.
 
   Args:
     rows: Rows of an analysis result.

@@ -43,7 +43,7 @@ def run_timed(command: list[str]) -> float:
 
 
 def read_cpu_seconds(work: pathlib.Path, name: str) -> float:
-  """Returns the CPU seconds of a run that run.sh executed.
+  """Reads the CPU seconds of a run from the times that run.sh recorded.
 
   The CPU seconds are summed over the run's restarts.
   """
@@ -52,7 +52,7 @@ def read_cpu_seconds(work: pathlib.Path, name: str) -> float:
 
 
 def estimate_steps(run: Callable[[int], float], budget: float) -> int:
-  """Estimates the number of steps that take the given CPU seconds.
+  """Estimates the number of training steps that fit into a CPU time budget.
 
   The estimate uses two pilot runs with the same startup time and different
   numbers of steps. The result is at least `PILOT_STEPS`.

@@ -1,4 +1,4 @@
-"""Transfer of the entity labels of characters to segmented Chinese words.
+"""Conversion of entity labels from Chinese characters to segmented words.
 
   python -m studies.papers.word_labels CHARACTERS > WORDS
 

@@ -255,7 +255,7 @@ def build_corpus(
   num_dropped: collections.Counter[str] = collections.Counter()
 
   def accept_training_text(name: str, *texts: str) -> bool:
-    """Returns True if no text is held out, and counts the rejected texts."""
+    """Returns False and counts the rejection if any text is held out."""
     is_held_out = any(normalize_text(text) in held_out for text in texts)
     num_dropped[name] += is_held_out
     return not is_held_out

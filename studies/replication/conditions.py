@@ -97,7 +97,7 @@ class Size:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Condition:
-  """A training configuration whose scores are compared with those of others.
+  """A training configuration that is compared with others by its scores.
 
   Recorded results are identified by a digest of the names and values of these
   fields, including the title.

@@ -68,7 +68,7 @@ class Study:
   def required_conditions(
     self, claims: tuple[Claim, ...]
   ) -> tuple[Condition, ...]:
-    """Returns the conditions on whose runs the claims depend."""
+    """Returns the conditions whose runs are required to test the claims."""
     required = set(compared_conditions(claims))
     for name in tuple(required):
       condition = self.conditions_by_name[name]

@@ -89,7 +89,7 @@ class ResultStore:
     return result if result.settings == settings else None
 
   def add_missing(self, results: Iterable[Result]) -> None:
-    """Writes each result whose run does not yet have a stored result."""
+    """Writes the results that are not yet stored in the folder."""
     for result in results:
       if not self._path(result.condition, result.seed).exists():
         self.write(result)

@@ -73,7 +73,7 @@ class SyntheticSpec:
     return StudyData(work, text, self)
 
   def restrict_to(self, chain: Any) -> 'SyntheticSpec':
-    """Returns the complete specification, on which every run depends."""
+    """Returns the specification unchanged: every run depends on all of it."""
     del chain  # Every run depends on all synthetic data.
     return self
 
@@ -102,7 +102,7 @@ class StudyData:
 
   @property
   def other_languages(self) -> tuple[str, ...]:
-    """Languages other than the first one."""
+    """Languages of the experiment except the first one."""
     return (SECOND_LANGUAGE,)
 
   @property
@@ -134,7 +134,7 @@ class StudyData:
     (self.folder / 'done').touch()
 
   def with_same_domain(self) -> 'StudyData':
-    """Returns the data with the text SAME_DOMAIN, to train vocabularies."""
+    """Returns the data in the variant SAME_DOMAIN, to train vocabularies on."""
     return dataclasses.replace(self, text=TextVariant.SAME_DOMAIN)
 
   def prepare_vocabulary(self, anchors: Anchors | None) -> pathlib.Path:

@@ -189,7 +189,7 @@ def build_dataset(
 def build_objective(
   loss: Loss, condition: Condition, data: StudyData, size: Size
 ):
-  """Builds the training objective that computes a loss.
+  """Builds the training objective that implements a loss.
 
   Args:
     loss: Loss to compute, one of the losses of the condition.

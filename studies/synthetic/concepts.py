@@ -164,7 +164,7 @@ def concepts_of_group(group: str, topic: int | None = None) -> tuple[str, ...]:
 def list_nouns(
   topic: int | None = None, *, hypernyms: bool = True
 ) -> tuple[str, ...]:
-  """Returns the ids of the nouns in all semantic families.
+  """Returns the ids of all nouns, or of the nouns of one topic.
 
   Args:
     topic: Topic of the nouns. If None, nouns of both topics are returned.

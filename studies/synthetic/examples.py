@@ -1,4 +1,4 @@
-"""Meanings of the examples in each task family, distinct across all splits."""
+"""Meanings that each task family's examples express, distinct across splits."""
 
 import dataclasses
 import functools
@@ -81,7 +81,7 @@ def monolingual_sentences(
 def parallel_sentences(
   options: SyntheticOptions, code: str
 ) -> Iterator[tuple[str, list[Sentence]]]:
-  """Yields each split's name and the meanings of its translation pairs.
+  """Yields each split's name and the meanings that its sentence pairs express.
 
   Each pair consists of a sentence in the language and its translation in the
   pivot language. The test and validation sentences are the same for all

@@ -20,7 +20,7 @@ MAX_RATING = 5.0
 
 @dataclasses.dataclass(frozen=True)
 class RatedPair:
-  """Two sentences, and the number of slots (such as the verb) that are equal.
+  """Two sentences, and the number of slots (such as the verb) that they share.
 
   The slots of a sentence are its subjects, verb, object and place.
   """
@@ -45,7 +45,7 @@ class Topical:
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-  """A premise and two sentences, one of which has the same topic.
+  """A premise and two sentences, one of which has the premise's topic.
 
   Attributes:
     premise: Sentence with which the choices are compared.
@@ -59,16 +59,16 @@ class Choice:
 
 
 def draw_rated_pair(sampler: Sampler) -> RatedPair:
-  """Draws two sentences in which some slots (such as the verb) are equal.
+  """Draws two sentences that share some slots (such as the verb).
 
-  The number of equal slots is 0 to 4, with equal probabilities.
+  The number of shared slots is 0 to 4, with equal probabilities.
   """
   clause = _draw_full_clause(sampler, sampler.draw_topic())
   return _change_slots(sampler, clause, sampler.rng.integer(len(SLOTS) + 1))
 
 
 def draw_translation_pair(sampler: Sampler) -> RatedPair:
-  """Draws two sentences with all or two slots (such as the verb) in common."""
+  """Draws two sentences that share all slots (such as the verb) or only two."""
   clause = _draw_full_clause(sampler, sampler.draw_topic())
   num_shared_slots = len(SLOTS) if sampler.rng.bernoulli(0.5) else 2
   return _change_slots(sampler, clause, num_shared_slots)
@@ -84,7 +84,7 @@ def draw_topical(sampler: Sampler) -> Topical:
 
 
 def draw_choice(sampler: Sampler) -> Choice:
-  """Draws a premise and two sentences, one of which has the same topic."""
+  """Draws a premise and two sentences, one of which has the premise's topic."""
   topic, label = sampler.draw_topic(), sampler.rng.integer(2)
   first, second = (
     make_statement(

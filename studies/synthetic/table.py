@@ -41,7 +41,7 @@ def format_row(task: str, scores: dict[str, float]) -> str:
   metric, baseline = METRICS[task]
 
   def format_cells(name: str | None) -> tuple[str, str]:
-    """Returns the score cells of the fine-tuning and of all other languages."""
+    """Formats the scores in the fine-tuning language and in all others."""
     if name is None:
       return '-', '-'
     scores_by_language = {

@@ -151,7 +151,7 @@ class Configuration:
   def expect_build(
     self, target: Callable, fields: Collection[str] = ()
   ) -> None:
-    """Declares that `build` will be called later with this target.
+    """Declares that a class or function will later be passed to `build`.
 
     `check_bindings` counts the bindings of the target as used.
 

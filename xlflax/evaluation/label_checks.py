@@ -24,7 +24,7 @@ def check_labels_known(
   notes: list[str],
   name: Callable[[str], str] = str,
 ) -> None:
-  """Checks that a head was trained with the gold labels of the examples.
+  """Checks that a head's training labels include the examples' gold labels.
 
   If the head was trained with none of the labels, an error is raised in any
   case. The labels then have different names than in training, or they belong to

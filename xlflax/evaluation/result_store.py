@@ -432,7 +432,7 @@ def check_writable(
 
 
 def run_of(folder: pathlib.Path) -> pathlib.Path:
-  """Returns the model directory of the run that the stored results evaluate."""
+  """Returns the model directory of the run to which stored results belong."""
   owner = _read_owner(folder)
   return paths.to_path(owner['run']) if owner else folder
 

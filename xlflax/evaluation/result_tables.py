@@ -73,7 +73,7 @@ class Recorded(NamedTuple):
 def summarize_group(
   group: result_store.Group, by_step, *, is_one_of_many: bool
 ):
-  """Returns the name, split and primary metric of the task of a result group.
+  """Returns the task name, split and primary metric of a result group.
 
   The result is None if there are no metrics.
 
@@ -498,7 +498,7 @@ def _parts_outside(parts: Sequence[str], languages: Sequence[str]) -> set[str]:
 
 
 def count_items(result: eval_task.EvalResult) -> tuple[str, dict[str, float]]:
-  """Returns a unit, such as 'sentences', and the count per language."""
+  """Returns a unit, such as 'sentences', and its count in each language."""
   for unit in _COUNTS:
     counts = {
       name.partition('/')[2]: value

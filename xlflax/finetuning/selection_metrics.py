@@ -75,7 +75,7 @@ def list_metrics(task: eval_task.EvalTask) -> str:
 def metric_names(
   task: eval_task.EvalTask | type[eval_task.EvalTask],
 ) -> list[str]:
-  """Returns the names of a task's metrics that depend on the model."""
+  """Returns the names of a task's metrics by which models can be compared."""
   return [
     metric.name
     for metric in task.METRICS

@@ -43,7 +43,7 @@ def read_checkpoint_files(directory: pathlib.Path) -> dict[str, str]:
 
 
 def read_metrics_digest(directory: pathlib.Path) -> str:
-  """Returns the metrics file's digest in the last checkpoint, or ''."""
+  """Returns the metrics file's digest stored in the last checkpoint, or ''."""
   checkpoint = _last_valid_checkpoint(directory)
   if checkpoint is None:
     return ''

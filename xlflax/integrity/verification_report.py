@@ -40,7 +40,7 @@ class Finding:
     return not self.problems
 
   def to_json(self) -> dict[str, Any]:
-    """Converts the finding to plain JSON values."""
+    """Converts a verification finding to plain JSON values."""
     return {
       'item': self.item,
       'problems': list(self.problems),

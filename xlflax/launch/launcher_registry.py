@@ -76,7 +76,7 @@ def load_launchers(modules: Sequence[str] = ()) -> dict[str, Launcher]:
 
 
 def find_launcher(name: str, modules: Sequence[str] = ()) -> Launcher:
-  """Returns the launcher with a name.
+  """Returns the launcher with the given name.
 
   Args:
     name: Name of the launcher.

@@ -154,7 +154,7 @@ class _SupervisedJob(job_base.Job):
     ]
 
   def render(self) -> str:
-    """Returns the processes as shell commands."""
+    """Returns the shell commands that start the job's processes."""
     coordinator = self.coordinator(_EXAMPLE_PORT)
     lines = []
     for i, worker in enumerate(self.workers(coordinator)):
@@ -196,7 +196,7 @@ class LocalJob(_SupervisedJob):
     return f'localhost:{port}'
 
   def rank(self, local_rank: int) -> int:
-    """Returns the index of a process."""
+    """Returns a process's index in the job, which equals its local rank."""
     return local_rank
 
   @property

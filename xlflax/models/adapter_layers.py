@@ -93,7 +93,7 @@ class InvertibleAdapter(nn.Module):
     return jnp.concatenate([first, second], axis=-1)
 
   def inverse(self, states: jax.Array) -> jax.Array:
-    """Inverts the transformation of states of shape [..., H] (equation 4)."""
+    """Inverts the transformation for states [..., H] (MAD-X, equation 4)."""
     first, second = self._split(states)
     second = second - self.g(first)
     first = first - self.f(second)

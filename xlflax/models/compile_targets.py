@@ -186,7 +186,7 @@ def _without_xla_flags(
 
 @contextlib.contextmanager
 def compiling_for(target: Target, *, by: str | None = None) -> Iterator[None]:
-  """Programs in this context are traced for a given target device.
+  """Context in which programs are traced for a given target device.
 
   The context applies to the current thread. Functions that were jitted and
   traced outside of the context keep their implementation. Create them inside

@@ -150,7 +150,7 @@ class Decoder(nn.Module):
     length: int,
     shared=None,
   ) -> Cache:
-    """Returns a cache with the keys and values of the source but no tokens.
+    """Returns a decoder cache with the source's keys and values, but no tokens.
 
     Args:
       memory: Hidden states of the encoder, of shape [M, T, H].

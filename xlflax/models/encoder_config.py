@@ -324,7 +324,7 @@ class EncoderConfig(TransformerConfig):
 def with_vocabulary(
   config: _Config, spec: vocabulary_spec.VocabularySpec
 ) -> _Config:
-  """Returns the configuration with the sizes of a vocabulary filled in.
+  """Sets a configuration's numbers of tokens and languages from a vocabulary.
 
   Args:
     config: An `EncoderConfig` or `EncoderDecoderConfig`.

@@ -108,7 +108,7 @@ def metrics_by_language(
   language_ids: jax.Array,
   vocabulary: VocabularySpec,
 ) -> dict[str, WeightedMean]:
-  """Returns the mean of each metric by language, with the name `<name>/<key>`.
+  """Returns each metric's mean per language, under the name `<name>/<key>`.
 
   Args:
     name: Name of the objective, which prefixes its metrics.

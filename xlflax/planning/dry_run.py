@@ -97,7 +97,7 @@ def _plan_for_machine(
 
 
 def check_compiler(machine: machine_topology.DeviceTopology) -> None:
-  """Raises an error if a machine's compiler cannot be used.
+  """Raises an error if the compiler for a target machine is unavailable.
 
   Args:
     machine: Machine for which costs are estimated.

@@ -143,7 +143,7 @@ def describe_memory_shortage(
 
 
 def usable_memory(machine: machine_topology.DeviceTopology) -> float | None:
-  """Returns the bytes on each device that a run may use, or None for CPUs."""
+  """Returns the usable memory of each device in bytes, or None for CPUs."""
   accelerator = machine.accelerator
   if accelerator is None:
     return None

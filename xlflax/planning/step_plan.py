@@ -26,7 +26,7 @@ from xlflax.training.devices import machine_topology
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-  """Costs of one kind of training step, which trains a given set of objectives.
+  """Costs of a training step that trains a given set of objectives.
 
   Attributes:
     fraction: Fraction of the run's steps that train exactly the set

@@ -56,7 +56,7 @@ class Run(saved_run.SavedRun):
   def checkpoint(
     self, step: int | str, *, metric_for_best_model: str | None = None
   ) -> 'Run':
-    """Returns the same run at a different checkpoint.
+    """Returns the run opened at a different checkpoint.
 
     Args:
       step: Checkpoint to open, as in `load_run`.
@@ -127,7 +127,7 @@ class Run(saved_run.SavedRun):
     prompt_name: str | None = None,
     batch_size: validation.PositiveInt = 64,
   ) -> np.ndarray:
-    """Computes one vector per text, by default with the settings in `sentence`.
+    """Computes one vector per text. `sentence` specifies the default settings.
 
     Texts are sorted by length and padded to a small number of static shapes. A
     second call therefore does not compile again. Texts that are too long are

@@ -64,7 +64,7 @@ class Sums:
     )
 
   def add(self, first: np.ndarray, second: np.ndarray) -> None:
-    """Adds hidden states [L, n, D] and [M, n, E] of n sentences to the sums."""
+    """Adds n sentences' hidden states [L, n, D], [M, n, E] to the HSIC sums."""
     x, y = (
       model.add_shifted(states, self._dtype)
       for model, states in zip(self._models, (first, second), strict=True)
@@ -76,7 +76,7 @@ class Sums:
     self._count += len(x.values[0])
 
   def hsic(self) -> Hsic:
-    """Returns the HSIC over all sentences that have been added."""
+    """Returns the HSIC between layers over all sentences added so far."""
     return Hsic(*(group.hsic(self._count) for group in self._groups))
 
 
@@ -153,7 +153,7 @@ class _ProductSums:
       self._xx_yy += left.norms @ right.norms.T
 
   def hsic(self, n: int) -> np.ndarray:
-    """Returns the HSIC of all layer pairs [L, M], or of equal layers [L]."""
+    """Returns HSIC of all layer pairs [L, M], or of the pairs (i, i) [L]."""
     right_size = self._models[1].total.shape[1]
     result = np.array(
       [

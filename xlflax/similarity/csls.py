@@ -34,7 +34,7 @@ def find_nearest(
   all_queries: np.ndarray | None = None,
   blocks: Blocks = BLOCKS,
 ) -> neighbors.Neighbors:
-  """Finds translations of words: for each query, the most similar keys.
+  """Finds each query's most similar keys, such as translations of words.
 
   Args:
     queries: Query vectors of shape [N, D].

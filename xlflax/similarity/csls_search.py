@@ -127,7 +127,7 @@ class _BoundedKeys:
       mask[part] |= block[part] - halves > self._limits[part, None]
 
   def merge(self, hits: top_k.Hits, i: int, j: int) -> None:
-    """Updates each query's greatest bounds with selected entries of a block."""
+    """Merges upper bounds of a block's scores into each query's best bounds."""
     if i < self._start:
       return
     bounds = hits.scores - self._halves[j + hits.columns]

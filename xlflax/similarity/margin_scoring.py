@@ -36,7 +36,7 @@ class Direction(enum.Enum):
 
 
 class Candidates(NamedTuple):
-  """Candidate translation pairs (C of them), best first.
+  """The C candidate translation pairs, best first.
 
   Attributes:
     first: Row indices in the first set, int64 of shape [C].

@@ -76,7 +76,7 @@ class Alignment:
     return apply_map(self.matrix, self.source.apply(vectors))
 
   def map_target(self, vectors: np.ndarray) -> np.ndarray:
-    """Normalizes target vectors [M, D] with the alignment's means."""
+    """Normalizes target vectors [M, D] with the means of the alignment."""
     return self.target.apply(vectors)
 
 

@@ -46,7 +46,9 @@ def check_usable(
 
 
 def check_readable(path: pathlib.Path, *, seconds: float = SECONDS) -> None:
-  """Lists a bucket directory, once per process. Does nothing for a disk.
+  """Checks that a bucket directory can be listed. Ignores paths on disks.
+
+  Each directory is checked once per process.
 
   Args:
     path: Directory, which does not need to exist.

@@ -298,7 +298,7 @@ def find_changes(
   *,
   largest: int | None = None,
 ) -> dict[str, str]:
-  """Returns the files that differ from their digests, each with a description.
+  """Returns the files that do not match their digests, with descriptions.
 
   Args:
     directory: Directory that contains the files.

@@ -112,7 +112,7 @@ class TaskResult:
 
   @property
   def unlabeled(self) -> tuple[str, ...]:
-    """Notes on languages or files with examples without gold labels."""
+    """Notes on languages or files that have examples without gold labels."""
     return tuple(
       note for note in self.notes if note.endswith(head_task.UNLABELED)
     )
@@ -131,7 +131,7 @@ class TaskResult:
     return Coverage(num_scored, max(num_scored, num_expected))
 
   def with_report(self, report: evaluate.Report, step: int) -> 'TaskResult':
-    """Returns a copy to which the test results for one more seed are added.
+    """Returns a copy of the task result with one more seed's test results.
 
     Args:
       report: Evaluation results on the test sets.

@@ -109,7 +109,7 @@ def check_run(model: str, run: str, recipe: str, output: pathlib.Path) -> None:
 def earlier_cost(
   task: str, model: str, output: pathlib.Path
 ) -> score_table.Cost | None:
-  """Returns the cost that earlier calls recorded for a task, or None."""
+  """Returns a task's cost that an earlier evaluation recorded, or None."""
   path = output / FOLDER / model / f'{task}.json'
   if not path.exists():
     return None

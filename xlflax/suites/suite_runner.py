@@ -272,7 +272,7 @@ class SuiteRunner:
   def configuration(
     self, task: suite_config.SuiteTask, model: Model
   ) -> gin_config.Configuration:
-    """Returns a task's configuration for a checkpoint. MODEL_DIR is not set."""
+    """Returns the configuration of a task and checkpoint, without MODEL_DIR."""
     macros: dict[str, Any] = {'DATA': self.data}
     bindings = (*task.bindings, *task.recipe)
     if task.trials is not None:

@@ -113,7 +113,7 @@ class TrainingRun:
   # Opening and closing.
 
   def add_hooks(self, hooks: Sequence[hook_base.Hook]) -> None:
-    """Appends hooks to those that the training loop calls.
+    """Adds hooks that the training loop calls after the existing hooks.
 
     Raises:
       ConfigError: If two hooks have the same key for their state in

@@ -118,7 +118,7 @@ class Plateaus:
     self._plateaus = [Plateau(*item) for item in entropies.items()]
 
   def restore(self, records: Iterable[Mapping[str, Any]]) -> None:
-    """Restores the state of all plateaus from the losses in the metrics file.
+    """Restores the plateau detection's state from losses in `metrics.jsonl`.
 
     Args:
       records: Lines of `metrics.jsonl`, parsed as JSON.
@@ -148,7 +148,7 @@ class Plateaus:
         logging.info('%s', message)
 
   def result(self) -> dict[str, Any]:
-    """Returns each objective's unigram entropy and the steps of its plateau.
+    """Returns each objective's unigram entropy and its loss plateau's steps.
 
     Advice on plateaus is logged.
     """

@@ -77,7 +77,7 @@ class Line:
 
   @property
   def is_open(self) -> bool:
-    """True if this line is shown on a terminal or hidden by a newer line."""
+    """True if the live line is open, even if a newer live line hides it."""
     return _bars is not None and self._task in _lines
 
   def show(

@@ -165,7 +165,7 @@ def _raise_stopped(number: int, frame: FrameType | None) -> None:
 
 
 def raise_again(error: Stopped) -> None:
-  """Sends a signal again after Python ignored the exception of the signal.
+  """Sends a signal again because Python ignored the exception that it raised.
 
   Args:
     error: Exception that the signal raised in code whose exceptions Python

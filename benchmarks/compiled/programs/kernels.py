@@ -62,7 +62,7 @@ class Kernel:
     return self.cycles / (accelerator.clock * 1e9) if self.cycles else 0.0
 
   def expected(self, accelerator: accelerators.Accelerator) -> float:
-    """Returns the kernel's seconds at the rates that good kernels attain.
+    """Returns the time in seconds of a well-optimized version of the kernel.
 
     The time includes the launch of the kernel on a GPU.
     """

@@ -30,7 +30,7 @@ class FlowingMemory(cross_attention_mlm.CrossAttentionMLM):
   """CA-MLM without VECO's stop-gradient (section 2.2)."""
 
   def memory(self, states):
-    """Returns the hidden states that the pair's other sentence attends to.
+    """Returns the hidden states for cross-attention, without stop-gradient.
 
     Gradients flow through the hidden states.
     """

@@ -75,7 +75,7 @@ class Builder:
     self._pending = mask[num_packed:]
 
   def build(self) -> Selection:
-    """Returns the subset of all elements added so far."""
+    """Returns the subset that is selected by the masks added so far."""
     if self._size == self.num_elements:
       return Selection(None, self._size)
     num_words = -(-self._pending.size // _WORD_BITS)

@@ -43,7 +43,7 @@ class Texts(Protocol):
     """
 
   def lengths(self) -> Iterator[np.ndarray]:
-    """Yields arrays of consecutive texts' lengths, without their eos tokens.
+    """Yields arrays of the lengths of consecutive texts, excluding eos tokens.
 
     Each array is int64 of shape [texts].
     """

@@ -247,7 +247,7 @@ class TokenCache:
     split: str,
     languages: Collection[str] | None = None,
   ) -> None:
-    """Checks that text and dictionaries have not changed since their caching.
+    """Checks that no text or dictionary has changed since it was cached.
 
     Tasks that do not read a corpus directory are not checked. If the cache has
     a newer generation, files and languages that were added to the corpus are

@@ -181,7 +181,7 @@ class ShardedTexts:
     return texts
 
   def bounds(self, index: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the start and end of texts; see `sequence_index.Texts.bounds`."""
+    """Returns starts and ends of texts; see `sequence_index.Texts.bounds`."""
     starts = np.empty(index.shape, np.int64)
     stops = np.empty(index.shape, np.int64)
     shard_numbers = np.searchsorted(self._shards.ends, index, 'right')

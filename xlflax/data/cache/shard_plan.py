@@ -28,7 +28,7 @@ _BYTES_PER_EXAMPLE = 256
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-  """Part of a task that is divided into shards: one file or the complete task.
+  """One file of a task, or the complete task, which is divided into shards.
 
   Attributes:
     prefix: Prefix of the shards' names. It contains a hash of all inputs on

@@ -157,7 +157,7 @@ class Job:
     ]
 
   def end_part(self, part: shard_plan.Part, num_shards: int) -> None:
-    """Records the number of shards of a fully read part of a task."""
+    """Records how many shards a file or task has after it was read."""
     cache_format.write_json(
       self._end_file(part),
       {'format': cache_format.FORMAT, 'shards': num_shards},
@@ -227,7 +227,7 @@ def list_jobs(
   *,
   shard_size: int,
 ) -> list[Job]:
-  """Returns the jobs for all tasks in the mixtures, sorted by split and task.
+  """Returns one job per task and split, for writing the mixtures to a cache.
 
   Args:
     tasks: Registered tasks, including the tasks of the mixtures.

@@ -372,7 +372,7 @@ def _mark_documents(lines: Iterable[tuple[str, ...]]) -> Iterator[Line]:
 
 
 def handler_of_bad_records(file: TextFile) -> OnBadRecord | None:
-  """Returns a handler that skips bad records, or None if they are errors."""
+  """Returns a handler that ignores bad records, or None to raise errors."""
   return bad_records.ignore if file.skips_bad_records else None
 
 

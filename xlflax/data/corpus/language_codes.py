@@ -258,7 +258,7 @@ def short_code(code: str) -> str:
 
 
 def normalize_code(code: str) -> str:
-  """Returns the shortest code of a language with its distinguishing subtags.
+  """Shortens a language code to the subtags that identify the language.
 
   The script is included only if it is not the language's usual one. For
   example, `swh_Latn` becomes `sw`, `rus-Latn` becomes `ru_Latn`, and

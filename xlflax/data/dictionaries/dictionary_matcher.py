@@ -32,7 +32,7 @@ class Case(enum.IntEnum):
   UPPER = 2
 
   def apply(self, text: str, language: str) -> str:
-    """Converts a translation to this letter case by the rules of its language.
+    """Applies the letter case to a translation by the rules of its language.
 
     For example, `CAPITALIZED` converts `rouge vif` to `Rouge vif`, and Turkish
     `iyi` to `İyi`.

@@ -314,7 +314,7 @@ def num_examples(name: str, split: str = TRAIN) -> int:
 
 @contextlib.contextmanager
 def cached_sizes(sizes: Mapping[tuple[str, str], int]) -> Iterator[None]:
-  """Context in which `num_examples` returns known sizes without counting.
+  """Context in which `num_examples` returns given sizes without counting.
 
   Args:
     sizes: Number of examples, by task and split.

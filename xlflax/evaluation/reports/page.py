@@ -56,7 +56,7 @@ def render_page(
   legend = _describe_metrics(metrics)
 
   def find_description(column: str) -> str:
-    """Returns the description of the metric in a column name, or ''."""
+    """Returns the description of the metric that a column shows, or ''."""
     name = re.split(r'[, ]', str(column), maxsplit=1)[0]
     return legend[name].description if name in legend else ''
 

@@ -249,7 +249,7 @@ def _select_results(
 
 
 def find_primary_metric(results: Sequence[eval_task.EvalResult]) -> str:
-  """Returns the first metric that enters a score, or else the first metric."""
+  """Returns the first score metric of the results, or else the first metric."""
   for result in results:
     if names := (*result.score_metrics, *result.metrics):
       return names[0].partition('/')[0]

@@ -135,7 +135,7 @@ class ScoreTable:
     return tuple(dict.fromkeys(score.task for score in self.scores))
 
   def metrics(self, task: str) -> tuple[str, ...]:
-    """Returns a task's metrics in the order of their first score."""
+    """Returns a task's metrics in the order in which `scores` lists them."""
     return tuple(
       dict.fromkeys(score.metric for score in self.scores if score.task == task)
     )

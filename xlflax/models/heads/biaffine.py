@@ -100,7 +100,7 @@ class Biaffine(nn.Module):
     )
 
   def arcs(self, words: jax.Array, *, deterministic: bool = True) -> jax.Array:
-    """Returns the scores of all possible dependency arcs (equation 6).
+    """Scores all possible dependency arcs (Dozat and Manning 2017, equation 6).
 
     The score is s_ij = [d_i : 1] U h_j, where d_i represents word i as a
     dependent and h_j represents word j as a head.

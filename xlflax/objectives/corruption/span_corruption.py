@@ -23,7 +23,7 @@ Density = validation.OpenFraction | Callable[[jax.Array], jax.Array]
 
 
 class Spans(NamedTuple):
-  """Lengths of each text's kept and dropped spans.
+  """Lengths of the alternating kept and dropped spans of each text.
 
   A text consists of kept_lengths[0] kept tokens, dropped_lengths[0] dropped
   tokens, kept_lengths[1] kept tokens, and so on.

@@ -40,7 +40,7 @@ class Classification(finetuning.FineTuning):
     object.__setattr__(self, 'labels', check_labels(self.labels, self))
 
   def check_dataset(self, dataset) -> None:
-    """Checks the batches of a dataset. Its class names must equal `labels`."""
+    """Checks a dataset's batches, and that its class names equal `labels`."""
     super().check_dataset(dataset)
     batch_requirements.check_class_names(
       dataset, 'labels', self.labels, objective=self.name
@@ -66,7 +66,7 @@ class Classification(finetuning.FineTuning):
     raise NotImplementedError
 
   def label_languages(self, batch, vocabulary: VocabularySpec) -> jax.Array:
-    """Returns the language id of each label, in the shape of the labels."""
+    """Returns the language ids of labels, with the same shape as the labels."""
     raise NotImplementedError
 
   def __call__(

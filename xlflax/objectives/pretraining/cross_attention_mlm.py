@@ -115,7 +115,7 @@ class CrossAttentionMLM(MaskedLM):
     return objective_metrics.add_outputs(outputs)
 
   def memory(self, states: list[jax.Array]) -> list[jax.Array]:
-    """Returns states [N, T, H] for cross-attention, with gradients stopped.
+    """Stops the gradients of the hidden states [N, T, H] for cross-attention.
 
     The paired texts attend to these hidden states.
     """

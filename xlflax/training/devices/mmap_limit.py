@@ -1,4 +1,4 @@
-"""Limit on a process's memory maps, which compiled programs consume.
+"""Limit on the number of memory maps, of which compiled programs use many.
 
 JAX keeps compiled programs, and XLA:CPU creates dozens to hundreds of memory
 maps for each. Linux limits the maps of a process to

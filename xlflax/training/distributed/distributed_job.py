@@ -155,7 +155,7 @@ def _log_devices(job: cluster_detection.Job, hosts: list[str]) -> None:
 def set_exit_messages(
   last_words: Callable[[], str], doing: Callable[[], str]
 ) -> None:
-  """Sets the texts that are printed if another process's failure ends this one.
+  """Sets texts to print if this process ends because another process failed.
 
   Args:
     last_words: Function that returns a sentence to print when this process

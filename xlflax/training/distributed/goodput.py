@@ -33,7 +33,7 @@ _LOST = 'lost'  # Work after the last checkpoint of an earlier process.
 
 
 class Activities:
-  """Time that a run spends on each activity, including before it was resumed.
+  """Time that a run spends on each activity, including time before a restart.
 
   Attributes:
     current: Activity on which the run currently spends its time.

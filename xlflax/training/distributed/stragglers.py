@@ -80,7 +80,7 @@ class StepTimes:
     self.restart(0)
 
   def restart(self, step: int) -> None:
-    """Restarts the clock, which excludes earlier compilation or evaluation."""
+    """Restarts the clock to exclude earlier compilation or evaluation."""
     self._step, self._since = step, self._clock()
     self._waited = self._loaded = 0.0
 

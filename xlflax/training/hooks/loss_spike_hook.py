@@ -77,7 +77,7 @@ class LossSpikeHook(hook_base.Hook):
     return None
 
   def before_checkpoint(self, run):
-    """See base class. Does not save a state that a spike has changed."""
+    """See base class. After a loss spike, the state is not saved."""
     spike = self.first_spike()
     if spike is not None:
       logging.warning(

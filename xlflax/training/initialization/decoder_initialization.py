@@ -107,7 +107,7 @@ class InitDecoderFromEncoder:
     return not any(_PLUG_IN.match(name) for name in used_names)
 
   def source_name(self, name: str) -> str:
-    """Returns the name of the encoder parameter that initializes a parameter.
+    """Returns the name that a parameter has in the encoder that initializes it.
 
     For example, 'model/decoder/layers/mlp/wi/kernel' becomes
     'model/layers/mlp/wi/kernel'.

@@ -1,4 +1,4 @@
-"""Interpolation of embeddings for tokens without a match.
+"""Interpolation of embeddings for tokens that have no match in another run.
 
 FOCUS (Dobler and de Melo 2023): Static vectors of the target tokens, computed
 from text of their languages, determine which matched tokens are similar to a

@@ -75,7 +75,7 @@ class InitFromCheckpoint:
   optimizer_state: bool = False
 
   def should_initialize(self, name: str) -> bool:
-    """Returns whether the source initializes a parameter of this model."""
+    """Returns whether the source run initializes a parameter of this model."""
     return self.is_selected(name) and (
       self.decoder is None or self.decoder.should_initialize(name)
     )
@@ -276,7 +276,7 @@ def check_successor(
   *,
   model_dir: str,
 ) -> None:
-  """Checks that a run can be initialized from a run that has not started yet.
+  """Checks that a planned run can be initialized from an earlier planned run.
 
   Args:
     init: The run's `init_from`, which names the runs that provide its initial

@@ -28,7 +28,7 @@ from xlflax.utils import class_registry, errors
 
 
 class Kind(enum.IntEnum):
-  """Types of matches that a token can have."""
+  """Types of matches between a token and the tokens of another vocabulary."""
 
   RANDOM = 0  # No match. The token keeps its random initialization.
   SPECIAL = 1  # Special symbol with the same purpose.
@@ -53,7 +53,7 @@ class EmbeddingNorms(enum.Enum):
 
 
 class UnmatchedEmbeddings(enum.Enum):
-  """Methods of initializing the embeddings of tokens without a match."""
+  """Methods of initializing embeddings without a match in the source run."""
 
   RANDOM = 'random'  # As in a model that is not initialized from another run.
   # The mean of the transferred embeddings plus the random initialization. The

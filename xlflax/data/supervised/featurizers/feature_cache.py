@@ -1,4 +1,4 @@
-"""Tables that store the sequences of a featurizer, and their file format."""
+"""Tables of the sequences that a featurizer creates, and their file format."""
 
 import functools
 import pathlib

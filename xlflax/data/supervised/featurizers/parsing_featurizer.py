@@ -74,7 +74,7 @@ class ParsingFeaturizer(featurizer.Featurizer):
 
 
 def word_fields(length: int) -> dict[str, featurizer.Field]:
-  """Returns the shape and padding of each array that `with_words` adds."""
+  """Returns the shape and padding value of each array added by `with_words`."""
   return {
     batch_keys.WORD_STARTS: featurizer.Field((length,), NONE),
     batch_keys.WORD_LENGTHS: featurizer.Field((length,), 0),

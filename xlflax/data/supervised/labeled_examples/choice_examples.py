@@ -45,7 +45,7 @@ class Choice(example_base.Example):
   def write_predictions(
     cls, examples: Sequence['Choice'], predictions: Sequence[int]
   ) -> str:
-    """Formats one JSON line per question with its selected choice's index."""
+    """Formats the index of each question's selected choice as a JSON line."""
     example_base.check_number(
       len(by_question(examples)), len(predictions), 'answers'
     )

@@ -107,7 +107,7 @@ def feature_types(cls: type) -> dict[str, FeatureType]:
 
 
 def encode_feature(value: Any, form: FeatureType) -> Any:
-  """Encodes a field's value as a column value."""
+  """Encodes the value of an example field as the value of a SeqIO column."""
   if form is FeatureType.TEXT:
     return value or ''
   if form is FeatureType.NUMBER:

@@ -152,7 +152,7 @@ def find_translation(
 def switch_halves(
   original: labeled_examples.Example, translation: labeled_examples.Example
 ) -> tuple[labeled_examples.Example, labeled_examples.Example]:
-  """Combines each text of a pair with the translation of its other text.
+  """Makes two text pairs, each with one original and one translated text.
 
   The original is the pair (a_en, b_en), and the translation is (a_t, b_t). The
   results are (a_t, b_en) and (a_en, b_t).

@@ -37,7 +37,7 @@ class ExampleSource:
     raise NotImplementedError
 
   def missing_languages(self) -> tuple[str, ...]:
-    """Returns the names of the data set's language splits without data.
+    """Returns the names of the language splits for which there is no data.
 
     Means over languages are marked as incomplete if a language is missing.
     """

@@ -231,7 +231,7 @@ def assign_tensors(
 def unused_layer_parameters(
   rules: Iterable[Rule], shapes: dict[str, tuple[int, ...]]
 ) -> list[str]:
-  """Returns per-layer parameters that the model ignores and no tensor fills.
+  """Returns unused per-layer parameters, to which no tensor is assigned.
 
   These parameters belong to the layers before `Rule.first_layer`.
   """

@@ -1,4 +1,4 @@
-"""Reader for the parameter values of an import."""
+"""Reader for the parameter values of an imported Hugging Face model."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence

@@ -168,7 +168,7 @@ class _Sharding(NamedTuple):
 
   @property
   def bias(self) -> PartitionSpec:
-    """Partition spec of the bias, of shape [N, T, S]."""
+    """Partition spec of the attention bias, an array of shape [N, T, S]."""
     return PartitionSpec(self.heads or None, None, None)
 
   def add_dropout_bits(
