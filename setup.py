@@ -1,4 +1,4 @@
-"""Packaging of xlflax. pyproject.toml contains the settings of the tools."""
+"""Package build script. The settings of tools are in pyproject.toml."""
 
 import ast
 import pathlib

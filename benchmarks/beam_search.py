@@ -1,4 +1,4 @@
-"""Beam search with xlflax and transformers; see `benchmarks.inference`.
+"""Speed of beam search in xlflax and transformers; see `benchmarks.inference`.
 
 python -m benchmarks.beam_search
 """
@@ -75,7 +75,7 @@ def make_translate_function(
 def measure_variant(
   variant: str, shape: shapes.Shape, count: int, calls: int
 ) -> dict[str, Any]:
-  """Times beam search with one variant and also returns its translations."""
+  """Times beam search in one implementation, and also returns its output."""
   call = make_translate_function(variant, shape, count)
   outputs: list[list[list[int]]] = []
   figures = measure.time_calls(lambda: outputs.append(call()), calls=calls)

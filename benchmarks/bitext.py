@@ -144,11 +144,11 @@ def _make_filters(code: str, file: Sequence[str]) -> dict[str, LineFilter]:
 
 
 def measure_declarations(folder: pathlib.Path) -> dict:
-  """Measures the fraction of declaration lines that language filters drop.
+  """Measures the fraction of UDHR lines that language filters drop by mistake.
 
-  The declarations are translations of the Universal Declaration of Human
-  Rights. All of their lines are in the correct language, so that each dropped
-  line is an error.
+  The UDHR texts are translations of the Universal Declaration of Human Rights.
+  All of their lines are in the correct language, so that each dropped line is
+  an error.
   """
   counts: dict[str, list[int]] = {}
   for text in web_text.read_declarations(folder, longer_than=0):

@@ -47,7 +47,7 @@ WriteFunction = Callable[[pathlib.Path, Sequence[str]], None]
 def compare_engines(
   work: pathlib.Path, flags: Sequence[str], engines: Sequence[str]
 ) -> Iterator[dict]:
-  """Writes a cache with each engine and yields its measurements.
+  """Writes a cache with each execution engine and yields the measurements.
 
   Args:
     work: Directory for the caches.

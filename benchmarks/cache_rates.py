@@ -1,4 +1,4 @@
-"""Tokens/s per core, and memory, of programs that tokenize a corpus.
+"""Tokens/s per core and peak memory of programs that tokenize a corpus.
 
   python -m benchmarks.cache_rates --work=DIR --vocabulary=DIR --data=DATA
 
@@ -176,7 +176,7 @@ def _count_tokens(program: str, output: pathlib.Path, output_text: str) -> int:
 
 
 def main(arguments: list[str] | None = None) -> None:
-  """Prints each program's rates and memory as a line of JSON."""
+  """Prints each program's throughput and memory use as a line of JSON."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

@@ -117,7 +117,7 @@ def copy_to_host(state) -> None:
 def measure_checkpointing(
   directory: pathlib.Path, *, megabytes: float, step_seconds: float, saves: int
 ) -> dict[str, float]:
-  """Measures how long one state takes to save and restore.
+  """Measures how long it takes to save and to restore a train state.
 
   Args:
     directory: Directory for the checkpoints.
@@ -280,7 +280,7 @@ def format_table(results: dict[str, dict[str, float]]) -> str:
 
 
 def main(arguments=None) -> None:
-  """Measures checkpoints of several sizes and prints a table."""
+  """Measures checkpointing for states of several sizes and prints a table."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )

@@ -72,7 +72,7 @@ def time_process(command: list[str]) -> tuple[float, float]:
 
 
 def measure_command(command: list[str], rounds: int) -> dict[str, float]:
-  """Returns the lowest times over several rounds."""
+  """Runs a command several times and returns its lowest wall and CPU time."""
   timings = [time_process(command) for _ in range(rounds)]
   return {
     'seconds': round(min(seconds for seconds, _ in timings), 3),

@@ -160,7 +160,7 @@ def _with_config_value(
 
 
 def change_case(case: Case, num_layers: int | None, *bindings: str) -> Case:
-  """Returns a case with fewer layers and additional gin bindings.
+  """Copies a case with another number of layers and additional gin bindings.
 
   Args:
     case: Case to change.
@@ -335,7 +335,7 @@ def find_faults(figures: dict, recorded: dict, devices: str) -> list[str]:
 def format_table(
   results: dict[str, dict | None], first_release: dict[str, dict]
 ) -> str:
-  """Formats a Markdown table that compares steps with the first release.
+  """Formats step measurements and those of the first release as Markdown.
 
   Args:
     results: Map from 'case@devices' to the measurements of the step. The

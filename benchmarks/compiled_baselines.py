@@ -74,7 +74,7 @@ def evaluate_step(
 def format_table(
   baseline_figures: dict[str, dict], xlflax_records: dict[str, dict]
 ) -> str:
-  """Formats a Markdown table of baselines and xlflax steps of equal size.
+  """Formats baselines and equally large xlflax steps as a Markdown table.
 
   A baseline's MFU is computed from xlflax's model FLOPs and the baseline's step
   time.

@@ -30,7 +30,7 @@ from xlflax.training.devices import accelerators, machine_topology
 
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
-  """Measures all rates of the devices, and prints and returns them."""
+  """Measures and prints the compute, memory and network rates of devices."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

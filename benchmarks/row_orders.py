@@ -41,7 +41,7 @@ _NUM_QUARTERS = 4
 
 
 def make_orders(block_rows: int) -> dict[str, dataset_config.Locality | None]:
-  """Returns the compared sequence orders as a map from name to options."""
+  """Returns the options of each sequence order that the benchmark compares."""
   return {
     'full': None,
     'locality': dataset_config.Locality(block_rows=block_rows),

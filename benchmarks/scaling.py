@@ -332,7 +332,7 @@ def _list_plans() -> list[tuple[Model, int, str]]:
 
 
 def main() -> None:
-  """Makes the selected dry-run plans and writes tables of them."""
+  """Makes the selected dry-run plans and writes tables of the plans."""
   args = _parse_arguments()
   args.work.mkdir(parents=True, exist_ok=True)
   models = args.models.split(',') if args.models else [m.file for m in MODELS]

@@ -165,7 +165,7 @@ def outputs_agree(part: str, first: Any, second: Any) -> bool:
 def format_table(
   results: dict[str, dict[str, Any]], *, scale: float, project: int | None
 ) -> str:
-  """Formats measured and projected times, and memory, as a Markdown table.
+  """Formats measured times, projected times and memory use as a Markdown table.
 
   Args:
     results: Map from variant to its measurements.

@@ -99,7 +99,7 @@ def _format_ratios(figures: dict, base: dict | None) -> list[str]:
 
 
 def format_table(results: dict[str, dict], shape: shapes.Shape) -> str:
-  """Formats medians and their ratios to the baselines' medians as Markdown.
+  """Formats median measurements and their ratios to the baselines as Markdown.
 
   A relative speed of 2.00 means twice the baseline's speed. The CPU speed is
   the corresponding ratio of CPU seconds.

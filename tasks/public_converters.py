@@ -103,7 +103,7 @@ def convert_taxi1500(source: pathlib.Path, output: pathlib.Path) -> FileNames:
 def convert_flores_plus(
   source: pathlib.Path, output: pathlib.Path
 ) -> FileNames:
-  """Writes FLORES+ `devtest` as sentence pairs of each language with English.
+  """Writes FLORES+ `devtest` as sentence pairs of English and another language.
 
   The files are `flores.<language>-eng_Latn.<language>` and
   `flores.<language>-eng_Latn.eng_Latn`, as in the Tatoeba test sets. The input

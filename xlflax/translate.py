@@ -37,7 +37,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Counts(NamedTuple):
-  """Counts of the lines that a translation processed.
+  """Statistics of the lines that a translation command has processed.
 
   Attributes:
     lines: Number of translated lines, including empty lines.

@@ -51,7 +51,7 @@ class _Loop:
   pipelined: bool = False
 
   def cycles(self) -> float:
-    """Returns the cycles of all iterations, or of one if `turns` is None."""
+    """Returns the loop's cycles, assuming one iteration if `turns` is None."""
     turns = 1 if self.turns is None else self.turns
     return self.bundles * max(1, turns - _PIPELINE_TURNS * self.pipelined)
 
@@ -152,7 +152,7 @@ def _smallest_machine(machine: machine_topology.DeviceTopology) -> str:
 
 
 def main(devices: str, exported: str) -> None:
-  """Compiles the kernels that `_compile_kernels` exported."""
+  """Compiles serialized `jax.export` kernels for the given device."""
   device = compilers.topology_devices(machine_topology.parse_topology(devices))[
     0
   ]

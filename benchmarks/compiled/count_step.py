@@ -1,4 +1,4 @@
-"""Counts a step's work kernel by kernel, for a device that is not available.
+"""Counts a training step's operations per kernel, without the target device.
 
   python -m benchmarks.compiled.count_step --devices=gpu:H200:1 \\
       --gin_file=pretrain/mlm.gin --gin_file=models/base.gin \\

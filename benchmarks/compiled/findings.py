@@ -217,7 +217,7 @@ def _describe_padded_copies(module) -> Iterator[str]:
 
 
 def count_misaligned(module: hlo.Module) -> dict[str, int]:
-  """Counts matmuls with large arrays whose rows are not a multiple of 16 bytes.
+  """Counts matmuls of large arrays whose row size is not divisible by 16 bytes.
 
   A GPU's tensor memory accelerator cannot load or store arrays with such rows.
 

@@ -76,7 +76,7 @@ def _sentence_text(block: str) -> str:
 
 
 def pawsx_split(sentence: str) -> str:
-  """Returns the split for all pairs with the given first English sentence."""
+  """Selects the split of a pair by a hash of its first English sentence."""
   bucket = hash_bucket(sentence, 10)
   if bucket < 5:
     return 'train'

@@ -163,7 +163,7 @@ class Runner:
     return path
 
   def log_file(self, path: pathlib.Path) -> pathlib.Path:
-    """Returns the log file of the command that creates a file or folder."""
+    """Returns the log path of the command that creates a file or folder."""
     return self.work / 'logs' / f'{path.relative_to(self.work)}.log'
 
   def build_corpus(self, name: str) -> pathlib.Path:
@@ -249,7 +249,7 @@ class Runner:
     )
 
   def train(self, row: Row) -> pathlib.Path:
-    """Trains a row's model after training the models that initialize it."""
+    """Trains the models that initialize a row's model, and then that model."""
     macros: dict[str, object] = {
       macro: str(self.train(self.rows[name])) for macro, name in row.macros
     }

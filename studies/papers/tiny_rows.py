@@ -132,7 +132,7 @@ _VECO_PHASE_2 = (('INIT_DIR', 'veco_large_phase2'),)
 
 
 def veco_rows() -> list[runner.Row]:
-  """Returns tiny runs for VECO tables 1 to 5, and runs that initialize them."""
+  """Returns tiny runs for VECO tables 1 to 5 and for their initial models."""
   return [
     paper_row('veco_xlmr', 'VECO', 'the initial XLM-R', 'veco/tiny_xlmr'),
     *_veco_phases(),

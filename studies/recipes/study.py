@@ -68,7 +68,7 @@ def run_xlflax(*arguments: str, cores: str, log: pathlib.Path) -> float:
 
 
 class Study:
-  """Creator of the inputs and runs of the recipe study.
+  """Recipe study, which creates its inputs and executes its runs.
 
   Each input and each run is created only once.
 

@@ -98,7 +98,7 @@ class Claim:
 
   @property
   def measures(self) -> tuple[str, str]:
-    """Names of the measures that score the claim's two conditions, in order."""
+    """Names of the measures for the claim's first and second condition."""
     first, _, second = self.measure.partition('|')
     return first, second or first
 
@@ -189,7 +189,7 @@ def apply_controls(finding: Finding, controls: Sequence[Finding]) -> Verdict:
 
 
 def seeds_to_resolve(finding: Finding) -> int | None:
-  """Estimates the number of seeds with which a difference is significant.
+  """Estimates the number of seeds required for a significant difference.
 
   With the returned number of seeds, the difference is resolved with probability
   0.8, assuming that differences are normally distributed with the observed

@@ -44,7 +44,7 @@ class Plan:
   size: Size = Size()
 
   def initialization_chain(self, condition: Condition) -> tuple[Condition, ...]:
-    """Returns a condition, preceded by the conditions that initialize its run.
+    """Returns the chain of initializations that ends with a condition.
 
     If C is initialized from B, and B from A, the result is (A, B, C).
     """

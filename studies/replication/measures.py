@@ -162,7 +162,7 @@ def _layer_accuracy(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def offset_fraction(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-  """Computes the fraction of variance that is due to the language.
+  """Computes the fraction of the hidden states' variance due to the language.
 
   The fraction is 0 if the means are equal, and 1 if the hidden states depend
   only on the language.

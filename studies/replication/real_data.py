@@ -118,7 +118,7 @@ class RealSpec:
     return dataclasses.replace(spec, digest=digest, words=dictionary_digest)
 
   def restrict_to(self, chain: Iterable[Condition]) -> 'RealSpec':
-    """Returns a specification without the fields that do not affect a run.
+    """Returns the specification after clearing fields that do not affect a run.
 
     Args:
       chain: Condition of the run, and the conditions of the runs that
@@ -169,7 +169,7 @@ class RealSpec:
 
 
 class RealStudyData(StudyData):
-  """English and other languages, read from the files in a `RealSpec`.
+  """Experiment data in English and other real languages, read from files.
 
   No two languages share a page in their monolingual text. With
   `TextVariant.SAME_PAGES`, the text consists of the first pages in each

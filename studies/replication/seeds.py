@@ -1,4 +1,4 @@
-"""Random seeds with which the conditions on the published page are run.
+"""Random seeds with which each condition of the replication study is run.
 
 Most conditions have five seeds. More seeds were added for short runs if a claim
 was unresolved with five seeds.

@@ -107,7 +107,7 @@ class StudyData:
 
   @property
   def folder(self) -> pathlib.Path:
-    """Folder of the synthetic languages' data for this `TextVariant`."""
+    """Folder that contains the synthetic languages in this text variant."""
     return self.work / 'languages' / self.text.value
 
   @property
@@ -247,7 +247,7 @@ class StudyData:
     }
 
   def inference_examples(self, split: str, language: str) -> FileDataset:
-    """Returns premises and hypotheses for inference in a language.
+    """Returns examples for natural language inference (NLI) in a language.
 
     At the first call, they are written to a separate folder that contains no
     other data but has the same vocabulary.
@@ -289,7 +289,7 @@ class StudyData:
     ]
 
   def measure_corpus(self, vocabulary: Vocabulary | None) -> dict[str, float]:
-    """Returns corpus statistics that are reported with the measures."""
+    """Returns corpus statistics that are reported next to the results."""
     del vocabulary  # Synthetic languages need no such statistics.
     return {}
 

@@ -1,4 +1,4 @@
-"""Sentence pairs for paraphrase identification that consist of the same words.
+"""Sentence pairs with the same words, for paraphrase identification.
 
 As in PAWS (Zhang, Baldridge and He 2019), words are moved to create both
 paraphrases and non-paraphrases. In a paraphrase, coordinated subjects or

@@ -108,7 +108,7 @@ def drop_rate(
 
 
 def read_udhr(data: pathlib.Path) -> Iterator[tuple[str, list[str]]]:
-  """Yields the code and the lines of each language in the UDHR data."""
+  """Yields the language code and lines of each translation in the UDHR data."""
   with (data / 'udhr/languages.tsv').open(encoding='utf-8') as file:
     for row in csv.DictReader(file, delimiter='\t'):
       path = data / 'udhr' / f'{row["key"]}.txt'

@@ -85,7 +85,7 @@ class UnlinkedFiles(example_source.ExampleSource):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AlignmentStudy(study_base.SeriesStudy):
-  """Word alignment with the hidden states of each layer of compared models.
+  """Word alignment by hidden states, for each layer of the compared models.
 
   Attributes:
     source: Source of sentence pairs with or without gold links.

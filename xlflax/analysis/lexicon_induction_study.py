@@ -239,7 +239,7 @@ class _VectorCache:
   def restricted_file_vectors(
     self, case: study_base.Case
   ) -> Iterator[tuple[int | None, Sides]]:
-    """Yields vectors in files for those words that have a token embedding."""
+    """Yields vectors from files for those words that have a token embedding."""
     for layer, embeddings in self.embeddings(case):
       first, second = (
         vectors.restrict(side.words)

@@ -96,7 +96,7 @@ class ModelSeries:
     return cls(name, first, second)
 
   def models(self, pair: Pair) -> tuple[ModelRef, ModelRef]:
-    """Returns the models that read the pair's first and second language."""
+    """Returns the model for the first and the model for the second language."""
     first, second = (
       ModelRef.parse(
         template.replace('{language}', language).replace(

@@ -42,7 +42,7 @@ class Level(enum.Enum):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProcrustesStudy(study_base.SeriesStudy):
-  """Orthogonal maps between two models, for each language pair and layer.
+  """Orthogonal maps between two models' states, by language pair and layer.
 
   Attributes:
     source: Source of parallel text. For maps between words, the words are

@@ -95,7 +95,7 @@ class SeriesStudy(Study):
     models: model_refs.Models,
     failures: eval_task.Failures,
   ) -> Iterator[Case]:
-    """Yields the two models to compare, for each series and training step.
+    """Yields both languages' models for each model series and training step.
 
     Args:
       pair: Language pair.

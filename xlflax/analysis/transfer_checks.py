@@ -1,4 +1,4 @@
-"""Checks before a head is evaluated on another model: models, text and maps.
+"""Checks of models, text and maps before a head is evaluated on another model.
 
 The checks are needed because the evaluation of a head does not examine hidden
 states. If the states are NaN, the head predicts the first label.

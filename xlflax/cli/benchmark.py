@@ -36,7 +36,7 @@ Measure the step time of a base encoder:
 
 
 def main(options: BenchmarkOptions) -> None:
-  """Measures the steps and prints the result."""
+  """Measures training steps and prints the result."""
   configuration = gin_config.load_configuration(
     _with_total_steps(options.gin),
     {'MODEL_DIR': gin_config.Placeholder('unused')} | options.macros(),

@@ -230,7 +230,7 @@ def verify(options: VerifyOptions) -> None:
 
 
 def copy(options: CopyOptions) -> None:
-  """Copies the selected mixtures to a local directory."""
+  """Copies the selected mixtures of a token cache to a local directory."""
   from xlflax.data.cache import cache_reader, local_copy
 
   cache = cache_reader.TokenCache(options.cache)

@@ -49,7 +49,7 @@ Show what a gin file requires and which macros it sets:
 
 
 def list_configs(options: ListOptions) -> None:
-  """Prints the names and summaries of the matching gin files."""
+  """Prints the names and summaries of the gin files that match the pattern."""
   summaries = {
     name: config_files.read_gin_file(name).file.summary
     for name in config_files.shipped_file_names()

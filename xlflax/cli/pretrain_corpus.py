@@ -1,4 +1,4 @@
-"""Corpus of `xlflax pretrain`: a corpus directory, or links to text files."""
+"""Corpus that `xlflax pretrain` reads: a directory, or links to text files."""
 
 import dataclasses
 import pathlib

@@ -74,7 +74,7 @@ Compare all models with one checkpoint:
 
 
 def main(options: ReportOptions) -> None:
-  """Writes the page and prints its path."""
+  """Writes the report page and prints its path."""
   if options.new_languages is not None:
     print(_report_forgetting(options, options.new_languages.split(',')))
     return

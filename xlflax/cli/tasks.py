@@ -135,7 +135,7 @@ Show one of your own tasks, from ./my_tasks.py (docs/tasks.md):
 
 
 def list_tasks(options: ListOptions) -> None:
-  """Prints the matching tasks and mixtures."""
+  """Prints the registered tasks and mixtures whose names match the pattern."""
   _register(options.registration)
   from xlflax.data import task_report
 

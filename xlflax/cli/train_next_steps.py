@@ -42,7 +42,7 @@ def log_export(trainer: Any) -> None:
 
 
 def log_next_steps(trainer: Any, result: dict[str, Any]) -> None:
-  """Logs the result of a run and commands that use it.
+  """Logs a run's result and the commands with which the run can be used.
 
   Args:
     trainer: Trainer that has finished or stopped training.

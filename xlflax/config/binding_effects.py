@@ -94,7 +94,7 @@ class Effects:
 
 
 def file_effects(stages: Iterable[gin_errors.Bound]) -> Effects:
-  """Returns the bindings in gin files that have an effect in any command.
+  """Returns the bindings in gin files that affect at least one command.
 
   The result also contains the objects that the commands build.
 

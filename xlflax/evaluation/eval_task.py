@@ -204,7 +204,7 @@ class EvalResult:
 
 
 class LabelCount(NamedTuple):
-  """Number of examples of a language or file that have gold labels.
+  """Numbers of labeled examples and of all examples in a language or file.
 
   Attributes:
     num_labeled: Number of examples with gold labels.
@@ -216,7 +216,7 @@ class LabelCount(NamedTuple):
 
 
 class Failures:
-  """Recorder for failures of single languages, language pairs or files."""
+  """Recorder for failures of individual languages, language pairs or files."""
 
   def __init__(self, task: str):
     self._task = task

@@ -9,7 +9,7 @@ from xlflax.utils import name_suggestions
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TestData:
-  """Languages of the test data that are readable, unlabeled or unreadable.
+  """Readable and unreadable languages of the test data, with label counts.
 
   Attributes:
     parts: Languages or files that can be read.

@@ -154,7 +154,7 @@ def result_identity(
   parameters: str = 'default',
   sentence: sentence_embedding.SentenceEmbedding | None = None,
 ) -> dict[str, Any]:
-  """Returns the JSON values that identify a result, except the checkpoint.
+  """Returns JSON values that identify a result, apart from its checkpoint.
 
   Args:
     task: Evaluation task. Its settings and the text that it reads are part of

@@ -516,7 +516,7 @@ def count_items(result: eval_task.EvalResult) -> tuple[str, dict[str, float]]:
 
 
 def is_baseline(name: str, metric: str) -> bool:
-  """Returns whether a metric is a baseline with which another is compared."""
+  """Returns whether the metric `name` is a baseline for the metric `metric`."""
   return name in _BASELINES.get(metric, ())
 
 

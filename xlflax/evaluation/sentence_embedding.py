@@ -85,7 +85,7 @@ class SentenceEmbedding:
   settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
   def describe(self) -> dict[str, Any]:
-    """Returns JSON values in the format that `read_sentence_encoding` reads."""
+    """Converts the settings to JSON values for `read_sentence_encoding`."""
     return dataclasses.asdict(self) | {
       'pooling': self.pooling.value,
       'centering': self.centering and self.centering.value,

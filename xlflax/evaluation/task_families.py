@@ -44,7 +44,7 @@ def find_task_class(name: str) -> type[eval_task.EvalTask]:
 
 
 def text_options(name: str) -> Mapping[str, inspect.Parameter]:
-  """Returns the options that specify the text that a task evaluates on.
+  """Returns the options that specify the evaluation text of a task.
 
   Args:
     name: Command-line name of the task; see `task_names`.

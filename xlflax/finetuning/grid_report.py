@@ -56,12 +56,12 @@ class GridReport:
 
   @property
   def ranking(self) -> tuple[model_selection.Setting, ...]:
-    """Settings with results for all seeds, best setting first."""
+    """Hyperparameter settings with results for all seeds, best first."""
     return self._ranked(untrained=False)
 
   @property
   def untrained_ranking(self) -> tuple[model_selection.Setting, ...]:
-    """Settings of the randomly initialized baselines, best setting first."""
+    """Hyperparameter settings of randomly initialized models, best first."""
     return self._ranked(untrained=True)
 
   def _ranked(self, *, untrained: bool) -> tuple[model_selection.Setting, ...]:
@@ -95,7 +95,7 @@ class GridReport:
   def with_test(
     self, result: grid_trials.TrialResult, report: evaluate.Report
   ) -> 'GridReport':
-    """Returns a copy of the report to which a trial's test scores are added.
+    """Returns a copy of the report that also contains a trial's test scores.
 
     Args:
       result: Training result of the trial.

@@ -26,7 +26,7 @@ def read_manifest_files(directory: pathlib.Path) -> set[str]:
 
 
 def read_checkpoint_files(directory: pathlib.Path) -> dict[str, str]:
-  """Returns copies of a run's small files from its last valid checkpoint.
+  """Reads the copies of small run files that the last valid checkpoint has.
 
   Args:
     directory: Model directory of the run.

@@ -145,7 +145,7 @@ def verify_manifest(
 def nest_findings(
   name: str, findings: Iterable[Finding], *, summarize: bool = True
 ) -> Iterator[Finding]:
-  """Yields a nested directory's findings, with its path before each item.
+  """Yields findings of a nested directory with its path prepended to the items.
 
   Args:
     name: Path of the nested directory, relative to the outer one.

@@ -415,7 +415,7 @@ class KubernetesJob(job_base.Job):
     return flags
 
   def render(self) -> str:
-    """Returns the manifests as YAML."""
+    """Returns the Kubernetes manifests as YAML."""
     return templates.render_yaml(
       f'kubernetes/{self.manifest.value}.yaml.j2', self.context(), self.template
     )

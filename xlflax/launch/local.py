@@ -205,7 +205,7 @@ class LocalJob(_SupervisedJob):
     return self.nproc_per_node
 
   def launch(self) -> int:
-    """Runs the processes until they exit. A stop by signal is a success."""
+    """Runs the processes. Returns 0 if they succeed or a signal stops them."""
     status = self.supervise()
     return 0 if status == errors.ExitStatus.STOPPED else status
 

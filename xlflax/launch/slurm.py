@@ -188,7 +188,7 @@ class SlurmJob(job_base.Job):
     )
 
   def check(self) -> None:
-    """Checks the gin files, the sweep and the model directory."""
+    """Checks the gin files and, if there is no sweep, the model directory."""
     job_base.check_gin_files(self.command)
     if self.sweep is None:  # The lines of a sweep contain the directories.
       job_base.check_model_dir(self.command)

@@ -230,7 +230,7 @@ class TpuJob(job_base.Job):
     return templates.render_shell('tpu/create_and_run.sh.j2', self.context())
 
   def launch(self) -> int:
-    """Runs the script until it exits."""
+    """Runs the script of the job and returns its exit status."""
     return run_script(self, dict(os.environ))
 
 

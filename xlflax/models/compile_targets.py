@@ -16,7 +16,7 @@ from xlflax.utils import environment_variables, errors
 
 
 class Target(NamedTuple):
-  """Device properties that determine how a program is implemented.
+  """Device properties that determine which implementations a program uses.
 
   Attributes:
     platform: Platform of the device, 'cpu', 'gpu' or 'tpu'.

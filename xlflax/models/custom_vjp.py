@@ -48,7 +48,7 @@ def recompute_in_backward(
 
 
 def recompute_with_bias(function: Callable[[jax.Array], jax.Array]):
-  """Returns a function that computes `function(x + bias)` from x and the bias.
+  """Returns a function of x and the bias that computes `function(x + bias)`.
 
   Its backward pass recomputes the intermediate values. A matmul then writes
   only x, which the backward pass reads.

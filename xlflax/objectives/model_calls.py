@@ -107,7 +107,7 @@ def call_model(
 
 
 def model_kwargs(batch) -> dict[str, jax.Array]:
-  """Returns a batch's arrays that are optional arguments of the model."""
+  """Returns the optional arguments of a model that a batch contains."""
   return {
     name: batch[key]
     for key, name in _OPTIONAL_ARGUMENTS.items()

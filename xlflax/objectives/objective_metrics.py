@@ -44,7 +44,7 @@ def add_metrics(
 
 
 def add_outputs(outputs: Sequence[ObjectiveOutput]) -> ObjectiveOutput:
-  """Adds the losses and metrics of several outputs, and omits their states."""
+  """Sums the losses and metrics of objective outputs. States are omitted."""
   total, *other_outputs = outputs
   for output in other_outputs:
     loss = WeightedMean(

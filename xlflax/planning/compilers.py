@@ -44,7 +44,7 @@ class Memory:
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-  """A step that was compiled for a target machine.
+  """A training step, compiled for a target machine.
 
   Attributes:
     text: Text of the optimized and scheduled HLO.

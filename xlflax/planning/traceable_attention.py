@@ -48,7 +48,7 @@ def with_traceable_attention(
 
 
 def with_plain_attention(settings: 'trainer.Trainer') -> 'trainer.Trainer':
-  """Returns the run's settings with plain attention for compilation on a CPU."""
+  """Returns a run's settings with plain XLA attention, which CPUs compile."""
   if not hasattr(settings.model.config, 'attention_backend'):
     return settings
   return _with_backend(settings, _Backend.XLA)

@@ -32,7 +32,7 @@ def choose_step(
   *,
   metric_for_best_model: str | None = None,
 ) -> result_store.Step:
-  """Resolves 'last' or 'best' to the step of a checkpoint, and checks a step.
+  """Finds the checkpoint step for 'last' or 'best', or checks a given step.
 
   Args:
     run: Run that contains the checkpoints.

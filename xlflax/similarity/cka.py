@@ -118,7 +118,7 @@ class LayerCKA:
 
   @validation.validate_call
   def update(self, first: np.ndarray, second: np.ndarray) -> None:
-    """Adds the hidden states of n sentences to the sums that determine the CKA.
+    """Updates the running sums with the hidden states of n sentences.
 
     Args:
       first: Hidden states of the first model, of shape [L, n, D].
@@ -151,7 +151,7 @@ class LayerCKA:
       self._add(*self._concatenate_buffer())
 
   def result(self) -> np.ndarray:
-    """Returns the CKA, of shape [L, M] for all layers or [L] for the diagonal.
+    """Returns the CKA of all layer pairs, [L, M], or of the diagonal, [L].
 
     Raises:
       AnalysisError: If there are fewer than 2 sentences (4 if debiased).

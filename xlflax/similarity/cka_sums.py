@@ -29,7 +29,7 @@ class Hsic(NamedTuple):
 
 
 class Sums:
-  """Running sums over two models' hidden states, which determine HSIC."""
+  """Running sums over two models' hidden states, used to compute HSIC."""
 
   def __init__(
     self,

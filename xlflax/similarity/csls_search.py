@@ -112,7 +112,7 @@ class _BoundedKeys:
   def update_mask(
     self, block: np.ndarray, mask: np.ndarray, i: int, j: int
   ) -> None:
-    """Marks a block's entries that may have one of a query's greatest bounds.
+    """Marks entries whose upper bound may be among the greatest of their query.
 
     The bound of an entry is an upper bound of its score.
     """
@@ -137,7 +137,7 @@ class _BoundedKeys:
     )
 
   def end_row(self, i: int, count: int) -> None:
-    """Converts the upper bounds stored for a row of blocks back to cosines."""
+    """Converts the stored upper bounds of one row of blocks back to cosines."""
     if i < self._start:
       return
     rows = slice(i, i + count)

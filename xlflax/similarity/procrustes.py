@@ -17,7 +17,7 @@ _BLOCK = 1 << 16  # Number of rows that are converted to float64 at once.
 
 @validation.validate_call
 def orthogonal_map(source: np.ndarray, target: np.ndarray) -> np.ndarray:
-  """Computes the orthogonal matrix that maps source vectors closest to target.
+  """Computes the orthogonal matrix that best maps source to target vectors.
 
   Args:
     source: Source vectors of shape [N, D]. Row i should be mapped to row i of

@@ -77,7 +77,7 @@ def merge_hits(
 
 
 class Hits(NamedTuple):
-  """Candidates for the top k of each row: entries of a block of scores.
+  """Entries of a block of scores that are candidates for a row's top k.
 
   Attributes:
     rows: Row indices of shape [n], ascending.

@@ -31,7 +31,7 @@ class Method(enum.Enum):
 
 
 class Mass(enum.Enum):
-  """Weighting of a sentence's words."""
+  """Method of weighting a sentence's words in optimal transport."""
 
   UNIFORM = 'uniform'
   NORM = 'norm'  # Proportional to the norm of the vector (Yokoi et al., 2020).

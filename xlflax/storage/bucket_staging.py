@@ -163,7 +163,7 @@ class _Mirror:
     self._digests: dict[str, str] | None = {}  # None during an upload.
 
   def lock(self, *, wait: bool = False) -> contextlib.AbstractContextManager:
-    """Context in which no other process on this machine uses the local copy."""
+    """Context in which no other local process uses the bucket's local copy."""
     return file_lock.lock_directory(
       self.folder.parent,
       name=f'.{self.folder.name}.lock',

@@ -88,7 +88,7 @@ class Comparison(NamedTuple):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PaperTable:
-  """A table of a paper that a suite reproduces.
+  """A paper's table that a suite reproduces.
 
   Attributes:
     source: Paper and number of the table, such as 'Pan et al. (2021), table 2'.

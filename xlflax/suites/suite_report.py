@@ -56,7 +56,7 @@ class Coverage(NamedTuple):
 
   @property
   def is_complete(self) -> bool:
-    """Whether all expected languages have a score."""
+    """True if all expected languages have a score."""
     return self.num_languages >= self.num_expected
 
 
@@ -320,7 +320,7 @@ class SuiteReport:
 
   @property
   def expected(self) -> dict[str, int]:
-    """Number of languages of each task's test data, or 0 if unknown.
+    """Number of languages in each task's test data, or 0 if unknown.
 
     The languages include those without data. For the tasks of XTREME, they are
     also known before a task has a result.
@@ -340,7 +340,7 @@ class SuiteReport:
 
   @property
   def failures(self) -> tuple[eval_task.Failure, ...]:
-    """Failures in this call. `results` also contains earlier failures."""
+    """Failures of the tasks that ran in this call, without earlier failures."""
     return tuple(
       dataclasses.replace(failure, task=f'{result.model}: {failure.task}')
       for result in self.results

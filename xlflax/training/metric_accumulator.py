@@ -66,12 +66,12 @@ class MetricAccumulator:
     self._metrics: dict[str, tuple[np.ndarray, np.ndarray]] = {}
 
   def add(self, output: train_step.StepOutput) -> None:
-    """Adds the output of a step, without a transfer to the host."""
+    """Accumulates the output of a step without transferring it to the host."""
     self._pending.append(output)
     self._steps += 1
 
   def peek(self) -> Sums:
-    """Returns the current sums without resetting them."""
+    """Returns the accumulated metrics without resetting the accumulator."""
     self._fetch()
     finite = self._scalars['finite']
 
@@ -91,7 +91,7 @@ class MetricAccumulator:
     )
 
   def take(self) -> Sums:
-    """Returns the current sums and resets the accumulator."""
+    """Returns the accumulated metrics and resets the accumulator."""
     sums = self.peek()
     self._clear()
     return sums

@@ -56,7 +56,7 @@ class Progress:
       )
 
   def advance(self, step: int) -> None:
-    """Updates the live line, or logs a line if none was logged for a long time.
+    """Updates the live progress line, or logs the progress at long intervals.
 
     Args:
       step: Number of completed steps.

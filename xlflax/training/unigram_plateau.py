@@ -133,7 +133,7 @@ class Plateaus:
           plateau.add(record['step'], loss)
 
   def add(self, step: int, metrics: dict[str, float], tokens: float) -> None:
-    """Adds unigram entropies to metrics, and logs plateaus reached or left.
+    """Adds unigram entropies to metrics, and logs if a plateau starts or ends.
 
     Args:
       step: Step of the report.

@@ -366,7 +366,7 @@ class CheckpointError(XlflaxError):
 
 
 class RunDirectoryError(XlflaxError):
-  """Error for a directory without a run, or whose run has other settings."""
+  """Error for a directory without a run, or with a run of other settings."""
 
 
 class TrainingError(XlflaxError):

@@ -97,7 +97,7 @@ class Line:
       )
 
   def close(self) -> None:
-    """Removes this live line and displays the live line opened before it."""
+    """Removes this live line and redisplays the live line opened before it."""
     if self._task is None or not self.is_open:
       return
     _lines.remove(self._task)

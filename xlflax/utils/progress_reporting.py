@@ -23,7 +23,7 @@ _current: contextvars.ContextVar[str | None] = contextvars.ContextVar(
 
 @contextlib.contextmanager
 def progress_name(what: str) -> Iterator[None]:
-  """Context in which reading batches is reported as progress of an operation.
+  """Context in which reading batches reports the progress of an operation.
 
   Outside of this context, reading is not reported. A terminal shows the name
   even while nothing is counted.
@@ -41,7 +41,7 @@ def progress_name(what: str) -> Iterator[None]:
 
 
 def current_progress_name() -> str | None:
-  """Returns the operation's name in the current `progress_name`, or None."""
+  """Returns the operation name that `progress_name` has set, or None."""
   return _current.get()
 
 

@@ -98,10 +98,10 @@ def is_handled(number: int) -> bool:
 
 
 def start_command() -> None:
-  """Installs handlers that raise `Stopped`, in a process that runs one command.
+  """Installs the signal handlers of a process that runs a single command.
 
-  If the main thread executes native code and does not raise `Stopped` within
-  ten seconds, the process ends.
+  The handlers raise `Stopped` in the main thread. If the main thread executes
+  native code and does not raise `Stopped` within ten seconds, the process ends.
   """
   for number in SIGNALS:
     if signal.getsignal(number) is not signal.SIG_IGN:

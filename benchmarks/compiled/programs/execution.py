@@ -21,7 +21,7 @@ _PASS_THROUGH_OPCODES = ('copy', 'convert', 'bitcast')
 
 @dataclasses.dataclass
 class Run:
-  """Counts and times of the operations in a simulated program or part of it.
+  """Operation counts and times of a simulated program, or of a part of it.
 
   Attributes:
     kernels: Map from each kernel to its number of executions.
@@ -65,7 +65,7 @@ class Run:
     return self.busy + self.waited + sum(self.exposed.values())
 
   def add(self, other: 'Run', count: int = 1) -> None:
-    """Adds the counts and times of a part of the program, `count` times."""
+    """Adds the counts and times of a program part that runs `count` times."""
     for field in dataclasses.fields(self):
       total, increment = getattr(self, field.name), getattr(other, field.name)
       if isinstance(total, collections.Counter):

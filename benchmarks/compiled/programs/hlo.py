@@ -121,7 +121,7 @@ class Instruction:
 
   @functools.cached_property
   def called(self) -> dict[str, tuple[str, ...]]:
-    """Names of the computations that each attribute refers to, by attribute."""
+    """Map from each attribute to the names of the computations it refers to."""
     called_computations = {}
     for match in _CALLED.finditer(self.attributes):
       remainder = self.attributes[match.end() :]
@@ -331,7 +331,7 @@ def _find_closing_bracket(text: str, opening: int) -> int:
 def skip_instructions(
   computation: Computation, name: str, opcodes: Iterable[str]
 ) -> Instruction:
-  """Returns the source of a value, skipping instructions like 'bitcast'.
+  """Returns the instruction that computes a value, skipping given opcodes.
 
   Args:
     computation: Computation that contains the instruction.

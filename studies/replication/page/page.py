@@ -102,7 +102,7 @@ def _sort_key(study: Study, result: Result) -> tuple[int, int]:
 
 
 def final_verdicts(findings: Sequence[Finding]) -> dict[str, Verdict]:
-  """Returns the final verdicts on the papers' claims, considering controls."""
+  """Returns the verdicts on the papers' claims after applying the controls."""
   return {
     finding.claim.name: apply_controls(finding, _controls_of(finding, findings))
     for finding in findings

@@ -1,4 +1,4 @@
-"""Changes of verdicts if fewer seeds or a different measure are used."""
+"""Sensitivity of verdicts to the number of seeds and to the measure used."""
 
 import dataclasses
 
@@ -9,7 +9,7 @@ _OTHER_MEASURE = {'transfer': 'retrieval', 'retrieval': 'transfer'}
 
 
 def find_by_first_seeds(finding: Finding, scores: Scores) -> Finding | None:
-  """Repeats the test of a claim without the seeds that were added later.
+  """Tests a claim again with only the seeds that were run first.
 
   Additional seeds were run after the results of the first seeds were known, so
   a page also reports the finding from the first seeds.
@@ -28,7 +28,7 @@ def find_by_first_seeds(finding: Finding, scores: Scores) -> Finding | None:
 
 
 def find_by_other_measure(finding: Finding, scores: Scores) -> Finding | None:
-  """Tests a claim with retrieval scores instead of transfer, or vice versa.
+  """Tests a claim about transfer with retrieval scores, or the reverse.
 
   Returns:
     The finding, or None if the claim uses a different measure.

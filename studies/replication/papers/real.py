@@ -1,4 +1,4 @@
-"""Experiments in real languages, which were declared before they were run.
+"""Preregistered experiments in real languages: their conditions and claims.
 
 The conditions and claims are the same as for synthetic languages, except for
 the changes in this module.

@@ -30,7 +30,7 @@ class WriteUnit(beam.DoFn):
     self._plan = plan
 
   def setup(self) -> None:
-    """Opens the tasks once in each worker."""
+    """Opens the tasks to read. Beam calls this method once in each worker."""
     self._tasks = self._plan.open_tasks()
 
   def process(self, unit: write_plan.Unit):

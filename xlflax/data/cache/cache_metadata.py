@@ -22,7 +22,7 @@ _TEMPORARY_PREFIX = '.creating-'
 
 @dataclasses.dataclass
 class Generation:
-  """Generation of a cache: its tasks and sampling rates at one point in time.
+  """State of a cache in one generation: its tasks and their sampling rates.
 
   Adding text to a cache creates a new generation.
 
@@ -36,7 +36,7 @@ class Generation:
   tasks: dict[str, dict[str, Any]]
 
   def copy(self) -> 'Generation':
-    """Returns a copy of the generation to which tasks can be added."""
+    """Copies the generation, so that tasks can be added to the copy."""
     return Generation(dict(self.mixtures), dict(self.tasks))
 
 
@@ -77,7 +77,7 @@ class Header:
     return self.generations[-1] if self.generations else Generation({}, {})
 
   def older(self, key: str) -> set[int]:
-    """Returns the older generation numbers of a task's metadata files.
+    """Returns the numbers of a task's metadata files in earlier generations.
 
     In each generation, the metadata of the task is stored in a file named
     `generation-<number>.json`.

@@ -211,7 +211,7 @@ def finalize_cache(plan: Plan) -> list[cache_format.TaskMeta]:
 def select_partition(
   jobs: Sequence[write_plan.Job], partition: tuple[int, int]
 ) -> list[write_plan.Unit]:
-  """Returns the shard ranges (units) that partition i of n has to write.
+  """Selects the ranges of shards that partition i of n has to write.
 
   Args:
     jobs: Jobs that write the tasks of the cache.

@@ -104,7 +104,7 @@ class Shards:
     self._open.pop(number, None)
 
   def count_offset_read(self) -> None:
-    """Counts reads of text offsets. After many reads, releases mapped pages.
+    """Counts reads of text offsets, and regularly releases mapped memory pages.
 
     Otherwise, mapped pages would count as memory of the process until it ends.
     """
@@ -133,7 +133,7 @@ class Shards:
 
 
 class ShardedTexts:
-  """The texts of a task in one language; see `sequence_index.Texts`.
+  """Lazily read texts of a task in one language; see `sequence_index.Texts`.
 
   A shard is not read before its texts are accessed.
   """

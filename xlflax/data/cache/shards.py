@@ -173,7 +173,7 @@ def _serialize(
 
 
 class Tokens:
-  """Array of a shard that reads from the file only the elements in a slice.
+  """Array in a shard file, of which only the accessed slices are read.
 
   Attributes:
     size: Number of elements in the array.

@@ -62,7 +62,7 @@ class Job:
 
   @functools.cached_property
   def finalized(self) -> dict[str, cache_format.ShardEntry]:
-    """Metadata of the task's shards in all cache generations, by name."""
+    """Map from shard names to shard metadata, over all cache generations."""
     entries = [
       entry
       for path in sorted(self.directory.glob('generation-*.json'))

@@ -68,7 +68,7 @@ class BadRecords:
 
 
 def ignore(error: errors.BadRecordError) -> None:
-  """Skips a bad record without counting it."""
+  """Ignores the error of a bad record, without counting the record."""
   del error
 
 

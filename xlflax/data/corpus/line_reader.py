@@ -237,7 +237,7 @@ def read_lines(
 def read_span(
   path: pathlib.Path, span: Span, *, strip: bytes | None = None
 ) -> Iterator[tuple[int, bytes]]:
-  """Yields the number and bytes of each line that starts in a range of bytes.
+  """Yields the number and content of each line that starts in a byte range.
 
   If a file is divided into spans, each line belongs to exactly one span. Line
   numbers are relative to the span and start at 1.

@@ -25,7 +25,7 @@ _SHORTCUT = re.compile(
 
 
 def read_folder(folder: pathlib.Path) -> tuple[list[Page], list[Page]]:
-  """Reads gettext catalogs as pages of translations and of source texts.
+  """Reads each gettext catalog as two pages: translations and source texts.
 
   Each catalog is a page. The source text of a message is its id.
 

@@ -59,7 +59,7 @@ class Translation(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Dictionary:
-  """Bilingual dictionary with its entries.
+  """Bilingual dictionary: its two languages and its entries.
 
   Attributes:
     languages: Languages of the words and of their translations.

@@ -40,7 +40,7 @@ class CodeSwitching:
   seed: validation.Seed = 0
 
   def sources(self, pairs: Iterable[Sequence[str]]) -> set[str]:
-    """Returns the languages whose text can be switched with the dictionaries.
+    """Returns the languages whose text the dictionaries can code-switch.
 
     For example, for en-de and en-fr, the result contains all three languages,
     or only en if `languages` is ('fr',).

@@ -49,7 +49,7 @@ class TextTask:
 
   @property
   def steps(self) -> list[str | list]:
-    """Names of the preprocessing steps, with a code-switching fingerprint."""
+    """Names of the preprocessing steps, and the code-switching fingerprint."""
     steps: list[str | list] = [*_STEPS[len(self.languages)]]
     if self.switch is not None:
       steps.append([self.switch.__name__, self.switch.fingerprint()])

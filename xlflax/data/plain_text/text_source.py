@@ -18,7 +18,7 @@ Fingerprints = tuple[corpus_files.Fingerprint, ...]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextRows:
-  """Source of a task's texts as rows, each of which is an example.
+  """Source that provides a task's texts as rows, with one example per row.
 
   Attributes:
     read: Function that returns the rows in a split as tuples. It may raise an
@@ -50,7 +50,7 @@ class TextRows:
 
   @property
   def names(self) -> list[str]:
-    """Names of the columns as features of a task: `text` is named `targets`."""
+    """Feature names: the column names, with `targets` in place of `text`."""
     return ['targets' if name == TEXT else name for name in self.columns]
 
   def paths(self, split: str) -> list[pathlib.Path]:

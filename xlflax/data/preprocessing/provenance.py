@@ -352,7 +352,7 @@ def recorded_digests(output: pathlib.Path) -> dict[str, str]:
 
 
 def forget_files(output: pathlib.Path, names: set[str]) -> None:
-  """Removes files from the records, so that the next run rewrites the files.
+  """Deletes the records of files, so that the next run writes the files again.
 
   Args:
     output: Output directory.

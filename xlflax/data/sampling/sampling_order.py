@@ -79,7 +79,7 @@ class RowSchedule:
     return self._rates(step)
 
   def slots(self, step: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the tasks of a step's sequences; see `TaskSchedule.slots`."""
+    """Returns the task of each sequence in a step; see `TaskSchedule.slots`."""
     return self._schedule.slots(step)
 
   def swaps(self, tasks: np.ndarray, uses: np.ndarray) -> list[int]:

@@ -153,7 +153,7 @@ def original_error(error: tf.errors.OpError) -> Exception:
 
 
 def record_errors(rows: Iterable) -> Iterator:
-  """Yields rows, and records an XlflaxError if reading a row raises one.
+  """Yields rows, and records an XlflaxError that is raised while reading a row.
 
   TensorFlow replaces the exception by its own. `original_error` returns the
   recorded exception.

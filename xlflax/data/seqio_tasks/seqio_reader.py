@@ -138,7 +138,7 @@ def read_tokenized_examples(
 
 @validation.validate_call
 def read_texts(name: str, *, split: str = TRAIN) -> Iterator[dict]:
-  """Yields the examples of a task before tokenization, as `str` and `bool`."""
+  """Yields a task's untokenized examples, with `str` and `bool` values."""
   task = task_registry.get_task(name, split=split)
   for block in _read_text_blocks(task, split, 1024):
     for values in zip(*block.values(), strict=True):

@@ -137,7 +137,7 @@ class SeqioVocabulary(seqio.Vocabulary):
 
 
 class DeferredVocabulary(seqio.Vocabulary):
-  """Placeholder in a task for the vocabulary of a run that reads the task.
+  """Placeholder for the vocabulary of the run that will read a task.
 
   `resolve_deferred` replaces the placeholder with a vocabulary. Any attempt to
   read the task with the placeholder raises a VocabularyError.

@@ -96,7 +96,7 @@ class TokenizersVocabulary(imported_vocabulary.ImportedVocabulary):
     language: str | None = None,
     num_threads: int = 1,
   ) -> list[list[int]]:
-    """Encodes texts; the library chooses the number of threads.
+    """Encodes texts with a number of threads that `tokenizers` chooses.
 
     See `Vocabulary.encode_batch`.
     """

@@ -160,7 +160,7 @@ class Origin:
     return cls(capacity, seed, tuple(map(dataclasses.astuple, files)))
 
   def find_differences(self, required: 'Origin') -> Iterator[str]:
-    """Yields settings and files of a text sample that differ from `required`.
+    """Yields the settings and files that differ from those in `required`.
 
     A larger capacity does not count as a difference.
     """

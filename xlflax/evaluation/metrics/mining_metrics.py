@@ -17,7 +17,7 @@ Pair = tuple[Hashable, Hashable]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MiningScores:
-  """Scores for mined sentence pairs, as fractions.
+  """Precision, recall and F1 of mined sentence pairs, as fractions.
 
   Attributes:
     precision: Fraction of the mined pairs that are gold pairs.

@@ -179,7 +179,7 @@ def chrf(
 
 
 def tokenizer_for(language: str) -> tuple[str, tuple[str, ...]]:
-  """Returns sacreBLEU's tokenizer for a target language, and notes on it.
+  """Returns the sacreBLEU tokenizer for a language, and notes on the tokenizer.
 
   Languages with Chinese characters use `zh`. Japanese and Korean use MeCab, or
   characters with a note if MeCab is not installed. Other scripts without spaces

@@ -17,7 +17,7 @@ from scipy import optimize, special
 
 
 class Spread(NamedTuple):
-  """Variance components of a mean, or of a difference of two means.
+  """Variance of a mean, or of a difference of two means, split into components.
 
   Attributes:
     examples: Variance due to the choice of examples, without `interaction`. It

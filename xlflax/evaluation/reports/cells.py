@@ -17,7 +17,7 @@ Details = Mapping[tuple[str, str, str], 'Detail']
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-  """A table value that `page.html.j2` renders.
+  """Table cell that the template `page.html.j2` renders.
 
   Attributes:
     text: Formatted number, or text.

@@ -215,7 +215,7 @@ def summarize_model(
 def bootstrap_table(
   table: score_table.ScoreTable, source: str, samples: int, seed: int
 ) -> Mapping[Key, bootstrap.Drawn]:
-  """Computes a model's scores on resampled test sets, in points.
+  """Computes a model's scores on bootstrap samples of the test sets, in points.
 
   Only scores with per-example statistics are included.
 

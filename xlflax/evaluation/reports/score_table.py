@@ -38,7 +38,7 @@ def is_averaged(metric: str) -> bool:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cost:
-  """Cost of obtaining a model's scores.
+  """Cost of pretraining, fine-tuning and evaluating a model.
 
   Attributes:
     parameters: Number of parameters in the pretrained body, without heads.
@@ -131,7 +131,7 @@ class ScoreTable:
 
   @property
   def tasks(self) -> tuple[str, ...]:
-    """Names of all tasks, in the order of their first score."""
+    """Names of all tasks, in the order in which `scores` lists them."""
     return tuple(dict.fromkeys(score.task for score in self.scores))
 
   def metrics(self, task: str) -> tuple[str, ...]:

@@ -121,7 +121,7 @@ def scores_csv(scores: Sequence[score_table.ScoreTable]) -> str:
 
 
 def to_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-  """Returns CSV text with a header.
+  """Formats a table as CSV with a header.
 
   Numbers keep all their digits. None becomes an empty cell, and NaN becomes
   `nan`.
@@ -141,7 +141,7 @@ def task_names(summaries: Sequence[leaderboard.Summary]) -> list[str]:
 def language_names(
   task: str, summaries: Sequence[leaderboard.Summary]
 ) -> list[str]:
-  """Returns the distinct languages of a task, combined over all models."""
+  """Returns the languages in which at least one model has scores for a task."""
   return list(
     dict.fromkeys(
       language

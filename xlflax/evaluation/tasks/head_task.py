@@ -102,7 +102,7 @@ class HeadTask(labeled_task.LabeledTask):
     """
 
   def load_part(self, part: str) -> Any:
-    """Loads a language or file of the source, and checks its examples.
+    """Loads and checks the examples in one language, or in one file.
 
     Raises:
       CorpusError: If there are no examples of class `EXAMPLE`.
@@ -239,7 +239,7 @@ class HeadTask(labeled_task.LabeledTask):
     return eval_model.inputs.get(self.objective, {})
 
   def inherit_inputs(self, eval_model: eval_task.EvalModel) -> Self:
-    """Returns a copy with None fields replaced by the run's recorded settings.
+    """Copies the task and sets its None fields to the run's recorded settings.
 
     Raises:
       ConfigError: If a field is None and the run does not record a value for

@@ -94,7 +94,7 @@ class SemanticSimilarity(_LabeledVectors):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairClassification(_LabeledVectors):
-  """Separation of positive and negative pairs, such as paraphrases, by cosine.
+  """Ranking of text pairs by cosine, to separate positive from negative pairs.
 
   The metrics are `average_precision/<part>` with its mean, and
   `positive/<part>`, the fraction of positive pairs, which is the average

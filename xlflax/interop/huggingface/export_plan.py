@@ -334,7 +334,7 @@ def choose_task(
   origin: str | None,
   names: Sequence[str],
 ) -> Task:
-  """Selects the task of the exported head.
+  """Selects the task for which a model with a head is exported.
 
   Args:
     config: Configuration of the model.

@@ -330,7 +330,7 @@ def _model_config(run: saved_run.SavedRun) -> Config:
 
 
 def read_origin(directory: pathlib.Path) -> dict[str, Any]:
-  """Returns the imported model's record, or {} if no model was imported."""
+  """Returns the import record of a run, or {} if no model was imported."""
   if not (directory / huggingface_import.RECORD).exists():
     return {}
   return run_directory.read_run_file(directory, huggingface_import.RECORD)

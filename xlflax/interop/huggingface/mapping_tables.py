@@ -12,7 +12,7 @@ _TRANSPOSED = (Transform.LINEAR, Transform.LINEAR_FROM_TWO)
 
 
 def format_import_table(checked_import: huggingface_import.Import) -> str:
-  """Returns one line per imported tensor, with its parameter."""
+  """Returns a text table of the imported tensors with their parameters."""
   plan = checked_import.plan
   lines = [
     _line(tensor.name, assignment, '->')
@@ -42,7 +42,7 @@ def _import_summary(checked_import: huggingface_import.Import) -> str:
 
 
 def format_export_table(export: huggingface_export.Export) -> str:
-  """Returns one line per exported tensor, with its parameter."""
+  """Returns a text table of the exported tensors with their parameters."""
   lines = [
     _line(assignment.tensor, assignment, '<-')
     for assignment in export.assignments

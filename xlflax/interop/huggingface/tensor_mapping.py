@@ -64,7 +64,7 @@ class Plan:
   def tensor_assignments(
     self,
   ) -> Iterator[tuple[tensor_files.Tensor, Assignment]]:
-    """Yields each tensor with each of its assignments to parameters, as pairs.
+    """Yields a pair (tensor, assignment) for each assignment of each tensor.
 
     A tensor that is assigned to several parameters occurs several times.
     """

@@ -216,7 +216,7 @@ def read_config(
   scan_layers: bool = True,
   max_length: int = _MAX_LENGTH,
 ) -> encoder_decoder_config.EncoderDecoderConfig:
-  """Derives a T5's configuration from the shapes of its tensors.
+  """Derives a T5 model's configuration from the shapes of its tensors.
 
   Args:
     shapes: Mapping from the names of tensors to their shapes.

@@ -146,7 +146,7 @@ def on_several_accelerators() -> bool:
 
 
 def gather_output_table(table: jax.Array, dtype: jnp.dtype) -> jax.Array:
-  """Gathers an output table along its width, and converts it to float32.
+  """Gathers the complete rows of an output embedding table, in float32.
 
   Each device receives complete rows of the table. Accelerators exchange the
   table in the compute dtype, to which its values are rounded. On one device and

@@ -1,4 +1,4 @@
-"""VECO's plug-in module and its features of sentence pairs."""
+"""VECO's plug-in cross-attention, and the pair features that it computes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Random words and softmaxes that are restricted to the words of one language.
+"""Random words and softmaxes over the words of a single language.
 
 `VocabularySpec.language_words` contains the ids of each language's words.
 Source: Wu, Conneau et al. (2020), section 4.3. A language with separate

@@ -7,7 +7,7 @@ from xlflax.data import batch_keys
 
 
 def gather_clipped(array: jax.Array, index: jax.Array) -> jax.Array:
-  """Gathers values from each sequence, with indices clipped to its length.
+  """Gathers values along each sequence, and clips out-of-range indices.
 
   Unlike in `masking.gather_rows`, an index may occur more than once.
 

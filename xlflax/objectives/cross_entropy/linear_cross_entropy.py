@@ -103,7 +103,7 @@ class _Chunks(NamedTuple):
     return self._start(i) + jnp.arange(self.size) >= i * self.size
 
   def locate(self, labels, i) -> tuple[jax.Array, jax.Array]:
-    """Returns whether labels are in chunk i, and their index in the chunk.
+    """Returns whether each label is in chunk i, and its index in that chunk.
 
     Both arrays have the shape of `labels`.
     """

@@ -63,7 +63,7 @@ class MultipleChoice(finetuning.FineTuning):
 
   @property
   def num_outputs(self) -> int:
-    """Number of outputs, which is 1: the score of a choice."""
+    """Number of outputs per answer choice, which is 1: the choice's score."""
     return 1
 
   def __call__(

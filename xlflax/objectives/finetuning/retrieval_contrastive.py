@@ -103,7 +103,7 @@ class RetrievalContrastive(objective_base.Objective):
 
   @property
   def sentence(self) -> dict[str, Any]:
-    """Definition of sentence vectors (`evaluation.sentence_embedding`)."""
+    """Settings of the sentence vectors; see `evaluation.sentence_embedding`."""
     return {
       'pooling': self.pooling.value,
       'normalize': True,
@@ -283,7 +283,7 @@ class RetrievalDistillation(RetrievalContrastive):
 
   @property
   def sentence(self) -> dict[str, Any]:
-    """Definition of sentence vectors (`evaluation.sentence_embedding`)."""
+    """Settings of the sentence vectors; see `evaluation.sentence_embedding`."""
     return super().sentence | {'normalize': False}
 
   def _values(self, vectors, batch, valid):

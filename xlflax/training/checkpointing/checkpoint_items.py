@@ -312,7 +312,7 @@ def verify_items(
   run: str = '',
   share: tuple[int, int] = (0, 1),
 ) -> None:
-  """Verifies that the items' files have not changed since they were written.
+  """Verifies that checkpoint items have not changed since they were written.
 
   The item `adapters`, if it exists, is verified together with `params`.
 

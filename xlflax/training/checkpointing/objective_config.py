@@ -1,4 +1,4 @@
-"""Records of a run's training objectives, whose heads evaluation uses."""
+"""Records of a run's training objectives, whose heads evaluation tasks use."""
 
 import logging
 import pathlib

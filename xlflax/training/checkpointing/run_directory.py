@@ -163,7 +163,7 @@ def _check_same_config(model_dir, old, new, on_config_mismatch) -> None:
 def write_run_file(
   model_dir: pathlib.Path, name: str, value: dict[str, Any], *, run: str = ''
 ) -> None:
-  """Writes a JSON file that contains its run's identifier.
+  """Writes a JSON file of a run, and adds the run's identifier to the file.
 
   Args:
     model_dir: Model directory of the run.
@@ -305,7 +305,7 @@ def write_model(
 def read_vocabulary_identity(
   model_dir: pathlib.Path,
 ) -> VocabularyIdentity | None:
-  """Returns the identity of the run's vocabulary, or None if it is unknown.
+  """Returns the size and hash of a run's vocabulary, or None if not recorded.
 
   Raises:
     RunDirectoryError: If `model.json` is damaged.

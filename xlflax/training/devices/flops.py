@@ -46,7 +46,7 @@ def _count_jaxpr(jaxpr) -> int:
 
 
 def count_equation(equation) -> int:
-  """Counts the FLOPs that matmuls take in one equation of a jaxpr."""
+  """Counts the FLOPs of the matmuls in one equation of a jaxpr."""
   name = equation.primitive.name
   if name == 'dot_general':
     return _count_dot(equation)

@@ -52,7 +52,7 @@ def memory_fraction(
 
 
 def set_defaults(environment: MutableMapping[str, str]) -> None:
-  """Sets environment variables for runs on GPUs that are not set yet."""
+  """Sets environment variables for GPUs, except those that are already set."""
   if not (environment.get(MEMORY) or environment.get(_DEPRECATED_MEMORY)):
     environment[MEMORY] = str(DEFAULT_MEMORY_FRACTION)
   for name, value in _NCCL_VARIABLES.items():

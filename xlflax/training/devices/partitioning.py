@@ -148,7 +148,7 @@ class Partitioner:
 
   @property
   def logical_rules(self) -> Rules:
-    """Sharding rules: `rules` and additional rules that depend on the devices.
+    """Complete sharding rules, including those that depend on the devices.
 
     If the tensor axis splits the batch, the rule for the batch includes it. The
     columns of embedding tables are split like 'embed'. On GPUs of several
@@ -304,7 +304,7 @@ class Partitioner:
 
 
 class Unsharded(NamedTuple):
-  """Dimension of a parameter that is not split over devices.
+  """Parameter dimension that is not sharded, although a rule requires sharding.
 
   The number of devices along its mesh axes does not divide its size.
 

@@ -135,7 +135,7 @@ def abort_handler(end: Callable[[], object]) -> Iterator[None]:
 
 
 class FailureMonitor:
-  """Reports this process's failures to the others and reacts to theirs.
+  """Monitor that exchanges failure reports and stop requests between processes.
 
   Events (failures and stop requests) are values in the key-value store of JAX's
   coordination service, numbered in order of arrival. A thread in each process
@@ -222,7 +222,7 @@ class FailureMonitor:
     self._call_roll(failure)
 
   def end_after_lost_connection(self, error: BaseException) -> NoReturn:
-    """Ends all processes of the job after the connection to one was lost.
+    """Ends all processes of a job after the connection to one of them is lost.
 
     `is_lost_process` recognizes the errors that report this. If the lost
     process has reported its own failure, this process exits as required by that

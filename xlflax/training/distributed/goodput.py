@@ -92,7 +92,7 @@ class Activities:
     self.cpu_since = cpu_time
 
   def progress(self) -> None:
-    """Restarts the current activity's clock, because a step has finished."""
+    """Restarts the timer of the current activity after a step has finished."""
     if self.current is Activity.STEP:
       self.start(Activity.STEP, self.detail)
 

@@ -53,7 +53,7 @@ class Hook(validation.ValidatedFields):
   def running(
     self, run: 'training_run.TrainingRun'
   ) -> contextlib.AbstractContextManager[Any]:
-    """Returns a context manager, active from the restore to the last save.
+    """Returns a context manager in which the run is restored and trained.
 
     Args:
       run: Run whose state is not restored yet.

@@ -209,7 +209,7 @@ class _Digests(NamedTuple):
   parts: tuple[tuple[array_checksums.Digester, np.ndarray], ...]
 
   def compare(self, other: '_Digests') -> '_Mismatches':
-    """Finds the arrays and devices on which checksums differ from `other`."""
+    """Finds the arrays and devices on which two sets of checksums differ."""
     pairs = zip(self.parts, other.parts, strict=True)
     return self._mismatches(
       [digests != other_digests for (_, digests), (_, other_digests) in pairs]

@@ -7,7 +7,7 @@ from xlflax.training.hooks import hook_base
 
 
 class WatchdogHook(hook_base.Hook):
-  """Ends a run if one of its activities exceeds its time limit.
+  """Hook that ends a run if an activity of the run exceeds the time limit.
 
   Args:
     activities: Record of the time that the run spends on each activity.

@@ -90,7 +90,7 @@ class InitDecoderFromEncoder:
     return not (fresh and _DECODER_CROSS_ATTENTION.match(name))
 
   def must_use(self, source_name: str, used_names: Collection[str]) -> bool:
-    """Returns whether the decoder must use a parameter of the encoder.
+    """Returns whether an encoder parameter must be used in the decoder.
 
     The plug-in cross-attention of a layer may remain unused, because a shallow
     decoder uses only some layers and a random cross-attention uses none.

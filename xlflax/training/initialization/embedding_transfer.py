@@ -109,7 +109,7 @@ class MatchedRows:
     return len(self._source)
 
   def axis(self, shape, source_shape) -> int | None:
-    """Returns the axis along which two arrays contain tokens, or None.
+    """Returns the token axis of two parameter arrays, or None if none exists.
 
     All other axes must have the same size. The token axis may be larger than
     the vocabulary, because tables may be padded.

@@ -36,7 +36,7 @@ def check_renames(init: Any) -> None:
 
 
 def check_fit(init: Any, sources, saved, checkpoint, model) -> None:
-  """Checks that a model uses a checkpoint's parameters and position offset.
+  """Checks that no checkpoint parameter is unused and no position is shifted.
 
   Raises:
     CheckpointError: If a parameter of the checkpoint is unused, or if its

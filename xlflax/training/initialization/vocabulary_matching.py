@@ -75,7 +75,7 @@ class EmbeddingMixing(enum.Enum):
 
 
 class Matching(NamedTuple):
-  """Matches of all tokens in the target vocabulary with source tokens.
+  """Match in the source vocabulary for each token of the target vocabulary.
 
   The arrays are ordered by the target tokens' ids.
 

@@ -36,7 +36,7 @@ class Mirror:
     self._thread.start()
 
   def hasten(self) -> None:
-    """Starts the next copy immediately instead of at the end of the interval.
+    """Starts to copy the files now instead of at the end of the interval.
 
     The copy runs in the background.
     """

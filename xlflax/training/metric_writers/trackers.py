@@ -24,7 +24,7 @@ _RUN_ID_TAG = 'xlflax.run'  # Tag of MLflow runs with the run id.
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Subject:
-  """The run whose metrics are written to a tracker.
+  """Description of the run whose metrics are written to a tracker.
 
   Attributes:
     run_id: Unique id of the run (`run_directory.run_id`).

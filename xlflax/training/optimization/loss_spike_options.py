@@ -40,7 +40,7 @@ class SpikeAction(enum.Enum):
 @class_registry.register('loss_spike_guard')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LossSpikeGuard:
-  """Options that define a loss spike and the action taken.
+  """Options that define loss spikes and the action to take at a spike.
 
   Attributes:
     action: Action that is taken at a spike.

@@ -97,7 +97,7 @@ class FeatureTable:
     )
 
   def num_tokens(self, key: str) -> int:
-    """Returns the total number of values of a batch key in all sequences."""
+    """Counts the values of a batch key over all sequences."""
     return int(self._values[key].size) if key in self._values else 0
 
   def num_full(self, key: str, length: int) -> int:

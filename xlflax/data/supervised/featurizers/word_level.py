@@ -77,7 +77,7 @@ def text_rows(
 def featurize_texts(
   examples: Sequence[Sentence], vocabulary, *, length: int
 ) -> list[list[featurizer.Row]]:
-  """Returns unlabeled sequences for each example; see `Featurizer.texts`."""
+  """Returns each example's sequences without labels; see `Featurizer.texts`."""
   return [
     [row.row for row in word_rows]
     for word_rows in text_rows(examples, vocabulary, length=length)

@@ -44,7 +44,7 @@ class Columns:
     self._values: dict[Key, list[str]] = {}
 
   def add(self, row: Iterable[tuple[Key, Any]]) -> None:
-    """Adds the values of one row, given as (column, value) pairs."""
+    """Adds the values in one row of a file, given as (column, value) pairs."""
     for key, value in row:
       values = self._values.setdefault(key, [])
       if isinstance(value, (str, int, float)) and len(values) < _MAX_ROWS:

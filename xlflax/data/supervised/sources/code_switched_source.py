@@ -1,4 +1,4 @@
-"""Source of code-switched text pairs: one text in English, one translated.
+"""Source of text pairs that combine an English text with a translated text.
 
 Source: Pan et al. (2021), "Multilingual BERT Post-Pretraining Alignment",
 section 2.3.

@@ -24,7 +24,7 @@ class ConcatDataset(example_source.ExampleSource):
     object.__setattr__(self, 'sources', tuple(self.sources))
 
   def languages(self) -> tuple[str, ...]:
-    """Returns the names of all sources' language splits.
+    """Returns the names of the language splits of all sources.
 
     Raises:
       ConfigError: If two sources have the same language split.

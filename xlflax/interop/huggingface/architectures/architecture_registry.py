@@ -146,7 +146,7 @@ class Architecture:
 
   @property
   def bias(self) -> str | None:
-    """Name of the masked LM's bias tensor for tied embeddings, if it exists."""
+    """Name of the masked LM's output bias tensor (tied embeddings), or None."""
     return next(
       (
         rule.tensor

@@ -244,7 +244,7 @@ class Options:
     self._used.update(names)
 
   def finish(self, ignored: Collection[str] = ()) -> None:
-    """Reports unknown options and unsupported values of unused options.
+    """Reports unknown options, and unread options with unsupported values.
 
     Args:
       ignored: Names of unknown options that are not reported.

@@ -224,7 +224,7 @@ _SYMBOL = re.compile(
 def read_language_symbols(
   folder: pathlib.Path, settings: Mapping, model_type: str
 ) -> tuple[str, ...]:
-  """Returns a tokenizer's language symbols, in the order of their ids.
+  """Returns a tokenizer's language symbols, such as `en_XX`, sorted by id.
 
   Args:
     folder: Folder written by `save_pretrained`.

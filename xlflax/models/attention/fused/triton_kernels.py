@@ -238,7 +238,7 @@ def memory_kernel(options, refs) -> None:
 
 
 def bias_kernel(options, refs, *, batch: int) -> None:
-  """Computes the gradient for one block of the bias."""
+  """Computes one block of the gradient with respect to the attention bias."""
   i, j = pl.program_id(0), pl.program_id(1)
   queries, keys = options.block
   score = _Scores(options, refs)
