@@ -201,7 +201,8 @@ def measure_ring(size: int, repeats: int) -> list[dict[str, Any]]:
 
   Args:
     size: Number of bytes that each process sends.
-    repeats: Number of exchanges around the ring. The fastest one is reported.
+    repeats: Number of timed exchanges around the ring. The time of the fastest
+      exchange is reported.
 
   Returns:
     One entry per link, with 'from' and 'to' (process and host) and 'seconds'.

@@ -149,9 +149,10 @@ def compare_curves(
   reference, and the standard errors of the differences.
 
   Args:
-    curves: Mean losses [seeds][quarters] with the sequence order.
-    reference: Mean losses [seeds][quarters] with the reference order and the
-      same seeds. With a single seed, there is no standard error.
+    curves: Mean losses with the sequence order, by seed and quarter of
+      training.
+    reference: Mean losses with the reference order, by seed and quarter of
+      training. With a single seed, there is no standard error.
   """
   differences = [
     [

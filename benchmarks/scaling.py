@@ -31,7 +31,7 @@ class Model:
 
   Attributes:
     name: Name of the model in the tables.
-    file: Gin file in `papers/`, without its suffix.
+    file: Name of a gin file in `papers/`, without its suffix.
     vocabulary: Vocabulary size.
     languages: Number of languages.
     width: Size of the hidden states, which is the dimension that FSDP splits.

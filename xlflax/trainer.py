@@ -395,8 +395,8 @@ class Trainer:
     """Returns a copy in which the number of steps is set, also in schedules.
 
     Args:
-      vocabulary: Vocabulary of the run, which is required to count the examples
-        of an epoch.
+      vocabulary: Vocabulary of the run. It is required for counting the
+        examples of an epoch.
 
     Raises:
       ConfigError: If `epochs` is set for a dataset without labeled examples.

@@ -130,7 +130,7 @@ def draw_distinct(
   Args:
     draw_item: Function that draws an item.
     count: Number of items to draw.
-    drawn_items: Items that were drawn before. The new items are added to them.
+    drawn_items: Items that were drawn before, to which the new items are added.
     where: Data set and split, as shown in error messages.
 
   Raises:

@@ -75,8 +75,8 @@ class WordMeans:
       occurrences: For each sentence, the row in `sums` of each of its n words
         that are among `words`, an int array of shape [n], and the hidden states
         of these words, of shape [layers, n, D].
-      sentences: Number of sentences in the block, which is added to the number
-        of processed sentences.
+      sentences: Number of sentences in the block, by which the number of
+        processed sentences increases.
     """
     nonempty = [(rows, vectors) for rows, vectors in occurrences if len(rows)]
     if nonempty:

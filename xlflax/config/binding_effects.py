@@ -196,7 +196,7 @@ def unused_error(
   """Creates the error that reports bindings without effect.
 
   Args:
-    unused: The bindings without effect, of which there is at least one.
+    unused: Bindings without effect. There must be at least one.
     bindings: All bindings of the configuration.
     bound: The bindings in Gin's internal representation.
     effects: Record of the bindings that supplied values to the objects that the

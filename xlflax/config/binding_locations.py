@@ -72,7 +72,8 @@ def read_bindings(
   """Returns the bindings in files and flags, in order of increasing precedence.
 
   Args:
-    files: The gin files, included files before those that include them.
+    files: Gin files, in an order in which an included file precedes the file
+      that includes it.
     flags: 'NAME=VALUE' from the command line.
 
   Raises:

@@ -91,7 +91,8 @@ def verify_item(
     item: Name of the item under which the result is reported, such as its path.
     check: Function that raises an exception if the item is damaged. If it
       returns a string, the string becomes the finding's details.
-    fix: Instruction for a damaged item, unless the error contains one.
+    fix: Instruction for a damaged item. It is used if the error contains no
+      instruction.
     repair: Function that repairs the item. If None, the item cannot be
       repaired.
   """

@@ -44,7 +44,8 @@ class _SupervisedJob(job_base.Job):
       has failed.
     max_restarts: Maximum number of restarts within an hour. A restart resumes
       from the last checkpoint. User errors are not retried.
-    program: Program that runs the command.
+    program: Program that each process runs, with its leading arguments. By
+      default, it is `xlflax`.
   """
 
   internal_fields = ('program',)

@@ -28,7 +28,7 @@ class Sums:
     unsound: Number of steps whose update left non-finite values in a parameter.
     loss: Mean loss of the steps that were not skipped.
     grad_norm: Mean gradient norm of the steps that were not skipped.
-    tokens: Number of tokens in these steps.
+    tokens: Number of tokens in the steps that were not skipped.
     metrics: Pairs (total, weight) of arrays for each metric by name.
   """
 

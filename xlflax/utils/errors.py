@@ -259,7 +259,7 @@ def convert_os_error(
 
   Args:
     error: The error raised by the operating system.
-    where: The path of the file, used if the error does not contain a path.
+    where: Path of the file. It is used if the error does not contain a path.
   """
   lasting = not is_temporary(error)
   return XlflaxError(

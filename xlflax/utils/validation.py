@@ -222,7 +222,7 @@ def validate(
     value: The value to validate.
     hint: The type annotation that the value must match.
     name: Name of the value, for the error message.
-    where: The location of the value. If None, `name`.
+    where: Location of the value. If None, `name` is used.
 
   Returns:
     The value, converted to the type.
@@ -631,7 +631,7 @@ def _invalid_value(
     value: The value to validate.
     hint: The type annotation of the value.
     name: The name of the field, argument or option.
-    where: The location of the value. If None, `name`.
+    where: Location of the value. If None, `name` is used.
     suffix: Text that is appended to the location in the error.
   """
   resolved = [(*_resolve(loc, value), message) for loc, message in details]

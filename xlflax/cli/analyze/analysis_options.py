@@ -253,7 +253,7 @@ def check_languages(options: Any, *items: str) -> None:
   """Raises an error if --languages is set but no directory is read.
 
   Args:
-    options: Options with a field `languages`.
+    options: Command options that include `languages`.
     *items: Values that describe parallel text, as in `load_pairs`.
 
   Raises:

@@ -64,8 +64,8 @@ class LineSplits:
 
   Attributes:
     names: Names of the splits.
-    indices: Index of the split in `names` of each line with text, or of each
-      pair, uint8 of shape [lines].
+    indices: For each line with text, or each pair, the index of its split in
+      `names`, uint8 of shape [lines].
   """
 
   names: tuple[str, ...]

@@ -59,7 +59,8 @@ def read_record_lines(
   Args:
     streams: Decompressed contents of the file and of all files that belong to
       it (`record_formats.source_files`). Empty for a directory.
-    path: Path of the file, whose name determines the format and the languages.
+    path: Path of the file. The file name determines the format and the
+      languages.
     on_bad_record: Function that is called with the error of each record that
       cannot be used. If None, the error is raised.
 

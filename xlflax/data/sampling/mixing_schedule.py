@@ -166,7 +166,7 @@ def apportion_draws(credit: np.ndarray, total: int) -> np.ndarray:
   For example, `apportion_draws([1.5, 0.9, -0.4], 2)` is `[1, 1, 0]`.
 
   Args:
-    credit: Fractional number of draws to assign to each task, which sum to
+    credit: Fractional numbers of draws to assign to the tasks, which sum to
       `total`, float64 [tasks].
     total: Number of draws to distribute.
 

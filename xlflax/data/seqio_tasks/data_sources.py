@@ -43,7 +43,8 @@ class TextSource(seqio.FunctionDataSource):
     """Creates a source.
 
     Args:
-      text: Rows of text. Errors in reading them are raised by `numpy_examples`.
+      text: Rows of text. Errors that occur while the rows are read are raised
+        by `numpy_examples`.
       types: Data type of each column, by column name.
     """
     self.text, self.types = text, dict(types)

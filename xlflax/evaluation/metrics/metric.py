@@ -28,7 +28,8 @@ class Metric:
   """Declaration of a metric that a task family reports.
 
   Attributes:
-    name: Name before the `/` in `EvalResult.metrics`, such as 'accuracy'.
+    name: Name that precedes the `/` in the keys of `EvalResult.metrics`, such
+      as 'accuracy'.
     better: Direction in which the metric improves, up or down.
     unit: Unit of the metric's values, from which reports derive the displayed
       range. By default, the values are unbounded, and no range is displayed.

@@ -21,7 +21,7 @@ class Cell:
 
   Attributes:
     text: Formatted number, or text.
-    note: Note that is displayed in small print after the text.
+    note: Additional text, which is displayed in small print after `text`.
     link: URL to which the cell links, or ''.
     title: Tooltip text, or ''.
   """

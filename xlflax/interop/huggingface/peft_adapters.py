@@ -278,7 +278,7 @@ def _make_config(
   Args:
     adapter: Exported adapter.
     ranks: Rank of the adapter for each adapted module.
-    modules: Names of all modules with a weight.
+    modules: Names of all modules that have a weight tensor.
     head_modules: Names of the modules of the head.
     task: Task of the exported model.
     base_model: Path or name of the Hugging Face model to which the adapter

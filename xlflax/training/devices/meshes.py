@@ -61,8 +61,8 @@ def default_fsdp_size(
 
   Args:
     devices: All devices in the job.
-    machine: Topology of the target machine whose devices `devices` replace, or
-      None if `devices` are the target.
+    machine: Topology of the target machine if `devices` stand in for its
+      devices, or None if `devices` are the target.
     tensor: Size of the tensor axis.
   """
   platform = machine.platform if machine else devices[0].platform

@@ -37,7 +37,7 @@ class Activities:
 
   Attributes:
     current: Activity on which the run currently spends its time.
-    detail: Batch, step or checkpoint that the current activity works on, for
+    detail: Batch, step or checkpoint that the current activity processes, for
       messages.
     since: Clock time at which the current activity started.
     cpu_since: CPU seconds that this process had used when the current activity
@@ -79,7 +79,7 @@ class Activities:
 
     Args:
       activity: Activity that the run starts.
-      detail: Batch, step or checkpoint that the activity works on, for
+      detail: Batch, step or checkpoint that the activity processes, for
         messages.
     """
     current_time = self.clock()

@@ -286,7 +286,8 @@ def _compute_mixtures(
     source_vectors: Static vectors of the source tokens, of length 1 and shape
       [S, D].
     candidates: Ids of the source tokens that mixtures may contain.
-    weigh: Function that converts cosines in descending order to weights.
+    weigh: Function that converts cosines, sorted in descending order, to
+      weights.
 
   Returns:
     Ids and weights of the mixtures, as in `focus_mixture`.

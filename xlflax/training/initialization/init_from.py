@@ -452,7 +452,7 @@ def _find_sources(
     params: Parameters of this model.
     saved: Shapes of the arrays in the checkpoint by name.
     checkpoint: Directory of the checkpoint.
-    matched_rows: Transfer of embedding rows between the vocabularies. None if
+    matched_rows: Matched embedding rows of the two vocabularies. None if
       `vocabulary_matching` is not set.
 
   Returns:

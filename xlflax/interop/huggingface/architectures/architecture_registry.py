@@ -87,7 +87,7 @@ class Architecture:
     optional: Groups of rules for optional modules that can exist in addition to
       the task's head, such as a pooler. Either all rules of a group apply, or
       none.
-    output: Names of the weight and the bias of the output table, if it is
+    output: Names of the weight and bias tensors of an output table that is
       separate from the token embeddings. The bias is None if `head` always
       contains a rule for this bias.
     output_parameter: Name of the parameter that stores the output table.
