@@ -62,7 +62,7 @@ class WordVectors:
     """Returns the vectors of only those words that are in the given collection.
 
     Raises:
-      AnalysisError: If none of the words occur in the collection.
+      AnalysisError: If the collection contains none of the words.
     """
     kept_words = set(words)
     rows = [row for row, word in enumerate(self.words) if word in kept_words]

@@ -34,7 +34,7 @@ def stitch_eval_model(
   language.
 
   Args:
-    source: Fine-tuned model that contains the head.
+    source: Fine-tuned model from which the head is taken.
     target: Model whose hidden states are mapped.
     name: Name of the source model's objective that trained the head.
     saved: Alignment map from the target model's layer to the source model's

@@ -91,7 +91,7 @@ def orient_map(
     saved: Alignment map between the hidden states of the two models or
       languages, in either direction.
     target: Model whose hidden states are mapped, such as `runs/fr@1000`.
-    source: Fine-tuned model that contains the head.
+    source: Fine-tuned model from which the head is taken.
     languages: Language codes of the evaluated text.
 
   Returns:

@@ -69,8 +69,8 @@ def sentence_vectors(
     eval_model: Model with its sentence-vector definition.
     texts: N sentences.
     language_ids: N indices into the vocabulary's languages.
-    encoding: Sentence-vector definition that replaces the evaluated model's
-      definition. If None, the evaluated model's definition is used.
+    encoding: Definition of sentence vectors that replaces the definition of the
+      evaluated model. If None, the model's own definition is used.
     prompt: Text that is prepended to each sentence. If None, the default prompt
       of the sentence-vector definition is used.
 

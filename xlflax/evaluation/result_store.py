@@ -164,7 +164,7 @@ def result_identity(
     seed: Random seed for the evaluation.
     parameters: Parameters to read from a checkpoint: 'default' for the
       averaged weights if EMA is enabled, or 'not averaged'.
-    sentence: Sentence-vector definition that is stored with the run, if
+    sentence: Definition of sentence vectors that is stored with the run, if
       any.
   """
   return {

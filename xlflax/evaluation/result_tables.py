@@ -670,7 +670,7 @@ def label_development(
   split is declared as a test or training split. It is empty for other results.
 
   Args:
-    results: Results that the title describes.
+    results: Results for whose title the suffix is computed.
     split: Name of the split that was evaluated.
   """
   if not any(result.is_development for result in results):

@@ -181,8 +181,7 @@ def read_sentence_encoding(model_dir: pathlib.Path) -> SentenceEmbedding | None:
   """Returns the sentence-vector definition saved with a run, or None.
 
   Raises:
-    RunDirectoryError: If the file with the sentence-vector definition is
-      damaged.
+    RunDirectoryError: If the file that defines sentence vectors is damaged.
   """
   path = model_dir / run_directory.SENTENCE
   if not path.exists():

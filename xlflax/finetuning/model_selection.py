@@ -122,7 +122,8 @@ def rank_settings(
       better. If None, the grid must have a single setting.
 
   Raises:
-    ConfigError: If there are several settings but no metric.
+    ConfigError: If there are several hyperparameter settings, but no metric by
+      which to select one.
   """
   complete_settings = [setting for setting in settings if setting.is_complete]
   if metric is None:

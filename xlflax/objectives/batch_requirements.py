@@ -72,7 +72,7 @@ def check_batches(
 
   Args:
     dataset: Dataset configuration, an element of `Trainer.datasets`.
-    rows: Arrangement of the sequences that the objective requires.
+    rows: Sequence arrangement that the objective requires.
     labels: Mapping from the keys of the required gold labels to the rank of
       their arrays: 1 for shape [B], 2 for shape [B, T].
     objective: Name of the objective, for error messages.

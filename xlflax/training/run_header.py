@@ -265,7 +265,7 @@ def describe_unknown_language(
   """Returns the warning for text in a language that the vocabulary lacks.
 
   Args:
-    subject: Name of the text, such as 'Dataset labeled'.
+    subject: Name of the data that contains the text, such as 'Dataset labeled'.
     language: Language code of the text.
     vocabulary_languages: Languages of the vocabulary.
   """

@@ -257,7 +257,7 @@ def check_languages(options: Any, *items: str) -> None:
     *items: Values that describe parallel text, as in `load_pairs`.
 
   Raises:
-    ConfigError: If --languages is set but no value is a directory.
+    ConfigError: If --languages is set, but none of the items is a directory.
   """
   shared_options.check_requires(
     options,

@@ -327,7 +327,7 @@ def _compare_group(
   """Compares two models on the test sets of one task.
 
   Args:
-    group: Group of the results.
+    group: Group of the compared results.
     metric: Metric to compare.
     stored: Results of the start model, and results of the model that was
       trained further.

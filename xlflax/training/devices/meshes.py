@@ -23,8 +23,8 @@ def mesh_shape(sizes: Sequence[int], num_devices: int) -> tuple[int, ...]:
     The sizes, which are positive and have the product `num_devices`.
 
   Raises:
-    ConfigError: If sizes are not positive, or their product is not
-      `num_devices`.
+    ConfigError: If the sizes of mesh axes are not positive, or their product is
+      not `num_devices`.
   """
   sizes_by_axis = dict(zip(AXES, sizes, strict=True))
   num_unknown = sum(size == -1 for size in sizes)

@@ -111,7 +111,8 @@ class Partitioner:
     """Mesh with the axes data, fsdp and tensor.
 
     Raises:
-      ConfigError: If the sizes do not match the number of devices.
+      ConfigError: If the sizes of the mesh axes do not match the number of
+        devices.
     """
     devices = list(
       self.devices
@@ -311,7 +312,7 @@ class Unsharded(NamedTuple):
   Attributes:
     name: Name of the parameter that has the dimension.
     shape: Shape of the parameter.
-    dimension: Index of the dimension.
+    dimension: Index of the dimension in the parameter's shape.
     logical: Name of the dimension's logical axis.
     axes: Mesh axis or axes to which the rules map the logical axis.
     parts: Number of devices along the mesh axes in `axes`.

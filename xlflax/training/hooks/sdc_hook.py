@@ -173,8 +173,8 @@ class SilentDataCorruptionHook(hook_base.Hook):
     """Computes the step on a copy with XLA's checker.
 
     Raises:
-      TrainingError: If the checker ends the step. The exit status is
-        `ExitStatus.FAILURE`.
+      TrainingError: If XLA's checker detects an error in the step. The exit
+        status is `ExitStatus.FAILURE`.
     """
     if active not in self._checked_steps:
       self._checked_steps[active] = self._setup.jitted_step(

@@ -280,7 +280,7 @@ def _loop_over_blocks(refs, first, end, body, initial):
   takes about a sixth of the instructions of a loop.
 
   Args:
-    refs: Mapping from names to references.
+    refs: Mapping from names to Pallas references.
     first: Index of the first block.
     end: Index after the last block.
     body: Function of a block's index, the values that the loop carries, and the
