@@ -268,7 +268,7 @@ class Trainer:
 
     Args:
       name: Name of a file in `gin_configs/recipes/`, such as 'small'.
-      pretraining: Name of a file in `gin_configs/pretrain/`, which defines the
+      pretraining: Name of the file in `gin_configs/pretrain/` that defines the
         objectives.
       **macros: Values of both files' gin macros, with names in lower case, such
         as `model_dir`, `corpus`, `vocabulary`, `cache_dir` and `train_steps`.

@@ -49,7 +49,7 @@ def check_value(flag: str, value: str, known: Sequence[str]) -> None:
   Args:
     flag: The flag, without dashes.
     value: The value to check.
-    known: The values that are valid.
+    known: Valid values.
 
   Raises:
     ConfigError: If the value is unknown.

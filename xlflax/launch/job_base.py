@@ -77,7 +77,8 @@ class Job(abc.ABC):
     """Starts or submits the job and returns the exit status.
 
     Raises:
-      ConfigError: If a program is missing or the cluster rejects the job.
+      ConfigError: If a required program is missing or the cluster rejects the
+        job.
     """
 
 

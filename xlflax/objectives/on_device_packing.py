@@ -87,7 +87,8 @@ def pack_sequences(
     batch: Arrays of shape [N, T], as created by
       `supervised.featurizers.text_fields`.
     vocabulary: Vocabulary specification with the padding id.
-    share: Number of tokens in the packed sequences, as a fraction of N * T.
+    share: Size of the packed sequences in tokens, as a fraction of the batch
+      size N * T.
     longest: Maximum sequence length of the model, at least T.
   """
   count, length = batch[batch_keys.TOKEN_IDS].shape

@@ -74,7 +74,7 @@ class Import:
     folder: Hugging Face folder to import.
     description: Description of the model in the folder.
     config: Configuration of the model, including the sizes of the vocabulary.
-    plan: Mapping from the folder's tensors to model parameters.
+    plan: Mapping from the folder's tensors to the model's parameters.
     vocabulary: Vocabulary of the folder's tokenizer, or the user's vocabulary.
     own_tokenizer: Whether `vocabulary` is the folder's tokenizer.
     hub: Repository and revision on the Hub if the folder is in the Hub's local

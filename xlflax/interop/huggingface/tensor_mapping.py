@@ -47,7 +47,8 @@ class Plan:
       concatenates several parameters has several assignments.
     copies: Mapping from the name of each tied tensor to the name of the tensor
       that it must equal.
-    constants: Mapping from tensors to the constant values that they must have.
+    constants: Mapping from tensor names to the constant values that the tensors
+      must have.
     skipped: Mapping from the name of each tensor that is not imported to the
       reason.
     unread: Names of parameters that have no tensor and that the model does not

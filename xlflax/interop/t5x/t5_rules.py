@@ -125,7 +125,8 @@ def find_sources(
   Args:
     parameter: Name of the parameter. With scanned layers, the name contains no
       layer number.
-    sources: Inverse of `top_names`: mapping from parameters to tensors.
+    sources: Inverse of `top_names`: mapping from parameter names to tensor
+      names.
     config: Configuration of the model.
     scanned: Whether T5X trained the model with scanned layers.
 

@@ -171,7 +171,7 @@ def _check(
   """Checks that the checkpoint's tensors match the model's parameters.
 
   Args:
-    expected_shapes: Mapping from parameters to shapes.
+    expected_shapes: Mapping from the name of each parameter to its shape.
     sources_by_name: Mapping from parameters to source tensors.
     tensor_shapes: Mapping from the name of each tensor in the checkpoint to its
       shape.

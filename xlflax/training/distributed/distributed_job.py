@@ -171,8 +171,8 @@ def end_job(error: errors.TrainingError) -> NoReturn:
   """Ends all processes of a hanging job, after each has written its stacks.
 
   Args:
-    error: Error that describes the reason for ending the job. All processes
-      exit with the exit code of this error.
+    error: Error that describes why the job ends. All processes exit with the
+      exit code of this error.
   """
   with contextlib.suppress(Exception):
     faulthandler.dump_traceback(2, all_threads=True)

@@ -14,7 +14,7 @@ class Destination(enum.Enum):
   """Destinations to which metrics can be written.
 
   Attributes:
-    JSONL: JSON lines, which every run writes.
+    JSONL: File with JSON lines, which every run writes.
     TENSORBOARD: TensorBoard event files.
     WANDB: A Weights & Biases run.
     MLFLOW: An MLflow run.

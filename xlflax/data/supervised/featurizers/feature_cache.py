@@ -34,8 +34,9 @@ class FeatureTable:
 
     Args:
       values: Concatenated values of all sequences, for each batch key.
-      ends: Index at which each sequence ends in the flat array of a key, int64
-        of shape [rows]. Keys with a single number per sequence have no entry.
+      ends: For each batch key, the index at which each sequence ends in the
+        flat array, int64 of shape [rows]. Keys with a single number per
+        sequence have no entry.
       counts: Number of examples that were read ('examples') and number of
         examples that produced no sequence ('unused').
     """

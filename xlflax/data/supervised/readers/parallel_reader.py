@@ -86,7 +86,7 @@ def _make_pair(source: str, target: str, path, number: int) -> corpus.Pair:
   Args:
     source: Source text.
     target: Target text.
-    path: Path of the file that is reported if a text is empty.
+    path: File path that is reported if a text is empty.
     number: Line number.
   """
   pair = corpus.Pair(source.strip(), target.strip())

@@ -121,8 +121,8 @@ def find_translation(
       has a label.
 
   Raises:
-    CorpusError: If no translation exists, or if its label differs from the
-      label of `example`.
+    CorpusError: If the example has no translation, or if the label of the
+      translation differs from the label of `example`.
   """
   translation = candidates.get(example.id)
   if translation is None:

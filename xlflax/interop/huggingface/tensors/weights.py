@@ -28,7 +28,7 @@ def parameter_readers(
   """Returns one function per parameter, which reads the parameter's values.
 
   Args:
-    plan: Mapping from the folder's tensors to model parameters.
+    plan: Mapping from the folder's tensors to the model's parameters.
 
   Returns:
     Mapping from the name of each parameter to a function that returns its
@@ -68,7 +68,7 @@ def load_parameters(
   """Loads all parameters of an import as a tree.
 
   Args:
-    plan: Mapping from the folder's tensors to model parameters.
+    plan: Mapping from the folder's tensors to the model's parameters.
     place: Function that takes the name of a parameter and its float32 values,
       and returns the value to store in the tree. It is called as soon as a
       parameter is complete, so that parameters that are transferred to devices
