@@ -114,8 +114,8 @@ class Finding:
     seeds: Random seeds with which both conditions have been run.
     comparison: Mean scores, their difference and its 95 % interval. If None,
       the claim was not tested.
-    languages: Map from language to the difference in this language, if there
-      are several languages.
+    languages: Map from language to the score difference in the language, if
+      there are several languages.
     errors: Components of the squared error of the difference, if there are
       several languages.
   """

@@ -36,8 +36,7 @@ def select_held_out(
     from its translations.
 
   Raises:
-    CorpusError: If fewer than ten texts satisfy the conditions that the
-      returned texts must satisfy.
+    CorpusError: If fewer than ten texts can be selected.
   """
   common = set.intersection(*(set(texts) for texts in messages.values()))
   candidates = sorted(

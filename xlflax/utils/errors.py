@@ -220,7 +220,8 @@ def add_path_to_errors(path: str | os.PathLike) -> Iterator[None]:
   For example, the error of a write to an open file does not contain the path.
 
   Args:
-    path: The path of the file or directory that is accessed in the context.
+    path: Path of the file or directory that is accessed inside the context
+      manager.
   """
   try:
     yield

@@ -25,8 +25,8 @@ class Anchors(enum.Enum):
     SHARED: The languages share tokens that are identical strings in their
       models.
     NONE: The languages share only special symbols.
-    SEPARATE: The languages share only special symbols, but the same ids are
-      used for the different tokens of each language.
+    SEPARATE: The languages share only special symbols. Each other token id
+      represents a different token in each language.
   """
 
   JOINT = 'joint'

@@ -110,7 +110,8 @@ def content_word_scores(
       used.
 
   Raises:
-    CorpusError: If there are no trees, or if numbers of trees or words differ.
+    CorpusError: If there are no trees, or if the gold and the predicted trees
+      differ in number or in their numbers of words.
   """
   metric_checks.same_length(gold, predicted, what='trees')
   metric_checks.not_empty(gold, what='trees')

@@ -200,7 +200,7 @@ class SentenceTask(eval_task.EvalTask):
       texts: N texts.
       languages: Language code for each text.
       notes: List to which notes are appended (see `vectors`).
-      name: Name of the texts in notes, such as a language pair.
+      name: Name by which notes refer to the texts, such as a language pair.
     """
     encoding = self.encoding(eval_model, notes)
     layers, truncated = hidden_states.layer_vectors(

@@ -325,7 +325,8 @@ def _round_to_words(counts: jax.Array, words: jax.Array) -> jax.Array:
 
   Args:
     counts: Number of tokens to select in each sequence, [B].
-    words: Index of each token's word in the order of selection, [B, T].
+    words: Word number of each token, with the tokens in the order of selection,
+      [B, T].
   """
   ends = jnp.pad(
     words[:, 1:] != words[:, :-1], ((0, 0), (0, 1)), constant_values=True

@@ -18,7 +18,7 @@ class Destination(enum.Enum):
     TENSORBOARD: TensorBoard event files.
     WANDB: A Weights & Biases run.
     MLFLOW: An MLflow run.
-    TERMINAL: Log lines with the losses by objective and language.
+    TERMINAL: Log output, with the losses by objective and language.
   """
 
   JSONL = 'jsonl'

@@ -74,8 +74,8 @@ def write_safetensors(
     path: Path of the file to write.
     shapes: Mapping from the names of the tensors to their shapes.
     dtype: Data type of all tensors.
-    values: Iterator over pairs of name and values, in the order of `shapes`.
-      Further elements of the iterator are not consumed.
+    values: Iterator over pairs (name, array), in the order of `shapes`. Further
+      elements of the iterator are not consumed.
   """
   dtype = np.dtype(dtype)
   dtype_name = next(
