@@ -183,7 +183,7 @@ def compare_curves(
 
 
 def main(arguments: list[str] | None = None) -> None:
-  """Trains with each sequence order and prints its losses as a line of JSON."""
+  """Trains with each sequence order and prints a JSON line with the losses."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

@@ -365,7 +365,7 @@ class Trainer:
 
   @property
   def last_step(self) -> int:
-    """Step at which training stops: the last one, or `stop_after_steps`.
+    """Step at which training stops: the last step, or `stop_after_steps`.
 
     The run must be `resolved`.
     """

@@ -1,4 +1,4 @@
-"""Mean hidden states and beam search with Hugging Face transformers.
+"""Baselines with Hugging Face transformers: hidden-state means, beam search.
 
 Sequences are sorted by length and padded to the longest sequence in their
 batch, which minimizes the computation.

@@ -243,7 +243,7 @@ def diagonal_links(source_size: int, target_size: int) -> set[tuple[int, int]]:
 def nearest_translations(
   train: list[tuple[str, str]], sources: list[str]
 ) -> list[str]:
-  """Returns for each sentence the translation of the most similar sentence.
+  """Returns each source's translation in the most similar training pair.
 
   The most similar sentence is the training sentence whose set of words has the
   highest Jaccard similarity.

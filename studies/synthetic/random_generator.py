@@ -46,7 +46,7 @@ class RandomGenerator:
     return items[self.integer(len(items))]
 
   def weighted_choice(self, weights: dict[_Item, float]) -> _Item:
-    """Draws a key of `weights`, with its weight as relative probability."""
+    """Draws a key of `weights` with probability proportional to its weight."""
     threshold = self.next_bits() / (1 << 64) * sum(weights.values())
     for item, weight in weights.items():
       threshold -= weight

@@ -185,7 +185,7 @@ def chosen_layers(layers: Sequence[int] | None, count: int) -> list[int]:
 def last_steps(
   rows: Sequence[analysis_report.Row],
 ) -> list[analysis_report.Row]:
-  """Selects the last step's rows of each model series and language pair."""
+  """Selects the last step's rows for each model series and language pair."""
   last = {(row['series'], row['pair']): row['step'] for row in rows}
   return [
     row for row in rows if row['step'] == last[row['series'], row['pair']]

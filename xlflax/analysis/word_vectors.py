@@ -27,7 +27,7 @@ from xlflax.utils import errors
 
 
 class WordMeans:
-  """Sums of hidden states over the occurrences of words, at every layer.
+  """Sums of each word's hidden states over its occurrences, at every layer.
 
   Attributes:
     words: V distinct words, in the order of the rows in `sums`.
@@ -69,7 +69,7 @@ class WordMeans:
     *,
     sentences: int,
   ) -> None:
-    """Adds the hidden states of the words in a block of sentences to the sums.
+    """Adds the hidden states of words in a block of sentences to the sums.
 
     Args:
       occurrences: For each sentence, the row in `sums` of each of its n words

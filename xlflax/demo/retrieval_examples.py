@@ -14,7 +14,7 @@ from xlflax.utils import rich_tables
 def find(
   model_dir: str | pathlib.Path, corpus: str | pathlib.Path
 ) -> list[dict[str, str]]:
-  """Finds the nearest English message to one message in each language.
+  """Finds the nearest English message for one query message per language.
 
   Message i of the test split is used for language pair i, so that the examples
   are not selected by their result.

@@ -260,7 +260,7 @@ def write_result(
 def read_result(
   file: pathlib.Path, *, directory: pathlib.Path | None = None
 ) -> eval_task.EvalResult | None:
-  """Reads a result regardless of its task settings. Returns None if unusable.
+  """Reads a result with any task settings. Returns None if it is unusable.
 
   Args:
     file: JSON file that contains the result. The result is unusable if the file

@@ -139,7 +139,7 @@ class GridReport:
     }
 
   def best_two(self) -> dict[str, Any] | None:
-    """Returns the mean scores of the two best settings (ECS, section 4)."""
+    """Averages the scores of the grid's two best settings (ECS, section 4)."""
     best = self.ranking[:2]
     if self.select is None or len(best) < 2:
       return None

@@ -1,4 +1,4 @@
-"""Functions that call the model, bind its parameters and pool its states."""
+"""Functions that call the model, bind its parameters and pool hidden states."""
 
 import enum
 from collections.abc import Callable

@@ -340,7 +340,7 @@ def check_complete(directory: pathlib.Path) -> None:
 
 
 def check_split(split: str) -> None:
-  """Raises a CorpusError if corpus directories have no split of this name."""
+  """Raises a CorpusError if no corpus directory can have the given split."""
   if split not in SPLITS:
     raise errors.CorpusError(
       'The requested split does not exist in corpus directories',

@@ -383,7 +383,7 @@ def _add_task(name, source, languages, features, steps, vocabulary, options):
 
 
 def check_unused_name(name: str) -> None:
-  """Raises a CorpusError if a task with this name is registered."""
+  """Raises a CorpusError if a task with the given name already exists."""
   if name in seqio.TaskRegistry.names():
     raise errors.CorpusError(
       'A task with this name already exists',

@@ -102,7 +102,7 @@ def build_tables(
 
 
 def scores_csv(scores: Sequence[score_table.ScoreTable]) -> str:
-  """Returns scores in points as rows of `model,task,metric,language,score`."""
+  """Returns rows `model,task,metric,language,score`, with scores in points."""
   columns = ['model', 'task', 'metric', 'language', 'score']
   return to_csv(
     columns,

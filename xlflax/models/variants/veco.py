@@ -29,7 +29,7 @@ class PlugIn(nn.Module):
     segment_ids: jax.Array | None = None,
     **inputs,
   ) -> jax.Array:
-    """Returns VECO's hidden states S^L, which also attend to a paired input.
+    """Returns VECO's hidden states S^L, with cross-attention to a paired input.
 
     A layer consists of self-attention, cross-attention to `memory` and a
     feed-forward block, each with residual connection and layer norm: attention

@@ -86,14 +86,14 @@ class StepTimes:
 
   @contextlib.contextmanager
   def waiting(self) -> Iterator[None]:
-    """Context manager that counts its duration as waiting for devices."""
+    """Context manager that counts the time inside it as waiting for devices."""
     start = self._clock()
     yield
     self._waited += self._clock() - start
 
   @contextlib.contextmanager
   def loading(self) -> Iterator[None]:
-    """Context manager that counts its duration as waiting for a batch."""
+    """Context manager that counts the time inside it as waiting for a batch."""
     start = self._clock()
     yield
     self._loaded += self._clock() - start

@@ -7,8 +7,10 @@ from xlflax.utils import errors
 
 
 class EvaluationHook(hook_base.Hook):
-  """Evaluates the train state periodically and saves it if a metric selects the
-  best checkpoint.
+  """Hook that evaluates the train state at regular intervals during training.
+
+  If `metric_for_best_model` is set, each evaluated train state is saved as a
+  checkpoint with its metrics.
 
   Args:
     evaluation: Evaluation tasks and their schedule.

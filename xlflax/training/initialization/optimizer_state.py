@@ -53,7 +53,7 @@ def read_optimizer_state(checkpoint: pathlib.Path, fresh: Any, factory) -> Any:
 def check_optimizer_state(
   opt_state: Any, saved: Mapping[str, tuple[int, ...]], where: pathlib.Path
 ) -> None:
-  """Checks that a saved optimizer state belongs to the same optimizer.
+  """Checks that a saved optimizer state matches the optimizer of this run.
 
   Args:
     opt_state: State of this run's optimizer.
