@@ -156,7 +156,7 @@ def evaluate(
     _warn_of_unseen_languages(run, tasks)
 
   def checkpoints() -> Iterator[Sequence[result_store.Step]]:
-    """Yields the selected steps, followed by new checkpoints if `watch`."""
+    """Yields the selected steps and, if `watch` is set, new checkpoints."""
     existing_steps = run.steps
     selected_steps: list[result_store.Step] = (
       [result_store.UNTRAINED] if untrained else []

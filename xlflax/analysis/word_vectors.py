@@ -69,7 +69,7 @@ class WordMeans:
     *,
     sentences: int,
   ) -> None:
-    """Adds the hidden states of words in a block of sentences to the sums.
+    """Adds hidden states of words in a block of sentences to the words' sums.
 
     Args:
       occurrences: For each sentence, the row in `sums` of each of its n words

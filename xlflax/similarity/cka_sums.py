@@ -153,7 +153,11 @@ class _ProductSums:
       self._xx_yy += left.norms @ right.norms.T
 
   def hsic(self, n: int) -> np.ndarray:
-    """Returns HSIC of all layer pairs [L, M], or of the pairs (i, i) [L]."""
+    """Returns the HSIC of pairs of layers.
+
+    The shape is [L, M] for all pairs of layers, and [L] for pairs of layers
+    with the same index.
+    """
     right_size = self._models[1].total.shape[1]
     result = np.array(
       [

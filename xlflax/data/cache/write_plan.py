@@ -157,7 +157,7 @@ class Job:
     ]
 
   def end_part(self, part: shard_plan.Part, num_shards: int) -> None:
-    """Records how many shards a file or task has after it was read."""
+    """Records the number of shards of a file or task that has been read."""
     cache_format.write_json(
       self._end_file(part),
       {'format': cache_format.FORMAT, 'shards': num_shards},

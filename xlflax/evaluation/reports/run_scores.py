@@ -249,7 +249,10 @@ def _select_results(
 
 
 def find_primary_metric(results: Sequence[eval_task.EvalResult]) -> str:
-  """Returns the first score metric of the results, or else the first metric."""
+  """Returns the name of the primary metric of a task's results.
+
+  It is the first metric that contributes to a score, or else the first metric.
+  """
   for result in results:
     if names := (*result.score_metrics, *result.metrics):
       return names[0].partition('/')[0]

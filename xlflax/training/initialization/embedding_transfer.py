@@ -105,7 +105,7 @@ class MatchedRows:
 
   @property
   def source_size(self) -> int:
-    """Number of tokens in the vocabulary of the run to copy embeddings from."""
+    """Vocabulary size of the run from which embeddings are transferred."""
     return len(self._source)
 
   def axis(self, shape, source_shape) -> int | None:
