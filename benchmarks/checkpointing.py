@@ -98,7 +98,7 @@ def make_step(seconds: float):
 
 @contextlib.contextmanager
 def record_time(timings: dict, name: str):
-  """Records the wall and CPU seconds spent in the context in `timings`."""
+  """Adds the wall and CPU seconds of the context to `timings`."""
   cpu_clock = (
     time.thread_time if name in _CALLER_THREAD_TIMERS else time.process_time
   )

@@ -64,7 +64,7 @@ def make_text(
 
 
 def make_dictionary(vocabulary: Sequence[str], entries: int) -> Dictionary:
-  """Returns a dictionary with two translations for each source entry.
+  """Returns a synthetic dictionary with two translations for each source term.
 
   One source entry in 20 consists of two words.
   """

@@ -392,7 +392,7 @@ class Trainer:
   def resolved(
     self, vocabulary: base_vocabulary.Vocabulary | None
   ) -> 'Trainer':
-    """Returns a copy in which the number of steps is set, also in schedules.
+    """Copies the trainer and sets the number of steps, also in schedules.
 
     Args:
       vocabulary: Vocabulary of the run. It is required for counting the

@@ -249,7 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def print_rates(trials: int, num_leaderboards: int) -> None:
-  """Simulates each setting and prints its results as a table line.
+  """Simulates each setting and prints its error rates as a table line.
 
   Args:
     trials: Number of simulated test sets for each setting.

@@ -204,7 +204,7 @@ def format_number(value: float) -> str:
 def format_row(
   work: pathlib.Path, row: Row, baselines: dict[str, dict[str, Scores]]
 ) -> list[str]:
-  """Returns table lines with the scores of a task, one for each language.
+  """Returns table lines with a task's scores, one line for each language.
 
   Model scores that are better than all baselines are bold.
   """

@@ -299,7 +299,7 @@ def copy_language(
 
 
 def read_result(run: pathlib.Path, metric: str = 'loss') -> dict:
-  """Reads the first and last metric values of a run, and its cost.
+  """Reads the first and last value of a run's metric, and the cost of the run.
 
   Args:
     run: Model directory.

@@ -44,7 +44,7 @@ def tiny_gin_files(file: str) -> tuple[str, ...]:
 
 
 def ecs_rows() -> list[runner.Row]:
-  """Returns the tiny runs for ECS table 1, with each of its language pairs."""
+  """Returns the tiny runs for ECS table 1, in each of its language pairs."""
   conditions = (
     ('default', 'Default', 'joint'),
     ('wiki_cc', 'Wiki-CC', 'joint'),

@@ -24,7 +24,7 @@ class SquaredErrors(NamedTuple):
 
 
 def compare_crossed(first: np.ndarray, second: np.ndarray) -> Significance:
-  """Computes the difference between two conditions' scores and its interval.
+  """Computes the score difference of two conditions, with its 95 % interval.
 
   The difference has a 95 % interval. Its squared error is the sum of two
   squared errors: that of the means by seed, and that of the means by language.

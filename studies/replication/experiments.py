@@ -129,7 +129,7 @@ class _Experiment:
   def read_result(
     self, condition: Condition, seed: int
   ) -> results.Result | None:
-    """Returns the stored result of a run, or None if it is not finished."""
+    """Returns a run's stored result, or None if the run is not finished."""
     return self._store.read(
       condition.name, seed, self._settings_digest(condition)
     )

@@ -164,7 +164,7 @@ class RealSpec:
     return matches[0]
 
   def create_data(self, work: pathlib.Path, text: TextVariant) -> StudyData:
-    """Returns the experiment data of this specification."""
+    """Creates the experiment data that this specification describes."""
     return RealStudyData(work, text, self)
 
 

@@ -95,7 +95,7 @@ class ResultStore:
         self.write(result)
 
   def write(self, result: Result) -> None:
-    """Writes a result to its file in the folder."""
+    """Writes a result to the file of its condition and seed."""
     path = self._path(result.condition, result.seed)
     path.parent.mkdir(parents=True, exist_ok=True)
     fields = checksums.add_digest(round_floats(dataclasses.asdict(result)))

@@ -331,7 +331,7 @@ def configure(options: EvaluateOptions) -> gin_config.Configuration:
 def build_tasks(
   options: EvaluateOptions, configuration: gin_config.Configuration
 ) -> list[Any]:
-  """Builds the tasks in `--tasks`. Other options specify their text.
+  """Creates the tasks in `--tasks`. Other options specify the tasks' text.
 
   Args:
     options: The command's options.

@@ -104,7 +104,7 @@ def check(trainers: Sequence[Any]) -> list[bool]:
 
 
 def without_missing_checkpoint(trainer: Any) -> Any:
-  """Removes a trainer's `init_from` if one of its runs has no checkpoint yet.
+  """Removes a trainer's `init_from` if it names a run without a checkpoint.
 
   Args:
     trainer: Trainer of a phase.

@@ -135,7 +135,7 @@ def line_panels(
   whole: float | None = None,
   one_scale: bool = True,
 ) -> figure.Figure:
-  """Draws lines over layers or training steps, with one panel per group.
+  """Plots lines over layers or training steps, with one panel per group.
 
   Source: ECS, figures 4 to 6; MetaXLM, figures 3 to 5.
 
@@ -215,7 +215,7 @@ def draw_heatmap(
   low: float = 0.0,
   high: float = 1.0,
 ):
-  """Draws a heat map and prints the values in its cells.
+  """Plots a heat map and prints the values in its cells.
 
   Args:
     axes: Axes to draw on.
@@ -349,7 +349,7 @@ def bar_chart(
 def transfer_curves(
   title: str, label: str, source: str, models: Mapping[str, Curves]
 ) -> figure.Figure:
-  """Draws transfer scores over training steps, as in MetaXLM's figure 5.
+  """Plots transfer scores over training steps, as in MetaXLM's figure 5.
 
   Args:
     title: Figure title.
@@ -436,7 +436,7 @@ def write_task_plots(
   *,
   folder: pathlib.Path | None = None,
 ) -> list[pathlib.Path]:
-  """Draws a task's results over training steps.
+  """Plots a task's results over training steps.
 
   `<task>.<split>.png` shows the primary metric as bars for two results, or as
   curves for more than two results, with the untrained model at step 0.

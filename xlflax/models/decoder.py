@@ -21,7 +21,7 @@ from xlflax.models.variants import t5_layers
 
 
 class Cache(NamedTuple):
-  """Cached keys and values of the decoded tokens and of the memory.
+  """Cached keys and values of the decoded tokens and the encoder memory.
 
   Attributes:
     keys: Self-attention keys of all layers, of shape [L, B, S, N, D]. They are

@@ -142,7 +142,7 @@ class EncoderDecoderConfig(encoder_config.TransformerConfig):
 
   @property
   def encoder(self) -> encoder_config.EncoderConfig:
-    """`EncoderConfig` with the values of this configuration.
+    """`EncoderConfig` with the corresponding values of this configuration.
 
     It configures the modules that are shared with encoder-only models.
     """

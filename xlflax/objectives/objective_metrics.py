@@ -29,7 +29,7 @@ _MAX_EXPONENT = 700.0  # exp(700) is a finite float64.
 def add_metrics(
   a: dict[str, WeightedMean], b: dict[str, WeightedMean]
 ) -> dict[str, WeightedMean]:
-  """Adds the weighted sums and weights of metrics with the same name.
+  """Adds two dictionaries of metrics, by summing totals and weights per name.
 
   A metric that only one dictionary contains is copied unchanged.
   """

@@ -101,7 +101,7 @@ class _RunningMaximum:
     self._value = np.full(rows, -np.inf, np.float32)
 
   def update(self, start: int, block: np.ndarray, *, offset: int):
-    """Updates the maximum of each row, and its index, with a block of scores.
+    """Updates each row's maximum score, and its index, from a block of scores.
 
     Args:
       start: Index of the block's first row.

@@ -1,4 +1,4 @@
-"""Suite results by task, language and model, and reports on them."""
+"""Suite results by task, language and model, and reports on the results."""
 
 import csv
 import dataclasses

@@ -27,7 +27,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-  """A checkpoint on which a suite is evaluated.
+  """A checkpoint that is evaluated on a suite.
 
   Attributes:
     label: Model name in tables and in the name of its folder.

@@ -72,7 +72,7 @@ class LexiconInductionOptions(analysis_options.ModelAnalysisOptions):
 
 
 def main(options: LexiconInductionOptions) -> int:
-  """Translates the words in the test dictionaries."""
+  """Runs the lexicon induction analysis on the words in test dictionaries."""
   from xlflax.analysis import lexicon_induction_study
 
   # Word vectors from files can be compared without a model.

@@ -1,4 +1,4 @@
-"""`xlflax analyze transfer`: a task head on another model's hidden states."""
+"""`xlflax analyze transfer`: evaluates a head on another model's states."""
 
 import dataclasses
 from typing import Any, Literal

@@ -67,7 +67,7 @@ class Plan:
     object.__setattr__(self, 'directory', directory)
 
   def jobs(self, tasks: text_tasks.Tasks) -> list[write_plan.Job]:
-    """Returns one job for each split of each task to write."""
+    """Returns the write jobs of the cache: one for each split of each task."""
     return write_plan.list_jobs(
       tasks,
       self.directory,
@@ -98,7 +98,7 @@ def write_cache(
   runner: Runner | None = None,
   report: multiprocessing_runner.Report = lambda progress: None,
 ) -> list[cache_format.TaskMeta]:
-  """Writes all tasks of the mixtures that are not in the cache yet.
+  """Writes those tasks of the mixtures that the cache does not contain yet.
 
   Args:
     plan: Content and options of the cache.

@@ -47,7 +47,7 @@ def write_jobs(
   num_processes: int,
   report: Report,
 ) -> None:
-  """Writes all shards of the jobs that have not been written yet.
+  """Writes the missing shards of all jobs.
 
   Args:
     jobs: Jobs, each of which consists of the shards of a task's split.

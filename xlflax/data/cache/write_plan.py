@@ -113,7 +113,7 @@ class Job:
   def expected_shards(
     self, part: shard_plan.Part, tasks: text_tasks.Tasks
   ) -> int:
-    """Returns the number of shards in a part of a task, estimated if unknown.
+    """Returns the exact or estimated number of shards in a part of a task.
 
     The result is at least one. If the number is unknown before the part has
     been read, it is estimated from the source's size.

@@ -46,7 +46,7 @@ COMPRESSIONS = ('.gz', '.zst')
 
 
 class Unit(enum.Enum):
-  """Unit of text that a monolingual record contains.
+  """Unit of text in a monolingual record: a document or a line.
 
   DOCUMENT: The record is a document, and its lines are sentences or paragraphs.
   LINE: The record is one sentence or paragraph, and all records in a file form

@@ -178,7 +178,7 @@ class TranslationTable:
     )
 
   def choose(self, entries: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-    """Draws one of the translations of each dictionary entry at random.
+    """Randomly draws one of the translations of each dictionary entry.
 
     Args:
       entries: Indices of dictionary entries in the `TranslationTable`, [n].

@@ -72,7 +72,7 @@ class TokenizerExtender:
     raise NotImplementedError
 
   def count_characters(self, texts: Iterable[str]) -> Counter[str]:
-    """Counts the texts' characters, each written like a token (such as `##a`).
+    """Counts the characters of texts in the token format, such as `##a`.
 
     The result is empty if all characters are composed of bytes.
     """

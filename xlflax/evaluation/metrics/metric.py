@@ -46,7 +46,7 @@ class Metric:
 
   @property
   def explained(self) -> str:
-    """Title and scale, such as 'accuracy (0 to 1, higher is better)'."""
+    """Metric's title and scale, as in 'accuracy (0 to 1, higher is better)'."""
     parts = [_RANGES[self.unit]] if self.unit in _RANGES else []
     if self.better is not Better.NEITHER:
       parts.append(f'{self.better.value} is better')

@@ -52,7 +52,7 @@ class Detail:
   link: str = ''
 
   def cell(self, text: str) -> Cell:
-    """Returns the table cell of a score with its interval, mark and link."""
+    """Returns a score's cell with interval, significance mark and link."""
     half_width, title = '', ''
     if self.interval is not None:
       half_width = f'± {self.interval.half_width:.1f}'

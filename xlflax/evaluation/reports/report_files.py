@@ -207,7 +207,7 @@ def write_curves(
   *,
   source: str = averages.ENGLISH,
 ) -> list[pathlib.Path]:
-  """Draws each task's scores over pretraining, as in MetaXLM's figure 5.
+  """Plots each task's scores over pretraining, as in MetaXLM's figure 5.
 
   `<task>.curves.png` shows, by training step, the mean score of the target
   languages, the score of the source language, and the transfer gap.

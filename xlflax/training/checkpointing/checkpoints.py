@@ -68,7 +68,7 @@ class CheckpointOptions:
   save_concurrent_gb: validation.PositiveInt | None = None
 
   def score(self, metrics: dict[str, float]) -> float:
-    """Computes a checkpoint's score from its metrics. Larger is better.
+    """Computes a checkpoint's score from its metrics. Larger scores are better.
 
     Args:
       metrics: Evaluation metrics of the checkpoint by name.

@@ -39,7 +39,7 @@ def initialize_distributed(
   initialization_timeout: int = 300,
   heartbeat_timeout_seconds: int = 30,
 ) -> None:
-  """Connects this process with the others in its job, if there are any.
+  """Connects this process with the other processes of its job, if any exist.
 
   This function must be called before the first use of a device. A process that
   cannot connect prints a message and exits, where JAX would abort it.

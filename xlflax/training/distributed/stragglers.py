@@ -163,7 +163,7 @@ def _gather(values: np.ndarray) -> np.ndarray:
 
 
 def gather_host_names() -> list[str]:
-  """Gathers the host names of all processes. Every process must call it."""
+  """Gathers the host names of all processes. Every process must call this."""
   name = socket.gethostname().encode()[:_HOST_NAME_BYTES]
   name = name.ljust(_HOST_NAME_BYTES, b'\0')
   rows = _gather(np.frombuffer(name, np.uint8))
