@@ -69,7 +69,7 @@ class SyntheticSpec:
   merges: int = 650
 
   def create_data(self, work: pathlib.Path, text: TextVariant) -> 'StudyData':
-    """Returns the experiment data of this specification."""
+    """Creates the experiment data that this specification describes."""
     return StudyData(work, text, self)
 
   def restrict_to(self, chain: Any) -> 'SyntheticSpec':

@@ -38,7 +38,7 @@ class NonFinitePolicy(enum.Enum):
 
 
 class StepOutput(NamedTuple):
-  """Loss and metrics of one step, as small arrays that are replicated.
+  """Loss and metrics of one training step, as small replicated arrays.
 
   Attributes:
     metrics: Weighted means by name, such as 'mlm/accuracy'.

@@ -133,7 +133,7 @@ class Shards:
 
 
 class ShardedTexts:
-  """Lazily read texts of a task in one language; see `sequence_index.Texts`.
+  """Texts of a task in one language, read lazily; see `sequence_index.Texts`.
 
   A shard is not read before its texts are accessed.
   """
