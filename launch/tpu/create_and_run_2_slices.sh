@@ -13,7 +13,7 @@ poll_seconds=30
 errors=$(mktemp) output=$(mktemp)
 
 # The command line of the run, as each worker executes it.
-run='venv/bin/xlflax train --gin_file=pretrain/mlm.gin --model_dir=gs://bucket/runs/mlm --platform=tpu --preemption_exit_code=75'
+run='PYTHONUNBUFFERED=1 venv/bin/xlflax train --gin_file=pretrain/mlm.gin --model_dir=gs://bucket/runs/mlm --platform=tpu --preemption_exit_code=75'
 
 # Scripts for the workers: install xlflax, start a run, report its status, stop it.
 IFS= read -r -d '' set_up << 'END_OF_SCRIPT'

@@ -118,6 +118,14 @@ def test_commands_that_share_work_get_no_flags(start, tmp_path):
   ]
 
 
+@pytest.mark.parametrize('name', ['cache', 'preprocess', 'vocab'])
+def test_shards_of_different_duration_are_not_ended(start, tmp_path, name):
+  """srun ends the other tasks only if they train together."""
+  options = {'nodes': 4}
+  _ended(start(name, '--shard_from_env', options=options))
+  assert '--wait=0' in (tmp_path / 'srun').read_text().splitlines()
+
+
 def test_another_command(start, tmp_path):
   options = {'entrypoint': 'apptainer exec image xlflax'}
   _ended(start('train', options=options))
@@ -311,6 +319,19 @@ def test_environment_of_the_processes(start, tmp_path):
   assert (tmp_path / 'environment').read_text() == "b'c ib0\n"
 
 
+@pytest.mark.parametrize(
+  'env, expected', [((), '1'), (('PYTHONUNBUFFERED=',), '')]
+)
+def test_output_of_the_processes_is_not_buffered(
+  start, tmp_path, env, expected
+):
+  (tmp_path / 'bin/srun').write_text(
+    '#!/bin/bash\necho "$PYTHONUNBUFFERED" > "$FOLDER/environment"\n'
+  )
+  assert _ended(start('train', options={'env': env}))[0] == 0
+  assert (tmp_path / 'environment').read_text() == f'{expected}\n'
+
+
 def test_a_sweep_is_an_array(tmp_path):
   sweep = tmp_path / 'sweep'
   sweep.write_text('--x=1\n--x=2\n--x=3\n')
@@ -343,7 +364,15 @@ def test_mistakes_name_the_option(options, option):
     slurm.SlurmJob(**{'command': ('train',)} | options)
 
 
-@pytest.mark.parametrize('options', [{'restart_policy': 'core'}, {'nodes': 0}])
+@pytest.mark.parametrize(
+  'options',
+  [
+    {'restart_policy': 'core'},
+    {'nodes': 0},
+    {'signal_seconds': 0},
+    {'signal_seconds': 65_536},
+  ],
+)
 def test_values_out_of_range(options):
   with pytest.raises(errors.ConfigError):
     slurm.SlurmJob(command=('train',), **options)
@@ -386,6 +415,9 @@ def test_nodes_must_share_the_model_directory(
     ('../a', (), '{folder}/../a'),
     ('runs/a', ('--chdir=sub',), '{folder}/sub/runs/a'),
     ('runs/a', ('--chdir=/shared',), None),
+    ('runs/a', ('-D/shared',), None),
+    ('runs/a', ('--chdi=/shared',), None),
+    ('runs/a', ('--chdir=sub', '-Dother'), '{folder}/other/runs/a'),
     ('/shared/a', (), None),
   ],
 )
@@ -405,6 +437,16 @@ def test_relative_model_directories_are_resolved(
     got = os.path.normpath(expected.format(folder=folder))
     with raises_error(errors.ConfigError, got=got, where='--model_dir'):
       job.check()
+
+
+@pytest.mark.parametrize('argument', ['--chdir=/tmp', '--ch=/tmp', '-D/tmp'])
+def test_local_working_directory_is_rejected(monkeypatch, argument):
+  monkeypatch.chdir('/')
+  job = slurm.SlurmJob(
+    command=('train', '--model_dir=runs/a'), nodes=2, sbatch_arg=(argument,)
+  )
+  with raises_error(errors.ConfigError, got='/tmp/runs/a', where='--model_dir'):
+    job.check()
 
 
 def test_symbolic_links_to_local_directories_are_resolved():
@@ -467,6 +509,28 @@ def test_submission(tmp_path):
   assert raised.value.got == 'no such partition'
   with pytest.raises(errors.ConfigError):
     slurm.submit_job(job, {'PATH': '/nowhere'})
+
+
+@pytest.mark.parametrize(
+  'logs, expected', [('logs', 'shared/logs'), ('{folder}/other', 'other')]
+)
+def test_log_directory_is_that_of_the_job(
+  tmp_path, monkeypatch, logs, expected
+):
+  """Slurm resolves the path in the directory of --chdir."""
+  (tmp_path / 'submit').mkdir()
+  monkeypatch.chdir(tmp_path / 'submit')
+  sbatch = tmp_path / 'sbatch'
+  sbatch.write_text('#!/bin/bash\n')
+  sbatch.chmod(0o755)
+  job = slurm.SlurmJob(
+    command=('train',),
+    logs=pathlib.Path(logs.format(folder=tmp_path)),
+    sbatch_arg=(f'--chdir={tmp_path}/shared',),
+  )
+  slurm.submit_job(job, {'PATH': f'{tmp_path}:/usr/bin:/bin'})
+  assert (tmp_path / expected).is_dir()
+  assert not [*(tmp_path / 'submit').iterdir()]
 
 
 def test_supervisors_are_restarted_within_the_job(start, tmp_path):

@@ -279,13 +279,17 @@ def test_ctrl_c_stops_the_run_and_gives_the_tpus_back(play):
     (
       {},
       'package=https://example.org/xlflax.whl',
-      "run='venv/bin/xlflax train",
+      "run='PYTHONUNBUFFERED=1 venv/bin/xlflax train",
     ),
-    ({'image': 'x:tpu'}, 'docker pull -q x:tpu', '--ipc=host x:tpu xlflax tr'),
+    (
+      {'image': 'x:tpu'},
+      'docker pull -q x:tpu',
+      ' --env=PYTHONUNBUFFERED=1 x:tpu xlflax train',
+    ),
     (
       {'setup_command': 'true', 'entrypoint': 'xl'},
       'set_up=true',
-      "run='xl train",
+      "run='env PYTHONUNBUFFERED=1 xl train",
     ),
   ],
 )

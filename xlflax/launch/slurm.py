@@ -15,7 +15,9 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+import annotated_types
 
 from xlflax.launch import job_base, launcher_registry, preflight, templates
 from xlflax.utils import errors, line_splitting, validation
@@ -63,7 +65,7 @@ class SlurmJob(job_base.Job):
     time: Time limit in Slurm's format, such as 2-00:00:00.
     job_name: Name of the job, which is also part of its log file names.
     signal_seconds: Seconds before the time limit at which the run receives a
-      signal to save a checkpoint and stop.
+      signal to save a checkpoint and stop, at most 65535.
     sweep: File that contains the options of one array task on each line.
     array: Array tasks to run, such as '1-8%2'. Defaults to all lines in the
       sweep. For commands with --shard_from_env, this option specifies the
@@ -73,8 +75,8 @@ class SlurmJob(job_base.Job):
       allocation, the maximum number of restarts per hour.
     restart_policy: Whether to requeue a failed job, or to restart its processes
       within the allocation first.
-    logs: Directory for the logs. Defaults to the directory in which `sbatch` is
-      run.
+    logs: Directory for the logs, relative to the job's working directory.
+      Defaults to the working directory itself.
     nccl_socket_ifname: Network interface for NCCL's control connections
       (NCCL_SOCKET_IFNAME).
     env: Environment variable for the processes, as NAME=VALUE.
@@ -97,7 +99,9 @@ class SlurmJob(job_base.Job):
   account: str | None = None
   time: str | None = None
   job_name: str = 'xlflax'
-  signal_seconds: validation.PositiveInt = 120
+  signal_seconds: Annotated[int, annotated_types.Interval(ge=1, le=65_535)] = (
+    120
+  )
   sweep: pathlib.Path | None = None
   array: str | None = None
   max_restarts: validation.NonNegativeInt = 20
@@ -193,16 +197,20 @@ class SlurmJob(job_base.Job):
     if self.sweep is None:  # The lines of a sweep contain the directories.
       job_base.check_model_dir(self.command)
     if self.nodes > 1:
-      preflight.check_not_node_local(self.command, self._working_directory())
+      preflight.check_not_node_local(self.command, self.working_directory)
 
-  def _working_directory(self) -> str:
-    """Returns the directory in which Slurm runs the job."""
-    directories = [
-      argument.removeprefix('--chdir=')
-      for argument in self.sbatch_arg
-      if argument.startswith('--chdir=')
-    ]
-    return os.path.join(os.getcwd(), *directories)
+  @property
+  def working_directory(self) -> str:
+    """Absolute path of the directory in which Slurm runs the job."""
+    directory = ''
+    for argument in self.sbatch_arg:
+      name, sign, value = argument.partition('=')
+      if argument.startswith('-D'):
+        directory = argument.removeprefix('-D')
+      # sbatch accepts abbreviations of its options.
+      elif sign and len(name) >= len('--ch') and '--chdir'.startswith(name):
+        directory = value
+    return os.path.join(os.getcwd(), directory)
 
   def context(self) -> dict[str, Any]:
     """Returns the variables that are available in the template.
@@ -212,7 +220,8 @@ class SlurmJob(job_base.Job):
       lines.
     - command: Command that each process runs.
     - env: Environment variables for the processes.
-    - adds_flags: Whether `preemption_flag` is added to the command.
+    - adds_flags: Whether the processes join into one JAX job, so that
+      `preemption_flag` is added to the command.
     - user_error_status, preempted_status: Exit statuses of a process after a
       user error and after a preemption.
     """
@@ -319,7 +328,8 @@ def submit_job(job: SlurmJob, environment: dict[str, str]) -> str:
     )
   script = job.render()
   if job.logs:
-    job.logs.mkdir(parents=True, exist_ok=True)
+    logs = pathlib.Path(job.working_directory, job.logs)
+    logs.mkdir(parents=True, exist_ok=True)
   with tempfile.NamedTemporaryFile('w', suffix='.sbatch') as file:
     file.write(script)
     file.flush()

@@ -212,7 +212,9 @@ class TpuJob(job_base.Job):
 
   def _run(self) -> str:
     """Returns a worker's command line."""
-    variables = job_base.parse_variables(self.env, '--env')
+    variables = {'PYTHONUNBUFFERED': '1'} | job_base.parse_variables(
+      self.env, '--env'
+    )
     assignments = [f'{k}={shlex.quote(v)}' for k, v in variables.items()]
     if self.entrypoint:
       prefix = ' '.join(['env', *assignments, '']) if assignments else ''
