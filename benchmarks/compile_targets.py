@@ -472,7 +472,10 @@ def main() -> int:
   if args.record and (args.num_layers or args.binding):
     parser.error('--record does not support --num_layers and --binding')
   if args.recorded and args.counts:
-    parser.error('--counts requires compilation and excludes --recorded')
+    parser.error(
+      '--counts requires compilation, so it cannot be used '
+      'together with --recorded'
+    )
   args.work.mkdir(parents=True, exist_ok=True)
   record_file = json.loads(RECORD.read_text()) if RECORD.exists() else {}
   recorded = record_file.get('recorded', {})

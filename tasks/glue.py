@@ -60,7 +60,7 @@ def examples(
   ):
     if value not in choices:
       raise errors.ConfigError(
-        f'The GLUE benchmark has no {kind} with this name',
+        f'The GLUE benchmark has no {kind} with the requested name',
         got=value,
         expected='one of ' + ', '.join(choices),
         fix=name_suggestions.did_you_mean(value, choices),

@@ -120,7 +120,7 @@ def convert(name: str, input_dir: str, output: str) -> list[str]:
   check_archives(data, source)
   if data.convert is None:
     raise errors.ConfigError(
-      'The data set can be read without a conversion',
+      'The data set does not need to be converted',
       got=name,
       fix=f'Use the data set as follows: {data.use}.',
     )
@@ -144,7 +144,7 @@ def find_data_set(name: str) -> PublicData:
   data_sets = list_data_sets()
   if name not in data_sets:
     raise errors.ConfigError(
-      'There is no public data set with this name',
+      'No public data set has the requested name',
       got=name,
       expected=', '.join(data_sets),
     )

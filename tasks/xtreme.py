@@ -86,8 +86,8 @@ def register(directory: str, *, prefix: str = 'xtreme') -> Registered:
       supervised_tasks.add_labeled_mixture(mixtures[-1], task_names)
   if not names:
     raise errors.CorpusError(
-      'The folder must contain folders of XTREME, such as xnli, udpos, panx, '
-      'squad or xquad',
+      'The folder must contain the folder of at least one XTREME task, such '
+      'as xnli, udpos, panx, squad or xquad',
       got=directory,
     )
   for sentence in missing:

@@ -48,7 +48,8 @@ def read_curve(
   }
   if not points:
     raise errors.CheckpointError(
-      'The run does not have a test result of this metric for any checkpoint',
+      'The run does not have a test result of the requested metric for any '
+      'checkpoint',
       got=metric,
       where=run,
       fix='Run `xlflax evaluate --gin_file=evaluate/translation.gin '

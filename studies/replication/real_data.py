@@ -78,7 +78,8 @@ class RealSpec:
     """
     if corpora is None or treebanks is None:
       raise errors.ConfigError(
-        'Real languages require both corpora and treebanks',
+        'Real languages require a folder with corpora and a folder with '
+        'treebanks',
         got=f'--corpora={corpora}, --treebanks={treebanks}',
         expected='--corpora=DIR and --treebanks=DIR',
       )
@@ -158,7 +159,7 @@ class RealSpec:
       raise errors.ConfigError(
         f'Each language requires exactly one treebank for the split {split!r}',
         got=', '.join(map(str, matches)) or 'no file',
-        expected=f'{language}_…-{split}….conllu',
+        expected=f'one file that matches {language}_*-{split}*.conllu',
         where=str(self.treebanks),
       )
     return matches[0]

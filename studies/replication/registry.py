@@ -52,7 +52,7 @@ class Study:
     unknown_names = [name for name in names if not self._matching_claims(name)]
     if unknown_names:
       raise errors.ConfigError(
-        'There is no claim or paper with this name',
+        'Each value of --claim must be the name of a claim or of a paper',
         got=', '.join(unknown_names),
         expected='one of '
         + ', '.join([*PAPERS, *(claim.name for claim in self.claims)]),
@@ -100,7 +100,8 @@ class Study:
     omitted = ', '.join(claim.name for claim in claims if claim not in selected)
     if not selected:
       raise errors.ConfigError(
-        'All selected claims require bilingual dictionaries',
+        'All selected claims require bilingual dictionaries, but no folder '
+        'with dictionaries was specified',
         got=omitted,
         expected='a folder with files such as en-fr.tsv',
         where='--dictionaries',

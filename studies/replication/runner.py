@@ -208,8 +208,8 @@ def _finite_mean(losses, trainer: Trainer, step: int) -> float:
   mean = float(np.mean(losses))
   if not math.isfinite(mean):
     raise errors.TrainingError(
-      'The training loss or its gradient is not finite',
-      got=f'after step {step}',
+      'The training loss and its gradient must be finite',
+      got=f'NaN or infinity after step {step}',
       where=trainer.model_dir,
       fix="Lower the condition's learning rate.",
     )

@@ -154,7 +154,7 @@ def _parse_sizes(texts: list[str]) -> dict[str, int]:
     name, _, number = text.partition('=')
     if not number.isdecimal():
       raise errors.ConfigError(
-        'A value of --size has the wrong format',
+        'Each value of --size must specify a task, a split and a size',
         got=text,
         expected='TASK/SPLIT=N, such as nli/train=5000',
         where='--size',

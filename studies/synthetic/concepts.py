@@ -155,7 +155,8 @@ def concepts_of_group(group: str, topic: int | None = None) -> tuple[str, ...]:
   )
   if not ids:
     raise errors.ConfigError(
-      'The synthetic languages have no concepts of this group', got=group
+      'The synthetic languages do not have any concepts in the requested group',
+      got=group,
     )
   return ids
 

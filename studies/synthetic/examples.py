@@ -146,7 +146,7 @@ def draw_distinct(
         raise errors.ConfigError(
           'The generator cannot create as many different examples as requested',
           got=count,
-          expected=f'a number of at most about {len(items)}',
+          expected=f'at most about {len(items)} examples',
           where=where,
         )
       continue

@@ -186,8 +186,8 @@ def _add_word(
       lexicon.stems[concept.id] = stem
       return
   raise errors.ConfigError(
-    'Not enough different words can be generated for all languages that are '
-    'written in the same script',
+    'The generator cannot create enough different words for all synthetic '
+    'languages that are written in the same script',
     got=lexicon.language.code,
     expected='fewer languages with the same script',
     where='synthetic languages',

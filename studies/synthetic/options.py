@@ -186,7 +186,7 @@ def _check_name(name: str) -> None:
   splits = SPLITS[1:] if dataset in _HELD_OUT_ONLY else SPLITS
   if dataset not in datasets or split not in splits:
     raise errors.ConfigError(
-      'Synthetic languages have no such data set or split',
+      'Synthetic languages do not have the requested data set or split',
       got=name,
       expected='<data set>/<split>, where the data set is one of '
       f'{", ".join(datasets)}, and the split is train '

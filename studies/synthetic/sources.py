@@ -181,7 +181,7 @@ def family_files(
   families = (*FAMILIES, 'bucc', 'tatoeba')
   if family not in families or split not in options.splits(family):
     raise errors.ConfigError(
-      'Synthetic languages have no such task family or split',
+      'Synthetic languages do not have the requested task family or split',
       got=f'{family}/{split}',
       expected='<family>/<split>, where the family is one of '
       f'{", ".join(families)}, and the split is one of '

@@ -173,7 +173,8 @@ def parse_languages(
     match = re.fullmatch(r'(\w+)\.(\w+)=(\w+)', change)
     if not match or match[2] not in FACTORS or match[1] not in codes:
       raise errors.ConfigError(
-        'A change of a synthetic language has the wrong format',
+        'Each change of a synthetic language must specify a language, a factor '
+        'and a value',
         got=change,
         expected='<language>.<factor>=<value>, where the language is one of '
         f'{", ".join(codes)} and the factor is one of {", ".join(FACTORS)}',
@@ -189,13 +190,13 @@ def _make_language(code: str, changes: dict[str, Any]) -> Language:
   """Returns a predefined language, or `en`, with changes."""
   if code not in PRESETS and not changes:
     raise errors.ConfigError(
-      'There is no predefined synthetic language with this code',
+      'No predefined synthetic language has the requested code',
       got=code,
       expected=f'one of {", ".join(PRESETS)}, or a language with at least one '
       'changed factor',
       fix=(
-        'Define the language by a changed factor, such as --change '
-        f'{code}.word_order=sov.'
+        'Change at least one factor of the language, for example with '
+        f'--change {code}.word_order=sov.'
       ),
     )
   base = PRESETS.get(code, PRESETS['en'])

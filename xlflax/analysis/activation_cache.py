@@ -173,5 +173,5 @@ def _read_states(path: pathlib.Path, digest: str) -> np.ndarray:
       'A file in the activation cache cannot be read',
       got=str(error),
       where=str(path),
-      fix='Delete the file. The hidden states are then computed again.',
+      fix='Delete the file, so that the hidden states are computed again.',
     ) from error

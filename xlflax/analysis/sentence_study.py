@@ -244,9 +244,9 @@ def score_mapped_layers(
   depths = [len(side) for sides in (train, test) for side in sides]
   if len(set(depths)) != 1:
     raise errors.AnalysisError(
-      'Fitting one alignment map per layer requires hidden states with the '
-      'same number of layers for both languages in the training and test '
-      f'data, but the numbers of layers are {depths}'
+      'To fit one alignment map per layer, the hidden states of both '
+      'languages must have the same number of layers in the training data and '
+      f'in the test data, but the numbers of layers are {depths}'
     )
   first, second = [], []
   for train_source, train_target, test_source, test_target in zip(

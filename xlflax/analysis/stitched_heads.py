@@ -48,7 +48,7 @@ def stitch_eval_model(
   head = source.params.get('heads', {}).get(name)
   if not isinstance(objective, finetuning_objective.FineTuning) or head is None:
     raise errors.AnalysisError(
-      'The source model does not have a head for this objective',
+      'The source model does not have a head for the requested objective',
       got=name,
       expected=', '.join(source.params.get('heads', {})) or None,
       fix='Pass the name of a head as --objective, or fine-tune the source '

@@ -87,7 +87,7 @@ class TextFiles(Lines):
     """
     if language not in self.files:
       raise errors.CorpusError(
-        'No text file is specified for this language',
+        'No text file is specified for the requested language',
         got=language,
         expected='one of ' + ', '.join(self.files),
         fix=name_suggestions.suggest_language(language, self.files),

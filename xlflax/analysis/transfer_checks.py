@@ -45,7 +45,8 @@ def finite_states(
       f'the model are numbered from 0 (the embeddings) to {depth}',
       got=layer,
       where=name,
-      fix='Use a head on a layer that both models have.',
+      fix='Use a head that reads a layer of both the source model and the '
+      'target model.',
     )
   for part in source.languages():
     by_language: dict[str, list[str]] = {}

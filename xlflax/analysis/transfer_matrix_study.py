@@ -96,8 +96,7 @@ def _read_matrix(path: pathlib.Path) -> list[analysis_report.Row]:
       lines = list(csv.DictReader(stream))
   except ValueError as error:
     raise errors.AnalysisError(
-      'The file of the transfer matrix must be encoded in UTF-8',
-      where=str(path),
+      'The transfer matrix file must be encoded in UTF-8', where=str(path)
     ) from error
   rows: list[analysis_report.Row] = []
   for number, line in enumerate(lines, 2):

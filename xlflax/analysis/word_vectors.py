@@ -184,10 +184,10 @@ class Store:
     except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
       errors.raise_if_system_error(error, path)
       raise errors.AnalysisError(
-        "The file with the sums of the words' hidden states cannot be read",
+        'The file with the summed hidden states of each word cannot be read',
         got=str(error),
         where=str(path),
-        fix='Delete the file. The sums are then computed again.',
+        fix='Delete the file, so that the sums are computed again.',
       ) from error
     if (
       identity != self.identity

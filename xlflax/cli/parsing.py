@@ -211,8 +211,7 @@ def _add_bindings(options: Any, bindings: Sequence[str], prog: str) -> Any:
       group = dataclasses.replace(group, gin_bindings=tuple(bindings))
       return dataclasses.replace(options, **{field.name: group})
   raise errors.ConfigError(
-    'This command does not support gin bindings, but found '
-    f'--gin.{bindings[0]}',
+    f'The command does not support gin bindings, but found --gin.{bindings[0]}',
     where=prog,
     fix=f'Remove the binding. Run `{prog} --help` to list the options.',
   )
@@ -279,7 +278,7 @@ def _convert_error(
   if isinstance(error, cyclopts.UnknownOptionError):
     option = (error.token.keyword or error.token.value or '').partition('=')[0]
     return errors.ConfigError(
-      'The command does not have this option',
+      'The command does not have the given option',
       got=option,
       where=prog,
       fix=name_suggestions.suggestion_or_hint(
@@ -298,7 +297,7 @@ def _convert_error(
     )
   if isinstance(error, cyclopts.UnusedCliTokensError):
     return errors.ConfigError(
-      'The command does not accept this argument',
+      'The command does not accept the given argument',
       got=(error.unused_tokens or [''])[0],
       where=prog,
       fix='Write --OPTION=VALUE, and quote values that contain spaces.',

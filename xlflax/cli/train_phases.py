@@ -188,8 +188,8 @@ def _check_reads_previous(file: str, macros: set[str]) -> None:
   if _INIT_MACRO not in macros:
     raise errors.ConfigError(
       'Each phase after the first phase of --phases must start from the '
-      'checkpoint of the previous phase, but this gin file does not read the '
-      f'macro %{_INIT_MACRO}',
+      'checkpoint of the previous phase, but the gin file of one phase does '
+      f'not read the macro %{_INIT_MACRO}',
       got=file,
       fix='Add the binding `initialization.InitFromCheckpoint.model_dir = '
       f'%{_INIT_MACRO}` to the file.',

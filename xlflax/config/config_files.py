@@ -236,7 +236,7 @@ def _read(name: str, search: tuple[str, ...], above: tuple[str, ...]) -> Tree:
     raise errors.ConfigError(
       'A gin file must not include itself',
       got=' -> '.join((*above, name)),
-      fix='Remove one of these include statements.',
+      fix='Remove one of the include statements.',
     )
   try:
     path = find_gin_file(name, search)

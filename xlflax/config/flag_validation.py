@@ -56,8 +56,8 @@ def check_value(flag: str, value: str, known: Sequence[str]) -> None:
   """
   if value not in known:
     raise errors.ConfigError(
-      f'The value of --{flag} must be one of {", ".join(known)}, or numbers '
-      'such as 1000,2000',
+      f'The value of --{flag} must be one of {", ".join(known)}, or a list of '
+      'numbers such as 1000,2000',
       got=value,
       fix=name_suggestions.suggestion_or_hint(
         value, known, f'Pass --{flag}={known[0]}, for example.'

@@ -55,8 +55,8 @@ def converting_build_errors(
       raise _convert_gin_error(error) from error
     if _raised_by_a_check(error):
       raise errors.ConfigError(
-        'A field is set to a value that does not have the documented type of '
-        'the field',
+        "A field is set to a value that does not have the field's documented "
+        'type',
         got=str(error).splitlines()[0][:200],
         where=_configurable_of(error),
       ) from error
@@ -310,8 +310,9 @@ def _convert_gin_error(error: Exception) -> errors.ConfigError:
       got=match[1],
       where=where,
       fix=name_suggestions.did_you_mean(match[1], _configurables(match[1]))
-      or 'Import the module of the class: pass a --gin_file with the line `from '
-      'PACKAGE import MODULE`. `xlflax evaluate` also imports --task_module.',
+      or 'Import the module of the class: pass a --gin_file with the line '
+      '`from PACKAGE import MODULE`. `xlflax evaluate` also imports the '
+      'modules given with --task_module.',
     )
   match = re.search(
     r"Couldn't resolve selector '?@?([\w./]+)'?;.*no attribute", text
@@ -320,7 +321,7 @@ def _convert_gin_error(error: Exception) -> errors.ConfigError:
     module, _, class_name = match[1].rpartition('/')[2].rpartition('.')
     names = _members_like(class_name, str(error), module)
     return errors.ConfigError(
-      f'The module {module} has no class or function with this name',
+      f'The module {module} has no class or function with the requested name',
       got=match[1],
       expected=name_suggestions.format_choices(names) if names else None,
       where=where,

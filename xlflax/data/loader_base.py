@@ -172,7 +172,7 @@ def filter_tasks_by_language(
       f'{dataset.name!r}',
       got=', '.join(missing) or None,
       expected=name_suggestions.format_choices(set().union(*tasks.values())),
-      fix='Correct the language codes, or add text in these languages.',
+      fix='Correct the language codes, or add text in the missing languages.',
     )
   return list(selected)
 
@@ -215,8 +215,8 @@ def no_examples_error(dataset, task: str, examples: int) -> errors.CorpusError:
     limits += f' and at most {dataset.pairs.max_tokens} tokens in total'
   return errors.CorpusError(
     f'The filters of the dataset {dataset.name!r} drop all {examples} '
-    f'examples of the split {dataset.split!r} of the task {task}. They keep '
-    f'only examples with {limits}',
+    f'examples of the split {dataset.split!r} of the task {task}. The filters '
+    f'keep only examples with {limits}',
     fix='Relax PairOptions.min_tokens or PairOptions.max_tokens, or remove '
     'the task from the mixture.',
   )

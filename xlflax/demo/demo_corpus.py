@@ -84,9 +84,9 @@ def _find_package_file(package: str) -> str:
   spec = importlib.util.find_spec(package)
   if spec is None or spec.origin is None:
     raise errors.CorpusError(
-      'The demo requires the dependencies of xlflax, which include packages with '
-      'message catalogs, and SeqIO and TensorFlow to write a token cache. One of '
-      'these packages is not installed',
+      'The demo requires packages with message catalogs, and SeqIO and '
+      'TensorFlow to write a token cache. These packages are dependencies of '
+      'xlflax, but one of them is not installed',
       got=package,
       fix=f'Run `pip install {package}`.',
     )

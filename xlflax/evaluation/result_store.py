@@ -369,7 +369,7 @@ def _load(file: pathlib.Path, directory: pathlib.Path) -> dict[str, Any] | None:
     if str(record.get('step')) != file.stem:
       raise ValueError(
         f'The file must contain the result of step {file.stem}, but it '
-        f'contains that of step {record.get("step")}.'
+        f'contains the result of step {record.get("step")}.'
       )
     eval_task.EvalResult.from_json(record)
   except (TypeError, ValueError, LookupError, AttributeError) as error:
@@ -495,8 +495,8 @@ def _read_owner(directory: pathlib.Path) -> dict[str, Any]:
   )
   if not all(isinstance(owner.get(key), str) for key in ('run', 'id')):
     raise errors.RunDirectoryError(
-      'The file that identifies the run of these results must contain the '
-      'strings `run` and `id`',
+      'The file that identifies the run of the results must contain the '
+      'string fields `run` and `id`',
       where=str(path),
     )
   return owner

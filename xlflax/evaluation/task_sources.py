@@ -110,7 +110,8 @@ def _examples(source, languages: tuple[str, ...]) -> Iterator[dict]:
     steps = registry.get_task(name).preprocessors
     if not steps or steps[-1] is not registry.tokenize:
       raise errors.CorpusError(
-        f'The SeqIO task {name!r} does not use the tokenization of xlflax',
+        f'The last preprocessor of the SeqIO task {name!r} must be the '
+        'tokenization step of xlflax',
         fix='Register the task with add_monolingual_task or add_parallel_task.',
       )
     yield from seqio_reader.read_texts(name, split=source.split)

@@ -95,8 +95,8 @@ class ArtifactType:
       if any(fnmatch.fnmatchcase(name, pattern) for pattern in files.patterns):
         return files
     raise KeyError(
-      f'The path {name} does not match any pattern for the files of a '
-      f'directory of the type {self.kind}'
+      f'The path {name} does not match any of the file patterns of '
+      f'directories of the type {self.kind}'
     )
 
   def nested_type(self, name: str) -> tuple['ArtifactType | None', str]:

@@ -231,10 +231,10 @@ def check_gin_files(
     path = config_files.find_gin_file(name, folders)
     if has_own_files and not path.is_relative_to(config_files.SHIPPED):
       raise errors.ConfigError(
-        'The processes of the job cannot read this gin file, because it is '
-        'stored only on this machine. --gin_file must be a gin file shipped with '
-        'xlflax, or an absolute path in the container, on a mounted volume or on '
-        'the TPU workers',
+        'The processes of the job cannot read the gin file, because the file '
+        'is stored only on this machine. --gin_file must be a gin file '
+        'shipped with xlflax, or an absolute path in the container, on a '
+        'mounted volume or on the TPU workers',
         got=name,
         fix=_OWN_GIN_FILE,
       )

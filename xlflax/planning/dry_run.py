@@ -108,8 +108,8 @@ def check_compiler(machine: machine_topology.DeviceTopology) -> None:
   obstacle = compilers.unavailable_reason(machine)
   if obstacle:
     raise errors.ConfigError(
-      'The flag --cost_model=compiler requires a compiler package for the '
-      'target machine that matches the installed version of JAX',
+      'The flag --cost_model=compiler requires a compiler package that '
+      'supports the target machine and matches the installed version of JAX',
       got=obstacle,
       fix='Install the corresponding extra of xlflax, or pass '
       '--cost_model=estimate.',

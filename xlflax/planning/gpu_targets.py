@@ -49,8 +49,8 @@ def gpu_target_config(accelerator: accelerators.Accelerator) -> str:
   chip = accelerator.chip
   if chip is None or accelerator.capability is None:
     raise errors.ConfigError(
-      'The flag --target_topology specifies a GPU whose properties are '
-      'unknown. The compiler requires these properties',
+      'The compiler requires the properties of the GPU that is specified by '
+      '--target_topology, but these properties are unknown',
       got=accelerator.name,
       expected='one of '
       + ', '.join(a.name for a in accelerators.TABLE if a.chip),

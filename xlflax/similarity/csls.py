@@ -109,10 +109,10 @@ def precision_at_k(
   indices = vector_checks.check_axes(indices, 'indices', 'queries, top')
   if not len(indices) or len(indices) != len(gold) or indices.shape[1] < k:
     raise errors.AnalysisError(
-      f'The precision at k={k} requires at least {k} retrieved translations '
-      'and the gold translations of every query. Found '
-      f'{len(indices)} queries with {indices.shape[1]} retrieved translations '
-      f'each, and gold translations for {len(gold)} queries'
+      f'The precision at k={k} requires the gold translations and at least '
+      f'{k} retrieved translations for every query. Found {len(indices)} '
+      f'queries with {indices.shape[1]} retrieved translations each, and gold '
+      f'translations for {len(gold)} queries'
     )
   is_correct = [
     not set(row[:k].tolist()).isdisjoint(correct)

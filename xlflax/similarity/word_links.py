@@ -218,7 +218,7 @@ def link_matrix(
     return links if threshold is None else links & (similarity > threshold)
   if plan is None:
     raise errors.AnalysisError(
-      'This word alignment method requires a transport plan',
+      'The requested word alignment method requires a transport plan',
       got=method.value,
       fix='Pass plan=transport_plan(...).',
     )

@@ -187,7 +187,9 @@ def read_seal(directory: pathlib.Path) -> Seal:
   for name, digest in files.items():
     parts = pathlib.PurePosixPath(name).parts
     if not isinstance(digest, str) or not parts or {'..', '/'} & set(parts):
-      raise ValueError(f'{name!r} is not a file path relative to the directory')
+      raise ValueError(
+        f'{name!r} is not the relative path of a file in the directory'
+      )
   return Seal(files, about)
 
 
@@ -237,7 +239,7 @@ def verify_digest(content: Any) -> dict[str, Any]:
   """
   if not isinstance(content, dict) or OWN not in content:
     raise ValueError(
-      f'The JSON object does not contain its own digest, {OWN!r}'
+      f'The JSON object does not contain its own digest (the field {OWN!r})'
     )
   content_without_digest = {
     key: value for key, value in content.items() if key != OWN

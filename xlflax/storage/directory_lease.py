@@ -96,7 +96,7 @@ class Lease:
         self._path,
         self._lost,
         'Another process has started to write to this directory and has taken '
-        'over its lease from this process',
+        'over the lease of the directory from this process',
       )
 
   def _take(self) -> None:

@@ -321,7 +321,7 @@ def wait_until_listed(
         return
       if remaining <= 0:
         raise TimeoutError(
-          f'An object that was just written to {directory} was not listed '
+          f'The listing of {directory} did not contain a newly written object '
           f'within {seconds:g} s'
         )
       time.sleep(0.1 * pause)

@@ -98,8 +98,8 @@ def check_run(model: str, run: str, recipe: str, output: pathlib.Path) -> None:
       )
     if stored_run != run:
       raise errors.RunDirectoryError(
-        f'The output directory contains results of the run {stored_run}, but '
-        f'the run {run} has the same name {model!r}',
+        f'The runs {stored_run} and {run} have the same name {model!r}, and '
+        'the output directory already contains results of the first run',
         where=str(path),
         fix='Pass a different --output, or rename one of the two model '
         'directories.',

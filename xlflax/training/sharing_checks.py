@@ -31,8 +31,8 @@ def check_sharing(
   if spec.words_overlap and not (plan is not None and plan.embeddings):
     raise errors.ConfigError(
       'The languages of the vocabulary use the same ids for different words, '
-      'which requires separate embeddings. `EncoderConfig.sharing` must be a '
-      f'SharingPlan with embeddings=True, but it is {plan}',
+      'so each language requires its own embeddings. `EncoderConfig.sharing` '
+      f'must be a SharingPlan with embeddings=True, but it is {plan}',
       fix='Set SharingPlan.embeddings, or train the vocabulary with '
       '`xlflax vocab --vocab_sharing=none`.',
     )

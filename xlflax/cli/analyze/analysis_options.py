@@ -308,7 +308,7 @@ def run(
   output = paths.to_path(options.output)
   if (output / run_directory.MODEL).exists():
     raise errors.ConfigError(
-      'The --output directory of an analysis must not contain a run',
+      'The --output directory of an analysis must not be a model directory',
       got=options.output,
       fix='Pass a different --output directory.',
     )

@@ -79,8 +79,8 @@ class TokenCache:
     self.generation = num_generations if generation is None else generation
     if num_generations and not 1 <= self.generation <= num_generations:
       raise errors.CacheError(
-        'The generation number of the token cache must be between 1 and '
-        f'{num_generations}, the number of its newest generation',
+        'The requested generation of the token cache must be between 1 and '
+        f'{num_generations}, which is the newest generation',
         got=generation,
         where=self.directory,
       )
@@ -148,8 +148,8 @@ class TokenCache:
     splits = self.mixtures[mixture]
     if split not in splits:
       raise errors.CacheError(
-        f'The split of the mixture {mixture!r} does not exist in the token '
-        'cache',
+        f'The mixture {mixture!r} does not have the requested split in the '
+        'token cache',
         got=repr(split),
         expected='one of ' + ', '.join(sorted(splits)),
         where=self.directory,

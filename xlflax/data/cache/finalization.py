@@ -155,8 +155,8 @@ def _check_libraries(
   ]
   raise errors.CacheError(
     f'All shards of the task {job.task} must be tokenized with the same '
-    f'version of a library, such as {preferred}, because different versions '
-    'may encode the same text differently',
+    f'library version, such as {preferred}, because different versions may '
+    'encode the same text differently',
     got='; '.join(
       f'{len(names)} by {library}'
       for library, names in names_by_library.items()

@@ -343,7 +343,7 @@ def check_split(split: str) -> None:
   """Raises a CorpusError if no corpus directory can have the given split."""
   if split not in SPLITS:
     raise errors.CorpusError(
-      'The requested split does not exist in corpus directories',
+      'Corpus directories do not have a split with the requested name',
       got=split,
       expected=', '.join(SPLITS),
       fix=name_suggestions.did_you_mean(split, SPLITS)
@@ -594,8 +594,8 @@ def _check_directions(pairs, directory: pathlib.Path) -> None:
     if first < second and (second, first) in pairs:
       raise errors.CorpusError(
         f'The corpus must not contain files for both {first}-{second} and '
-        f'{second}-{first}. Files for one direction can be read in either '
-        'order',
+        f'{second}-{first}. Files for one direction are sufficient, because '
+        'the two columns can be read in either order',
         where=str(directory),
         fix=f'Swap the columns of the {second}-{first} files and rename '
         f'the files to {first}-{second}.<name>.tsv, or delete these files.',

@@ -86,7 +86,8 @@ def unpack_packages(languages: list[str], folder: pathlib.Path) -> None:
           'pages in this language, but it contains a link to the pages in '
           f'{other}',
           where=archive.name,
-          fix=f'Remove {language} from --languages, or use {other}.',
+          fix=f'Remove {language} from --languages, or replace it with '
+          f'{other}.',
         )
       if not source.is_dir():
         raise errors.CorpusError(
@@ -144,9 +145,10 @@ def _run_command(
       f'The command `{command[0]}` was not found. Help packages can be unpacked '
       'only on a Debian or Ubuntu system',
       where=str(folder),
-      fix=f'Unpack the package {package_name(language)} on a different machine '
-      f'into a folder, so that it contains '
-      f'{_HELP}/{language_name(language)}/text. Pass the folder as --packages.',
+      fix=f'Unpack the package {package_name(language)} on a different '
+      'machine into a folder, so that the folder contains '
+      f'{_HELP}/{language_name(language)}/text. Pass the folder as '
+      '--packages.',
     )
   process = subprocess.run(command, cwd=folder, capture_output=True, text=True)
   if process.returncode:

@@ -85,8 +85,8 @@ def _divide_group(
   distinct_hashes = np.unique(np.concatenate(hashes_of_files))
   if len(distinct_hashes) <= num_documents * len(splits):
     raise errors.CorpusError(
-      f'The corpus contains too few distinct {unit} in '
-      f'{"-".join(files[0].languages)} ({len(distinct_hashes):,}). More than '
+      f'The corpus contains only {len(distinct_hashes):,} distinct {unit} in '
+      f'{"-".join(files[0].languages)}, but more than '
       f'{num_documents * len(splits):,} are required to hold out '
       f'{num_documents:,} {unit} for each split ({", ".join(splits)})',
       where=str(files[0].path),

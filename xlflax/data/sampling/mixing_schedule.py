@@ -103,9 +103,9 @@ def replay_rates(
   targets = np.where(is_new, 1 - fraction, fraction)
   if (targets[totals == 0] > 0).any():
     raise errors.ConfigError(
-      f'ReplayOptions.fraction={fraction} requires a positive mixing rate for '
-      'at least one task with text in a new language and at least one task '
-      'without such text',
+      f'ReplayOptions.fraction={fraction} requires that at least one task '
+      'with text in a new language, and at least one task without such text, '
+      'have a positive mixing rate',
       got=', '.join(f'{rate:g}' for rate in rates),
       where=errors.field_location(dataset_config.ReplayOptions, 'fraction'),
     )

@@ -128,7 +128,7 @@ def _add_replay(
       'no text in some of the languages in `ReplayOptions.new_languages`',
       got=', '.join(missing),
       expected=name_suggestions.format_choices(existing),
-      fix='Correct the language codes, or add text in these languages.',
+      fix='Correct the language codes, or add text in the missing languages.',
     )
   is_new = np.array(
     [not set(codes).isdisjoint(replay.new_languages) for codes in languages]

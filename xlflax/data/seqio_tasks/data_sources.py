@@ -127,8 +127,8 @@ def converting_task_errors(name: str) -> Iterator[None]:
     raise errors.CorpusError(
       f'The text of the task {name!r} cannot be read',
       got=' '.join(message.split()),
-      fix='Check the files and the preprocessors of the task. `xlflax tasks '
-      f'show {name}` prints examples after each step.',
+      fix='Check the files and the preprocessors of the task. Run `xlflax '
+      f'tasks show {name}` to print examples after each preprocessor.',
     ) from error
   except Exception as error:
     line = user_modules.find_user_line(error)

@@ -167,7 +167,7 @@ def add_mixture(
   """
   if name in seqio.MixtureRegistry.names():
     raise errors.CorpusError(
-      'A mixture with this name already exists', got=name
+      'A mixture with the same name already exists', got=name
     )
   registered = [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
   for task in tasks:
@@ -386,7 +386,7 @@ def check_unused_name(name: str) -> None:
   """Raises a CorpusError if a task with the given name already exists."""
   if name in seqio.TaskRegistry.names():
     raise errors.CorpusError(
-      'A task with this name already exists',
+      'A task with the same name already exists',
       got=name,
       fix='Choose a different name, or remove the task from '
       'seqio.TaskRegistry.',

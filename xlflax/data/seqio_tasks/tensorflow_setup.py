@@ -25,7 +25,7 @@ def load_tensorflow() -> None:
   if sys.flags.optimize >= 2:
     raise errors.ConfigError(
       'SeqIO tasks require TensorFlow Text, which cannot be imported if Python '
-      'removes docstrings',
+      'removes docstrings (optimization level 2)',
       got=f'Python with the optimization level {sys.flags.optimize}',
       expected='the optimization level 0 or 1',
       where='PYTHONOPTIMIZE',

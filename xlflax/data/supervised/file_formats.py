@@ -143,7 +143,7 @@ def find_reader(name: str, *takes: Takes) -> Format:
   names = format_names(*takes)
   if name not in names:
     raise errors.ConfigError(
-      'No file format with this name is registered',
+      'No file format is registered with the requested name',
       got=repr(name),
       expected='one of ' + ', '.join(map(repr, names)),
       fix="Import the module that defines the format's reader.",

@@ -85,8 +85,8 @@ def check_labels(
     for label in example.labels or ():
       if label not in label_set:
         raise errors.CorpusError(
-          f'The example {example.id!r} of the language {example.language!r} '
-          'has a label that does not occur in the training data',
+          f'Example {example.id!r} in the language {example.language!r} has a '
+          'label that the training data does not contain',
           got=label,
           expected='one of ' + ', '.join(sorted(label_set)),
           where=where,

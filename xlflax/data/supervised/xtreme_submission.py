@@ -35,7 +35,7 @@ def file_name(
   language = language.removesuffix('-en')
   if language not in xtreme_task.languages:
     raise errors.ConfigError(
-      f'The XTREME task {task!r} does not include this language',
+      f'The XTREME task {task!r} does not include the requested language',
       got=language,
       expected='one of ' + ', '.join(xtreme_task.languages),
     )

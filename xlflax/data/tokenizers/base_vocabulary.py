@@ -299,11 +299,11 @@ class Vocabulary:
       return self.spec.languages.index(code)
     except ValueError:
       raise errors.VocabularyError(
-        'The vocabulary does not include this language',
+        'The vocabulary does not include the requested language',
         got=str(code),
         expected=', '.join(self.spec.languages),
         fix=name_suggestions.suggest_language(str(code), self.spec.languages)
-        or 'Train the vocabulary on a corpus with this language'
+        or 'Train the vocabulary on a corpus with text in this language'
         + (
           '.'
           if self.needs_language

@@ -313,8 +313,8 @@ def _check_origin(path: pathlib.Path, actual: Origin, required: Origin) -> None:
     raise errors.CorpusError(
       'All shards of a text sample must be drawn from the current text with '
       f'--seed={required.seed} and with --max_sentences={required.capacity} '
-      'or more, but this shard was drawn with different settings or from '
-      'different text',
+      'or more, but at least one shard was drawn with different settings or '
+      'from different text',
       got='; '.join(differences),
       where=str(path),
       fix='Write all shards again with the same flags.',

@@ -230,7 +230,7 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     if language is None:
       raise errors.VocabularyError(
         'The language of the text or token is required, because each language '
-        'of this vocabulary has its own tokens',
+        'of the vocabulary has its own tokens',
         expected='one of ' + ', '.join(self.members),
         fix='Pass language=CODE. For tasks, set the languages with '
         'add_monolingual_task, add_parallel_task or set_task_languages in '
@@ -238,10 +238,10 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
       )
     if language not in self.members:
       raise errors.VocabularyError(
-        'The vocabulary has no tokens for this language',
+        'The vocabulary has no tokens for the requested language',
         got=language,
         expected='one of ' + ', '.join(self.members),
-        fix='Train the vocabulary on a corpus with text of this language.',
+        fix='Train the vocabulary on a corpus with text in this language.',
       )
     return language
 

@@ -273,7 +273,7 @@ def _extend(
   if len(candidates) < num_tokens:
     raise errors.VocabularyError(
       f'The flag --size must be at most {len(candidates) + num_symbols}, '
-      'because the text contains no other tokens that can be added',
+      'because the text contains no more tokens that can be added',
       got=config.size,
       fix=f'Pass --size=+{len(candidates) + num_symbols}, or add text of the '
       'new languages to the corpus.',

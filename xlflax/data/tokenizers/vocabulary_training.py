@@ -159,9 +159,9 @@ def sentence_quotas(
     }
   if not sizes:
     raise errors.CorpusError(
-      'The corpus contains no training text. It must have a folder mono/ or '
-      'parallel/ in addition to valid/ and test/, or it must be a mixture of '
-      'tasks with a train split',
+      'The corpus contains no training text. A corpus directory must contain '
+      'a folder mono/ or parallel/ in addition to valid/ and test/. A mixture '
+      'must contain tasks with a train split',
       where=str(corpus),
     )
   if settings.anchors is Anchors.JOINT:

@@ -172,8 +172,8 @@ def score_difference(first: Drawn, second: Drawn) -> Significance:
   if first.size != second.size:
     raise errors.CorpusError(
       'The two models must be scored on the same examples in the same order, '
-      f'but their test sets contain {first.size} and {second.size} examples or '
-      'clusters of examples'
+      'but the numbers of examples (or clusters of examples) in their test '
+      f'sets are {first.size} and {second.size}'
     )
   scores = np.concatenate([first.scores, second.scores])
   values = np.concatenate([first.values, second.values], 1)

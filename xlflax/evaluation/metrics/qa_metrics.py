@@ -219,10 +219,10 @@ def normalize_answer(
 def _check_language(language: str) -> None:
   if language not in _ARTICLES:
     raise errors.ConfigError(
-      "MLQA's answer normalization does not support this language",
+      "MLQA's answer normalization does not support the requested language",
       got=repr(language),
       expected='one of ' + ', '.join(_ARTICLES),
-      fix="Score this language with rules='squad'.",
+      fix="Score the answers in this language with rules='squad'.",
     )
 
 

@@ -123,7 +123,7 @@ class ScoreTable:
       if key in keys:
         raise errors.ConfigError(
           f'The ScoreTable of the model {self.model!r} must contain one score '
-          'for each task, metric and language, but contains the same score '
+          'for each task, metric and language, but it contains the same score '
           'twice',
           got=' '.join(key),
         )

@@ -111,8 +111,8 @@ class Classification(head_task.HeadOnTexts):
     """Checks that the head has classes, and that they include the labels."""
     if not objective.labels:
       raise errors.ConfigError(
-        'The evaluation task requires a head that was trained on classes, but '
-        'the head of the run computes scores',
+        'The evaluation task requires a head that was trained to predict '
+        'classes, but the head of the run computes scores',
         got=type(objective).__name__,
         where=errors.field_location(self, 'objective'),
         fix='Pass --tasks=reranking or --tasks=regression.',

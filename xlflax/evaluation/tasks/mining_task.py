@@ -212,8 +212,7 @@ class BitextMining(sentence_task.CollectionTask):
     ):
       if not texts:
         raise errors.CorpusError(
-          f'The collection of the language {code!r} does not contain any '
-          'sentences'
+          f'The sentence collection in the language {code!r} is empty'
         )
       codes.append([code] * len(texts))
     sides = self.sides(eval_model, codes, collections.texts, notes)

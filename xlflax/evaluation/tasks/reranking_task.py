@@ -194,9 +194,9 @@ class Reranking(head_task.HeadOnTexts):
       return candidates
     if data.candidates is None:
       raise errors.ConfigError(
-        'Reranking requires a ranking of the documents: a directory with TREC '
-        f'runs in `first_stage`, or the file {beir.CANDIDATES} in the data of '
-        f'{part!r}',
+        'Reranking requires a ranking of the documents, which can be a '
+        'directory with TREC runs, specified by `first_stage`, or the file '
+        f'{beir.CANDIDATES} in the data of {part!r}',
         where=errors.field_location(self, 'first_stage'),
         fix='Evaluate --tasks=ranking, and set `first_stage` to the directory '
         'with the result files.',

@@ -306,7 +306,7 @@ def _check_padding(description, vocabulary) -> None:
     raise errors.VocabularyError(
       f'The padding id of the tokenizer is {pad_id} '
       f'({vocabulary.piece(pad_id)}), but pad_token_id in config.json is '
-      f'{first - 1}. The ids must be equal, because this architecture numbers '
+      f'{first - 1}. The ids must be equal, because the architecture numbers '
       'the positions from pad_token_id',
       fix='Copy the tokenizer that belongs to the model.',
     )

@@ -612,8 +612,8 @@ def _make_adapter(
         problems.append(f'{module} is not a linear map of an encoder layer')
   if problems or not loras:
     raise errors.CheckpointError(
-      'The adapter does not match the base model. It must contain LoRA '
-      'matrices for linear layers of the encoder',
+      'The adapter does not match the base model. The adapter must contain '
+      'LoRA matrices for linear layers of the encoder',
       got='; '.join(problems) or 'no LoRA matrices',
       where=str(where),
     )

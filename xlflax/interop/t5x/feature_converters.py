@@ -234,7 +234,8 @@ def _check(layout: ExampleLayout, pack: bool) -> None:
   supported = (ExampleLayout.SENTENCES, ExampleLayout.PAIRS, ExampleLayout.DUAL)
   if layout not in supported:
     raise errors.ConfigError(
-      'The feature converters for T5X do not support this `layout` of examples',
+      'The feature converters for T5X do not support the requested `layout` '
+      'of examples',
       got=layout.value,
       expected=', '.join(
         supported_layout.value for supported_layout in supported

@@ -209,7 +209,7 @@ def resolve_backend(backend: _Backend, case: Case) -> _Backend:
   if limitation:
     value, expected = limitation
     raise errors.ConfigError(
-      f'{_TITLES[backend]} attention does not support this model or device',
+      f'{_TITLES[backend]} attention does not support the model or the device',
       got=value,
       expected=expected,
       where=_BACKEND_LOCATION,

@@ -77,8 +77,8 @@ class SharingPlan:
       )
     if self.special_ids and not self.share_init:
       raise errors.ConfigError(
-        '`special_ids` requires share_init=True. It can be left empty, because '
-        'it is set from the vocabulary',
+        '`special_ids` requires share_init=True. The field `special_ids` can '
+        'be left empty, because it is set from the vocabulary',
         got=self.special_ids,
         where=errors.field_location(self, 'special_ids'),
         fix='Set SharingPlan.share_init = True, or remove special_ids.',

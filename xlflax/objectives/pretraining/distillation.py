@@ -132,7 +132,8 @@ class Distillation(objective_base.Objective):
       raise errors.VocabularyError(
         f'Objective {self.name!r} requires a vocabulary directory, because '
         'distillation compares the tokens of the teacher and the student. The '
-        'vocabulary specification of the run does not contain tokens'
+        'run has only a vocabulary specification, which does not contain '
+        'tokens'
       )
     module = self.teacher.encoder(model.config)
     teacher_parameters = self.teacher.load(

@@ -66,8 +66,8 @@ def checkpoint_path(model_dir: str | pathlib.Path, step: int) -> pathlib.Path:
   tensorstore_specs.kvstore_spec(os.fspath(checkpoint))
   if not checkpoint.is_dir():
     raise errors.CheckpointError(
-      'The requested checkpoint does not exist. The step must be that of a '
-      'finished checkpoint',
+      'The requested checkpoint does not exist. The step must be the step of '
+      'a finished checkpoint',
       got=step,
       expected=finished_steps(model_dir),
       where=str(model_dir),

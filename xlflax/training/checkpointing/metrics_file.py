@@ -71,13 +71,13 @@ def read_verified(model_dir: pathlib.Path) -> bytes:
   size = int(digest.partition('-')[0] or 0)
   if digest and checksums.digest_content(content[:size]) != digest:
     raise errors.RunDirectoryError(
-      f'{METRICS} has changed since this run wrote it. Its digest must be the '
-      f'digest that is recorded in checkpoint {steps[-1]}',
+      f'{METRICS} has changed since this run wrote it. The digest of the file '
+      f'must equal the digest that is recorded in checkpoint {steps[-1]}',
       got=checksums.digest_content(content[:size]),
       expected=digest,
       where=str(model_dir / METRICS),
       fix='Restore the file from a backup of this run. The run can also be '
-      'resumed without it.',
+      'resumed without this file.',
     )
   return content
 
@@ -94,8 +94,8 @@ def _read_digest(model_dir: pathlib.Path, step: int) -> str:
   checkpoint_run = about.get('run', '')
   if model_run and checkpoint_run and model_run != checkpoint_run:
     raise errors.RunDirectoryError(
-      f'Checkpoint {step} belongs to another run, and {METRICS} may belong to '
-      'that run as well. The id of this run is recorded in '
+      f'Checkpoint {step} belongs to another run, and {METRICS} may also '
+      'belong to that run. The id of the run in this directory is recorded in '
       f'{run_directory.MODEL}',
       got=checkpoint_run,
       expected=model_run,

@@ -191,8 +191,8 @@ def read_run_file(
   file_run, model_run = content.pop(_RUN_KEY, ''), run_id(model_dir)
   if file_run and model_run and file_run != model_run and not allow_other_run:
     raise errors.RunDirectoryError(
-      f'{name} belongs to another run. The id of this run is recorded in '
-      f'{MODEL}',
+      f'{name} belongs to another run. The id of the run in this directory is '
+      f'recorded in {MODEL}',
       got=file_run,
       expected=model_run,
       where=str(model_dir / name),

@@ -76,8 +76,9 @@ def parse_topology(text: str) -> DeviceTopology:
   )
   if num_devices % per_node:
     raise errors.ConfigError(
-      f'The flag --target_topology specifies {num_devices} devices in nodes of '
-      f'{per_node}. The number of devices must be a multiple of {per_node}',
+      f'The flag --target_topology specifies {num_devices} devices, and each '
+      f'node has {per_node} devices. The number of devices must be a multiple '
+      f'of {per_node}',
       fix='Change the number of devices, or append the number of devices per '
       f'node, as in {text.split("/")[0]}/4.',
     )

@@ -189,8 +189,8 @@ class SilentDataCorruptionHook(hook_base.Hook):
       assert self._hosts is not None
       process = jax.process_index()
       raise errors.TrainingError(
-        f'The checker of XLA detected an error in step {step} on process '
-        f'{process} ({self._hosts[process]})',
+        'The XLA checker for silent data corruption detected an error in step '
+        f'{step} on process {process} ({self._hosts[process]})',
         got=str(error).splitlines()[0],
         fix='Remove the machine from the job and test it. To resume from the '
         'last checkpoint, start the run again.',

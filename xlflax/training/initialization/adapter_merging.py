@@ -221,7 +221,7 @@ def find_adapter(
   selected = [a for a in adapters if name in (None, a.name)]
   if len(selected) != 1:
     raise errors.ConfigError(
-      'The run does not have this adapter'
+      'The run does not have the requested adapter'
       if name
       else 'The run has several adapters, of which one must be selected',
       got=name,

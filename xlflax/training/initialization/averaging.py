@@ -207,8 +207,8 @@ def _check_same_model(
 
 def _make_difference_error(path, first) -> errors.CheckpointError:
   return errors.CheckpointError(
-    'Only checkpoints of the same model can be averaged. This checkpoint must '
-    f'contain the same model as {first}',
+    'Only checkpoints of the same model can be averaged. Every checkpoint '
+    f'must contain the same model as {first}',
     got=str(path),
   )
 

@@ -367,7 +367,8 @@ def _match_vocabularies(
   ):
     raise errors.ConfigError(
       'The patterns of `vocabulary_matching` do not match any of the '
-      'parameters to initialize. They must match embeddings or output biases',
+      'parameters to initialize. The patterns must match embeddings or output '
+      'biases',
       got=init.vocabulary_matching.parameters,
       where=errors.field_location(init.vocabulary_matching, 'parameters'),
       fix='To initialize only the other parameters (the body), do not set '

@@ -52,8 +52,8 @@ class Teacher:
     module = run_directory.read_model(paths.to_path(self.model_dir))
     if type(module) is not encoder.Encoder or module.config.sharing is not None:
       raise errors.ConfigError(
-        'The teacher must be an `Encoder` without a sharing plan. The class of '
-        f'this model is {type(module).__name__}',
+        'The teacher must be an `Encoder` without a sharing plan. The class '
+        f'of the given model is {type(module).__name__}',
         got=module.config,
         where=self.model_dir,
       )

@@ -169,7 +169,8 @@ def open_tracker(
         'be opened in this tracker',
         got=reason,
         fix='Log in to the tracker, and check its environment variables and '
-        'the network. WANDB_MODE=offline requires neither.',
+        'the network. To use wandb without a login or a network '
+        'connection, set WANDB_MODE=offline.',
       ) from error
     logging.warning(
       'Opening a run in %s failed (%s: %s). Training continues without it.',

@@ -95,7 +95,7 @@ def with_peak(optimizer: optimizers.Optimizer, basis: Basis) -> Any:
   """
   if not optimizer.steps_as_adam:
     raise errors.ConfigError(
-      'The learning rate must be set, because this optimizer does not have a '
+      'The learning rate must be set, because the optimizer does not have a '
       'default learning rate. The optimizers with a default are AdamW, '
       'StableAdamW, Muon and Adam',
       got=type(optimizer).__name__,

@@ -254,9 +254,9 @@ class Piecewise(Schedule):
     if len(self.values) != len(self.boundaries) + 1 or not is_increasing:
       raise errors.ConfigError(
         'A piecewise schedule must have increasing boundaries, and one more '
-        'value than it has boundaries. These boundaries require '
-        f'{len(self.boundaries) + 1} values, but {len(self.values)} values are '
-        'set',
+        'value than boundaries. The boundaries require '
+        f'{len(self.boundaries) + 1} values, but {len(self.values)} values '
+        'are set',
         got=list(self.boundaries),
         where=errors.field_location(self, 'boundaries'),
       )

@@ -72,7 +72,7 @@ class Example:
       value = getattr(self, field.name)
       return (value,) if isinstance(value, str) else value
     raise errors.ConfigError(
-      'The examples of this task family have no labels',
+      'The examples of the requested task family have no labels',
       got=self.KIND,
       expected='one of '
       + ', '.join(
@@ -184,7 +184,7 @@ def class_of(kind: str) -> type[Example]:
   """
   if kind not in _classes:
     raise errors.ConfigError(
-      'No task family with this name is registered',
+      'No task family is registered with the requested name',
       got=kind,
       expected='one of ' + ', '.join(sorted(_classes)),
       fix="Import the module that defines the task family's example class.",

@@ -295,8 +295,8 @@ def _get_id(
   question_id = str(index)
   if not isinstance(index, int | str) or question_id in seen_ids:
     raise file_reading.malformed_line_error(
-      'The value of `idx` must be an integer or a text that occurs only once '
-      'in the file',
+      'The value of `idx` must be an integer or a string that occurs only '
+      'once in the file',
       path,
       number,
       got=repr(index)[:60],

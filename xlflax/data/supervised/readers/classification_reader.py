@@ -361,7 +361,7 @@ def _get_value(
   field = value.get(key)
   if isinstance(field, dict | list):
     raise file_reading.malformed_line_error(
-      f'The value of the key {key!r} must be a text or a number',
+      f'The value of the key {key!r} must be text or a number',
       path,
       number,
       got=repr(field)[:60],

@@ -70,7 +70,7 @@ def read_lines(paths: Sequence[str | os.PathLike]) -> list[corpus.Pair]:
       raise errors.CorpusError(
         f'The files {first} and {second} must have the same number of lines, '
         'because each line is the translation of the line with the same '
-        f'number. The file {longer} has more lines',
+        f'number. The file {longer} has more lines than the other file',
         where=errors.line_location(longer, number),
       )
     number, source = source_line

@@ -162,8 +162,9 @@ def _read_rows(path, num_texts: int):
       text.strip() for text in fields[:num_texts]
     ):
       raise file_reading.malformed_line_error(
-        f'The first {num_texts} texts of the line must not be empty. A line '
-        f'contains {_EXPECTED}. This line contains {len(fields)} texts',
+        f'The first {num_texts} texts of the line must not be empty. Each '
+        f'line must contain {_EXPECTED}. This line contains {len(fields)} '
+        'texts',
         path,
         number,
         got=file_reading.shorten_quoted(' | '.join(fields)),

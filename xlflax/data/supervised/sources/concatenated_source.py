@@ -46,7 +46,8 @@ class ConcatDataset(example_source.ExampleSource):
       if part in source.languages():
         return source.load(part)
     raise errors.CorpusError(
-      'None of the combined sources has examples for this language split',
+      'None of the combined sources has examples for the requested language '
+      'split',
       got=part,
       expected='one of ' + ', '.join(self.languages()),
       fix=name_suggestions.suggest_language(part, self.languages()),

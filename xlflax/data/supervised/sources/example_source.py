@@ -338,7 +338,7 @@ def _get_files(files: Mapping[str, Any], part: str) -> Any:
   """Returns a language split's files, or raises a CorpusError without any."""
   if part not in files:
     raise errors.CorpusError(
-      'No files are specified for this language split',
+      'No files are specified for the requested language split',
       got=part,
       expected='one of ' + ', '.join(files),
       fix=name_suggestions.suggest_language(part, files),

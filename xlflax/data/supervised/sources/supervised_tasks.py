@@ -224,7 +224,7 @@ def add_labeled_mixture(name: str, tasks: Sequence[str]) -> seqio.Mixture:
   """
   if name in seqio.MixtureRegistry.names():
     raise errors.CorpusError(
-      'A mixture with this name is already registered', got=name
+      'A mixture with the same name is already registered', got=name
     )
   return seqio.MixtureRegistry.add(name, [(task, 1.0) for task in tasks])
 

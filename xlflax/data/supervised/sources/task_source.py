@@ -68,7 +68,7 @@ class SeqioDataset(example_source.ExampleSource):
       ]
     if not examples:
       raise errors.CorpusError(
-        'The tasks contain no examples for this language split',
+        'The tasks contain no examples for the requested language split',
         got=part,
         where=_describe_source(self),
       )
@@ -133,7 +133,7 @@ def _task_names(
   tasks = _tasks_by_part(source.mixture, source.split)
   if part not in tasks:
     raise errors.CorpusError(
-      'The mixture contains no tasks for this language split',
+      'The mixture contains no tasks for the requested language split',
       got=part,
       expected='one of ' + ', '.join(tasks),
       where=_describe_source(source),

@@ -38,14 +38,14 @@ def find_xtreme_task(
   """
   if version not in xtreme_tasks.VERSIONS:
     raise errors.ConfigError(
-      'XTREME has no version with this name',
+      'XTREME has no version with the requested name',
       got=version,
       expected=' or '.join(xtreme_tasks.VERSIONS),
     )
   tasks = xtreme_tasks.VERSIONS[version]
   if name not in tasks:
     raise errors.ConfigError(
-      'XTREME has no task with this name',
+      'XTREME has no task with the requested name',
       got=name,
       expected='one of ' + ', '.join(tasks),
       fix=name_suggestions.did_you_mean(name, tasks),
@@ -224,7 +224,7 @@ def xtreme_rankings(
   """
   if name not in xtreme_tasks.RANKED:
     raise errors.ConfigError(
-      'XTREME-R has no retrieval task with this name',
+      'XTREME-R has no retrieval task with the requested name',
       got=name,
       expected=' or '.join(xtreme_tasks.RANKED),
     )

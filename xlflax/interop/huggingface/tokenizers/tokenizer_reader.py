@@ -295,8 +295,9 @@ def _check_class(settings, supported: Sequence[str]) -> None:
     supported_classes = ', '.join(supported)
     raise errors.VocabularyError(
       f'{tokenizer} with the word_tokenizer_type {word_tokenizer!r} can only '
-      f'be imported from {huggingface_vocabulary.FILE}. Without this file, '
-      'xlflax supports only the basic word tokenizer and the classes '
+      f'be imported from {huggingface_vocabulary.FILE}. If '
+      f'{huggingface_vocabulary.FILE} does not exist, the word_tokenizer_type '
+      "must be 'basic', and the tokenizer class must be one of "
       f'{supported_classes}',
       fix='Pass an xlflax vocabulary with --vocabulary=DIR.',
     )

@@ -503,9 +503,9 @@ def _compare_all(
       row = int(np.argmax(difference.max(-1)))
       raise _mismatch(
         f'The outputs {name!r} of the run and of {reference} must not differ '
-        f'by more than {limit:.1g}, but they differ by '
-        f'{difference.max():.3g} for the text {sample.texts[row]!r} with the '
-        f'ids {ids[row].tolist()}',
+        f'by more than {limit:.1g}, but they differ by {difference.max():.3g} '
+        f'for the text {sample.texts[row]!r} with the token ids '
+        f'{ids[row].tolist()}',
         folder,
       )
 
