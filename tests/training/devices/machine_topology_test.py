@@ -68,7 +68,7 @@ def test_cpus_have_no_data_sheet():
     ('gpu:H200:many', ('Got: many', '=gpu:H200:many')),
     (
       'gpu:H200:12',
-      ('12 devices in nodes of 8', 'a multiple of 8', 'gpu:H200:12/4'),
+      ('12 devices', 'node has 8 devices', 'a multiple of 8', 'gpu:H200:12/4'),
     ),
     ('cpu:x', ('Got: x', '=cpu:x')),
   ],
