@@ -321,7 +321,7 @@ def wait_until_listed(
         return
       if remaining <= 0:
         raise TimeoutError(
-          f'The listing of {directory} did not contain a newly written object '
+          f'A new object in the bucket folder {directory} was not listed '
           f'within {seconds:g} s'
         )
       time.sleep(0.1 * pause)
