@@ -75,7 +75,7 @@ def make_translate_function(
 def measure_variant(
   variant: str, shape: shapes.Shape, count: int, calls: int
 ) -> dict[str, Any]:
-  """Times beam search in one implementation, and also returns its output."""
+  """Times one beam search implementation, and returns its times and output."""
   call = make_translate_function(variant, shape, count)
   outputs: list[list[list[int]]] = []
   figures = measure.time_calls(lambda: outputs.append(call()), calls=calls)

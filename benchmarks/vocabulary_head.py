@@ -206,7 +206,7 @@ def count_program(
 
 
 def main(arguments=None) -> None:
-  """Measures or compiles cross-entropy implementations and prints a table."""
+  """Benchmarks implementations of cross-entropy and prints a table."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )

@@ -1,4 +1,4 @@
-"""Writes synthetic parallel languages with labeled data for every task.
+"""Writes parallel corpora of synthetic languages with labels for every task.
 
     python -m studies.synthetic --output=toy --languages=en,aa,bb
 

@@ -31,8 +31,8 @@ class Morphology(enum.Enum):
 
   Isolating languages use particles and word order. Suffixing and prefixing
   languages add affixes to verbs (tense) and nouns (object case, plural).
-  Agreeing languages use suffixes, and adjectives have the same suffixes as
-  their noun. Verbs in agreeing languages also mark plural subjects.
+  In languages with agreement, adjectives have the same suffixes as their noun,
+  and verbs mark plural subjects.
   """
 
   ISOLATING = 'isolating'

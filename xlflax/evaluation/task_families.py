@@ -113,7 +113,7 @@ def better_of(recorded: str) -> Better:
   if metric is None or metric.better is Better.NEITHER:
     raise errors.ConfigError(
       'The metric must have a name of the form <task>/<metric>/<part>, and its '
-      'declaration must specify that higher or lower values are better',
+      'declaration must specify whether higher or lower values are better',
       got=recorded,
       fix='Pass --task_module=MODULE to import the module of the task, or '
       'declare the metric in its METRICS.',

@@ -185,7 +185,7 @@ def row_bits(key_words: jax.Array, index: jax.Array) -> jax.Array:
     index: Index of each row among all rows of attention weights, uint32.
 
   Returns:
-    An int32 array of the shape of `index`.
+    An int32 array with the same shape as `index`.
   """
   bits = _bits(key_words, index)
   return jax.lax.bitcast_convert_type(bits | np.uint32(1), jnp.int32)

@@ -60,7 +60,7 @@ class Run(saved_run.SavedRun):
 
     Args:
       step: Checkpoint to open, as in `load_run`.
-      metric_for_best_model: Metric that selects the checkpoint 'best', as in
+      metric_for_best_model: Metric that selects the 'best' checkpoint, as in
         `load_run`.
     """
     return dataclasses.replace(
@@ -491,7 +491,7 @@ def load_run(
     model_dir: Directory written by `xlflax train` or `xlflax convert`.
     step: Checkpoint to open: a step, 'last', 'best', or 'untrained' for
       randomly initialized parameters, the baseline of an evaluation.
-    metric_for_best_model: Metric that selects the checkpoint 'best': an
+    metric_for_best_model: Metric that selects the 'best' checkpoint: an
       evaluation metric that training recorded, such as
       'retrieval/accuracy/mean'.
     partitioner: Partitioner that shards parameters and batches. If None,

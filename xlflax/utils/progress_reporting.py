@@ -23,7 +23,7 @@ _current: contextvars.ContextVar[str | None] = contextvars.ContextVar(
 
 @contextlib.contextmanager
 def progress_name(what: str) -> Iterator[None]:
-  """Context in which reading batches reports the progress of an operation.
+  """Reports the progress of reading batches as progress of a named operation.
 
   Outside of this context, reading is not reported. A terminal shows the name
   even while nothing is counted.

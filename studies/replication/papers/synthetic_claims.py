@@ -1,4 +1,4 @@
-"""The papers' claims that are tested in synthetic languages."""
+"""Claims of the papers that the study tests on synthetic languages."""
 
 from studies.replication.claims import NO_PAPER, Claim, Order
 

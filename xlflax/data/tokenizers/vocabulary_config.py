@@ -132,7 +132,7 @@ class VocabularyConfig:
       )
     if self.merges is not None and self.model_type is not ModelType.BPE:
       raise errors.ConfigError(
-        '`merges` requires byte-pair encoding (the model_type bpe)',
+        '`merges` can only be used with byte-pair encoding (model_type=bpe)',
         got=self.model_type.value,
         fix='Pass --size=N, or --model_type=bpe.',
       )

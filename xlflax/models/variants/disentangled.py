@@ -51,7 +51,7 @@ def log_bucket(distance: jax.Array, *, buckets: int, maximum: int) -> jax.Array:
     maximum: Distance that is assigned to the last bucket.
 
   Returns:
-    An int32 array of the shape of `distance`.
+    An int32 array with the same shape as `distance`.
   """
   middle = buckets // 2
   far_distance = jnp.maximum(jnp.abs(distance), middle).astype(jnp.float32)

@@ -73,8 +73,8 @@ class Digester:
       table: Checksums that were returned by calling this object.
 
     Returns:
-      A boolean array of the shape of `table`. If no value has a majority (for
-      example if one of two devices is wrong), all replicas are marked.
+      A boolean array with the same shape as `table`. If no value has a majority
+      (for example if one of two devices is wrong), all replicas are marked.
     """
     marks = np.zeros(table.shape, bool)
     for i, spec in enumerate(self.specs):

@@ -113,6 +113,6 @@ class Question(example_base.Example):
   def read_predictions(
     cls, examples: Sequence['Question'], text: str
   ) -> dict[str, str]:
-    """Parses the predicted answer texts, by question id."""
+    """Parses a JSON object that maps question ids to predicted answer texts."""
     del examples
     return json.loads(text)

@@ -224,7 +224,7 @@ def _check_word_number(
   """Raises a CorpusError if words are not numbered consecutively."""
   if word_number != expected:
     raise file_reading.malformed_line_error(
-      f'The number of the word must be {expected}. Words are numbered from 1 '
+      f'The word number must be {expected}. Words are numbered from 1 '
       'in each sentence, and an empty line separates sentences',
       path,
       number,

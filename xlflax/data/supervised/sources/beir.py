@@ -295,9 +295,9 @@ def _read_relevance(path):
       ) from None
     if judgments.setdefault((query, document), relevance) != relevance:
       raise file_reading.malformed_line_error(
-        'A pair of a query and a document must not have two different '
-        f'relevance values. An earlier line contains the same pair with the '
-        f'relevance {judgments[query, document]:g}',
+        'A query-document pair must not have two different relevance values. '
+        'An earlier line contains the same pair with the relevance '
+        f'{judgments[query, document]:g}',
         path,
         number,
         got=file_reading.shorten_quoted(line),
