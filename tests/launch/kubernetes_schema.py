@@ -45,6 +45,7 @@ _RESOURCES = {'requests': _Map(_QUANTITY), 'limits': _Map(_QUANTITY)}
 _CONTAINER = {
   'name': _NAME,
   'image': str,
+  'imagePullPolicy': ('Always', 'IfNotPresent', 'Never'),
   'command': [str],
   'args': [str],
   'env': [
@@ -60,6 +61,7 @@ _CONTAINER = {
   'ports': [{'name': _NAME, 'containerPort': int}],
   'resources': _RESOURCES,
   'securityContext': {'capabilities': {'add': [str]}},
+  'terminationMessagePolicy': ('File', 'FallbackToLogsOnError'),
   'startupProbe': {
     'exec': {'command': [str]},
     'initialDelaySeconds': int,
@@ -86,7 +88,10 @@ _POD = {
   'imagePullSecrets': [_Required(name=_NAME)],
   'nodeSelector': _LABELS,
   'subdomain': _NAME,
-  'securityContext': {'fsGroup': int},
+  'securityContext': {
+    'fsGroup': int,
+    'fsGroupChangePolicy': ('Always', 'OnRootMismatch'),
+  },
   'hostNetwork': bool,
   'dnsPolicy': ('ClusterFirstWithHostNet',),
   'affinity': {

@@ -322,8 +322,46 @@ def test_what_the_pods_have():
     'valueFrom': {'secretKeyRef': {'name': 'wandb', 'key': 'key'}},
   } in container['env']
   assert pod['serviceAccountName'] == 'trainer'
-  assert pod['securityContext'] == {'fsGroup': 1000}
+  assert pod['securityContext'] == {
+    'fsGroup': 1000,
+    'fsGroupChangePolicy': 'OnRootMismatch',
+  }
   assert pod['hostNetwork'] and pod['dnsPolicy'] == 'ClusterFirstWithHostNet'
+
+
+@pytest.mark.parametrize(
+  'image, policy',
+  [('xlflax:gpu', 'Always'), ('xlflax@sha256:' + 64 * '0', None)],
+)
+def test_image_that_can_change_is_pulled_again(image, policy):
+  assert _parts(_job(image=image))[2].get('imagePullPolicy') == policy
+
+
+def test_last_lines_of_a_failed_pod_are_its_message():
+  container = _parts(_job())[2]
+  assert container['terminationMessagePolicy'] == 'FallbackToLogsOnError'
+
+
+@pytest.mark.parametrize(
+  'options, is_guaranteed',
+  [
+    ({'cpu': '8', 'memory': '64Gi'}, True),
+    ({'cpu': '8'}, False),
+    ({}, False),
+    ({'cpu': '8', 'memory': '64Gi', **_CLOUDS['gke_tcpxo']}, False),
+  ],
+)
+def test_comment_on_eviction_applies_to_guaranteed_pods(options, is_guaranteed):
+  """Each container must have equal requests and limits of both resources."""
+  _, pod, _ = _parts(_job(**options))
+  containers = [*pod['containers'], *pod.get('initContainers', ())]
+  amounts = [container.get('resources', {}) for container in containers]
+  assert is_guaranteed == all(
+    {'cpu', 'memory'} <= {*resources.get('limits', ())}
+    and resources['limits'] == resources['requests']
+    for resources in amounts
+  )
+  assert ('evicted last' in _job(**options).render()) == is_guaranteed
 
 
 @pytest.mark.parametrize('options', [{}, _ALL_OPTIONS, *_CLOUDS.values()])
@@ -429,6 +467,15 @@ def test_values_out_of_range(options):
     ('/sharedx/mlm', (_CLAIM,), False),
     ('/shared/../mlm', (_CLAIM,), False),
     ('/etc/a/mlm', ('secret:a:/etc/a',), False),
+    ('/shared/runs/mlm', (_CLAIM + ':ro',), False),
+    ('/mnt/mlm', ('host:/nfs:/mnt:ro',), False),
+    ('/shared/data/mlm', (_CLAIM, 'claim:data:/shared/data:ro'), False),
+    ('/shared/token/mlm', (_CLAIM, 'secret:a:/shared/token'), False),
+    (
+      '/shared/runs/mlm',
+      ('claim:data:/shared:ro', 'claim:a:/shared/runs'),
+      True,
+    ),
     ('/shared/runs/mlm', (_CLAIM,), True),
     ('/mnt/mlm', ('host:/nfs:/mnt',), True),
     ('gs://bucket/mlm', (), True),
@@ -472,6 +519,30 @@ def test_inputs_outside_of_volumes_cause_a_warning(caplog):
   _job(command=command, volume=(_CLAIM,)).check()
   (record,) = caplog.records
   assert record.args[:2] == ('--cache', 'cache')
+
+
+@pytest.mark.parametrize(
+  'nnodes, volume, warns',
+  [
+    (2, 'host:/data:/shared', True),
+    (1, 'host:/data:/shared', False),
+    (2, _CLAIM, False),
+  ],
+)
+def test_host_directory_of_several_nodes_causes_a_warning(
+  caplog, nnodes, volume, warns
+):
+  command = ('train', '--model_dir=/shared/run')
+  _job(command=command, nnodes=nnodes, volume=(volume,)).check()
+  assert [record.args for record in caplog.records] == (
+    [('--model_dir', '/shared/run', '/data')] if warns else []
+  )
+
+
+def test_inputs_on_host_directories_cause_no_warning(caplog):
+  command = ('train', '--model_dir=/shared/run', '--corpus=/data/corpus')
+  _job(command=command, nnodes=2, volume=(_CLAIM, 'host:/data:/data')).check()
+  assert not caplog.records
 
 
 def test_gin_file_of_this_machine_is_rejected(tmp_path, monkeypatch):
@@ -543,6 +614,40 @@ def test_refused_submission(tmp_path):
       _job(), _kubectl(tmp_path, 'echo no CRD >&2; exit 1')
     )
   assert raised.value.got == 'no CRD'
+
+
+@pytest.mark.parametrize('change', ['unchanged', 'configured'])
+@pytest.mark.parametrize(
+  'manifest, kind, resource',
+  [('jobset', 'jobset', 'jobset.jobset.x-k8s.io'), ('job', 'job', 'job.batch')],
+)
+def test_existing_job_is_reported(tmp_path, manifest, kind, resource, change):
+  """kubectl starts nothing if the job exists, even if it has finished."""
+  environment = _kubectl(tmp_path, f'echo {resource}/mlm {change}')
+  with raises_error(errors.ConfigError, got='mlm') as raised:
+    kubernetes.apply_manifests(_job(manifest=manifest), environment)
+  assert f'kubectl delete {kind} mlm' in raised.value.fix
+  with raises_error(errors.ConfigError) as raised:
+    kubernetes.apply_manifests(
+      _job(manifest=manifest, namespace='ml'), environment
+    )
+  assert f'kubectl delete {kind} mlm --namespace=ml' in raised.value.fix
+
+
+def test_new_job_with_an_existing_service_is_started(tmp_path):
+  output = 'service/mlm unchanged\njob.batch/mlm created'
+  environment = _kubectl(tmp_path, f'echo "{output}"')
+  job = _job(manifest='job')
+  assert kubernetes.apply_manifests(job, environment) == output
+
+
+def test_existing_job_with_another_command_is_reported(tmp_path):
+  environment = _kubectl(
+    tmp_path, 'echo "spec.template: field is immutable" >&2; exit 1'
+  )
+  with raises_error(errors.ConfigError, got='mlm') as raised:
+    kubernetes.apply_manifests(_job(), environment)
+  assert 'kubectl delete jobset mlm' in raised.value.fix
 
 
 def test_no_kubectl(tmp_path):

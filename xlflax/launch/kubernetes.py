@@ -101,6 +101,11 @@ class Volume:
     name = re.sub('[^a-z0-9]+', '-', self.path.lower()).strip('-')
     return name[:63].strip('-')
 
+  @property
+  def is_writable(self) -> bool:
+    """True if the pods can write to the volume and share its files."""
+    return self.source in ('claim', 'host') and not self.read_only
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Toleration:
@@ -337,7 +342,7 @@ class KubernetesJob(job_base.Job):
     return 'tpu' if self.gpu_resource.startswith('google.com/tpu') else 'gpu'
 
   def check(self) -> None:
-    """Checks the gin files, and that all pods share the output directories."""
+    """Checks the gin files, and that all pods can write to the output."""
     job_base.check_gin_files(self.command, has_own_files=True)
     job_base.check_model_dir(self.command)
     if self.template is not None:  # The template may mount further volumes.
@@ -345,10 +350,15 @@ class KubernetesJob(job_base.Job):
     volumes = self._volumes()
     preflight.check_shared_outputs(
       self.command,
-      [v.path for v in volumes if v.source in ('claim', 'host')],
-      fix='Mount a shared volume with --volume=claim:NAME:/DIR and pass a '
-      'directory below /DIR, or pass a bucket.',
+      [v.path for v in volumes if v.is_writable],
+      fix='Mount a shared volume with --volume=claim:NAME:/DIR, without :ro, '
+      'and pass a directory below /DIR, or pass a bucket.',
+      read_only_mounts=[v.path for v in volumes if not v.is_writable],
     )
+    if self.nnodes * self.num_slices > 1:
+      preflight.warn_of_host_outputs(
+        self.command, {v.path: v.name for v in volumes if v.source == 'host'}
+      )
     preflight.warn_of_unmounted_inputs(
       self.command, [v.path for v in volumes], place='The image'
     )
@@ -434,7 +444,8 @@ def apply_manifests(job: KubernetesJob, environment: dict[str, str]) -> str:
     environment: Environment variables for kubectl.
 
   Raises:
-    ConfigError: If kubectl is missing or the cluster rejects the manifests.
+    ConfigError: If kubectl is missing, if the cluster rejects the manifests, or
+      if a job with this name exists already.
   """
   if not shutil.which('kubectl', path=environment.get('PATH')):
     raise errors.ConfigError(
@@ -449,6 +460,23 @@ def apply_manifests(job: KubernetesJob, environment: dict[str, str]) -> str:
     capture_output=True,
     check=False,
   )
+  # kubectl does not start an existing job again, even if it has finished, and
+  # cannot change its command.
+  is_existing_job = re.search(
+    rf'^job(set)?\.\S+/{job.name} (unchanged|configured)$',
+    result.stdout,
+    re.MULTILINE,
+  )
+  if is_existing_job or 'field is immutable' in result.stderr:
+    namespace = f' --namespace={job.namespace}' if job.namespace else ''
+    raise errors.ConfigError(
+      'A job with this name already exists, so no job was started',
+      got=job.name,
+      where='--name',
+      fix='To start the job again, delete the existing one with `kubectl delete '
+      f'{job.manifest.value} {job.name}{namespace}`. To keep it, pass another '
+      '--name.',
+    )
   if result.returncode:
     raise errors.ConfigError(
       "Kubernetes rejected the job's manifests", got=result.stderr.strip()

@@ -3,7 +3,7 @@
 import logging
 import os
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from xlflax.launch import job_base
 from xlflax.storage import paths
@@ -22,29 +22,33 @@ def check_shared_outputs(
   *,
   fix: str,
   can_mount: bool = True,
+  read_only_mounts: Iterable[str] = (),
 ) -> None:
-  """Checks that all nodes share the output directories.
+  """Checks that all nodes share the output directories and can write to them.
 
   The nodes must share the directories across restarts of the job.
 
   Args:
     command: Command that the job runs.
-    mounts: Directories that all nodes share.
+    mounts: Directories that all nodes share and can write to.
     fix: Hint for the error message.
     can_mount: Whether the launcher can mount shared volumes.
+    read_only_mounts: Directories of other volumes, which may be below one of
+      `mounts`.
 
   Raises:
     ConfigError: If an output directory, such as that of `--model_dir`, is
-      neither in a bucket nor below one of the shared directories.
+      neither in a bucket nor on a writable shared volume.
   """
   mounts = list(mounts)
+  all_mounts = [*mounts, *read_only_mounts]
   for flag, directory in _output_directories(command):
-    if not _is_below(directory, mounts):
+    if _innermost_mount(directory, all_mounts) not in mounts:
       raise errors.ConfigError(
         f'The directory of {flag} must be accessible to all nodes of the job. '
         + (
-          'It must be on a shared volume, or be a bucket path gs://... or '
-          's3://...'
+          'It must be on a shared volume that is not mounted read-only, or be '
+          'a bucket path gs://... or s3://...'
           if can_mount
           else 'It must be a bucket path gs://... or s3://...'
         ),
@@ -98,6 +102,28 @@ def warn_of_node_local_outputs(
     )
 
 
+def warn_of_host_outputs(
+  command: Sequence[str], host_directories: Mapping[str, str]
+) -> None:
+  """Logs a warning for each output directory on a directory of the nodes.
+
+  Args:
+    command: Command that the job runs.
+    host_directories: Directory on the node for each directory at which one is
+      mounted.
+  """
+  for flag, directory in _output_directories(command):
+    mount = _innermost_mount(directory, host_directories)
+    if mount is not None:
+      logging.warning(
+        'The directory of %s, %s, is in the directory %s of each node. This '
+        'path must be the same shared storage on every node.',
+        flag,
+        directory,
+        host_directories[mount],
+      )
+
+
 def warn_of_unmounted_inputs(
   command: Sequence[str], mounts: Iterable[str], *, place: str
 ) -> None:
@@ -143,6 +169,15 @@ def _output_directories(command: Sequence[str]) -> Iterator[tuple[str, str]]:
   for flag, value in values.items():
     if value is not None and not paths.is_bucket(value):
       yield flag, value
+
+
+def _innermost_mount(directory: str, mounts: Iterable[str]) -> str | None:
+  """Returns the mount that contains a directory, or None."""
+  return max(
+    (mount for mount in mounts if _is_below(directory, [mount])),
+    key=lambda mount: len(posixpath.normpath(mount)),
+    default=None,
+  )
 
 
 def _is_below(directory: str, parents: Iterable[str]) -> bool:
