@@ -1,10 +1,12 @@
 """The script for Cloud TPU, run with a gcloud that records its calls."""
 
+import contextlib
 import os
 import pathlib
 import signal
 import stat
 import subprocess
+import sys
 import time
 
 import pytest
@@ -19,12 +21,20 @@ _EXAMPLE = (
 # Records each call. A resource exists from create to delete. `states` lists the
 # state of each `describe`, one per line. The last is repeated, and ERROR is
 # a lost network. A worker's commands run here, in a separate home directory.
-# `connections` is the number of commands that fail first.
+# `connections` is the number of commands that fail first, and `silent` the number
+# of status requests without an answer. The lines of `failures` are patterns of
+# calls that fail, once for each line.
 _GCLOUD = r"""#!/bin/bash
 cd "$FOLDER"
 next() { head -n 1 "$1"; [ "$(wc -l < "$1")" -gt 1 ] && sed -i 1d "$1"; }
+countdown() {
+  local left=$(cat "$1" 2> /dev/null || echo 0)
+  [ "$left" -gt 0 ] && echo $((left - 1)) > "$1"
+}
 case "$*" in
+  *"describe"*"yaml(state)"*) cat reason; exit 0 ;;
   *"describe"*)
+    [ -e denied ] && { echo 'PERMISSION_DENIED: no access' >&2; exit 1; }
     [ -e there ] || { echo 'NOT_FOUND: no such resource' >&2; exit 1; }
     state=$(next states)
     [ "$state" = ERROR ] && { echo 'network is unreachable' >&2; exit 1; }
@@ -33,16 +43,18 @@ esac
 for word; do case $word in --command=*) command=${word#--command=} ;; esac; done
 if [ -z "${command:-}" ]; then
   echo "$*" >> calls
+  failure=$(head -n 1 failures 2> /dev/null)
+  if [[ -n $failure && $* == *" $failure "* ]]; then
+    sed -i 1d failures; echo 'UNAVAILABLE: 503' >&2; exit 1
+  fi
   case "$*" in
     *" create "*) touch there ;;
     *" delete "*) rm -f there ;;
   esac
   exit 0
 fi
-left=$(cat connections 2> /dev/null || echo 0)
-if [ "$left" -gt 0 ]; then
-  echo $((left - 1)) > connections; echo 'ssh: connection lost' >&2; exit 255
-fi
+countdown connections && { echo 'ssh: connection lost' >&2; exit 255; }
+[[ $command == *xlflax-status* ]] && countdown silent && exit 0
 export HOME="$FOLDER/$5"; mkdir -p "$HOME"; cd "$HOME"
 exec bash -c "$command"
 """
@@ -53,6 +65,19 @@ cd "$FOLDER"
 echo "$*" >> runs
 if [ -e slow ]; then trap 'exit 75' TERM; touch started; sleep 60 & wait $!; fi
 exit "$({ flock 9; head -n 1 results; sed -i '1{$!d}' results; } 9> lock)"
+"""
+# `sudo` records the signals that it sends.
+_SUDO = r"""#!/bin/bash
+if [ "$1" = kill ]; then echo "$*" >> "$FOLDER/sudo_kills"; fi
+exec "$@"
+"""
+# A container belongs to root, so only signals from `sudo` reach it.
+_DOCKER = r"""#!/bin/bash
+cd "$FOLDER"
+[ "$1" = run ] || exit 0
+trap '[ -e sudo_kills ] && exit 75' TERM
+touch started
+while sleep 0.2; do :; done
 """
 
 
@@ -84,14 +109,18 @@ class _Play:
 
   def __init__(self, folder):
     self.folder = folder
-    for name, code in (('gcloud', _GCLOUD), ('xlflax', _XLFLAX)):
-      path = folder / name
-      path.write_text(code)
-      path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    self.add_program('gcloud', _GCLOUD)
+    self.add_program('xlflax', _XLFLAX)
+    self.add_program('sudo', _SUDO)
     self.environment = {
       'PATH': f'{folder}:/usr/bin:/bin',
       'FOLDER': str(folder),
     }
+
+  def add_program(self, name, code):
+    path = self.folder / name
+    path.write_text(code)
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
   def __call__(self, job, states, results) -> int:
     self.write('states', *states)
@@ -104,6 +133,15 @@ class _Play:
   def calls(self) -> list[str]:
     lines = (self.folder / 'calls').read_text().splitlines()
     return [' '.join(line.split()[3:]) for line in lines]
+
+  def verbs(self) -> list[str]:
+    return [call.split()[0] for call in self.calls()]
+
+  def wait_for(self, name):
+    end = time.monotonic() + 60
+    while not (self.folder / name).exists():
+      assert time.monotonic() < end
+      time.sleep(0.05)
 
   def runs(self) -> list[str]:
     return (self.folder / 'runs').read_text().splitlines()
@@ -255,22 +293,202 @@ def test_gives_up(play):
   assert verbs.count('create') == 3
 
 
-def test_ctrl_c_stops_the_run_and_gives_the_tpus_back(play):
+_LAUNCH = (
+  *(sys.executable, '-m', 'xlflax.cli', 'launch', 'tpu', '--name=mlm'),
+  *('--zone=us-east5-a', '--accelerator_type=v5litepod-16', '--env=A=b'),
+  *('--runtime_version=v2-alpha-tpuv5-lite', '--setup_command=true'),
+  *('--abandon_minutes=0', '--entrypoint=xlflax', '--', 'train'),
+  *('--gin_file=pretrain/mlm.gin', '--model_dir=gs://bucket/runs/mlm'),
+)
+
+
+@pytest.mark.parametrize(
+  'number, to_group',
+  [
+    (signal.SIGINT, True),  # Ctrl-C in a terminal.
+    (signal.SIGINT, False),
+    (signal.SIGTERM, False),
+  ],
+)
+def test_signals_stop_the_run_and_delete_the_tpus(play, number, to_group):
+  """A second signal while the run stops changes nothing."""
   (play.folder / 'slow').touch()
   play.write('states', 'ACTIVE')
   play.write('results', 0)
-  script = play.folder / 'script'
-  script.write_text(_test_job().render())
+  path = f'{play.environment["PATH"]}:{os.environ["PATH"]}'
   process = subprocess.Popen(
-    ['bash', script], env=play.environment, stdout=subprocess.DEVNULL
+    _LAUNCH,
+    env=os.environ | {'PATH': path, 'FOLDER': str(play.folder)},
+    start_new_session=True,
   )
-  end = time.monotonic() + 60
-  while not (play.folder / 'started').exists() and time.monotonic() < end:
-    time.sleep(0.05)
-  process.send_signal(signal.SIGINT)
-  assert process.wait(60) == errors.ExitStatus.INTERRUPTED
+  send = os.killpg if to_group else os.kill
+  try:
+    play.wait_for('started')
+    send(process.pid, number)
+    time.sleep(0.2)
+    with contextlib.suppress(ProcessLookupError):
+      send(process.pid, number)
+    assert process.wait(60) == errors.ExitStatus.INTERRUPTED
+    assert (play.folder / 'mlm/.xlflax/status').read_text() == '75\n'
+    assert play.verbs() == ['create', 'delete']
+  finally:
+    with contextlib.suppress(ProcessLookupError):
+      os.killpg(process.pid, signal.SIGKILL)
+
+
+def _start_script(play, job, **options) -> subprocess.Popen:
+  """Starts a job's script without the launcher."""
+  play.write('states', 'ACTIVE')
+  play.write('results', 0)
+  script = play.folder / 'script'
+  script.write_text(job.render())
+  return subprocess.Popen(
+    ['bash', script],
+    env=play.environment,
+    stdout=subprocess.DEVNULL,
+    start_new_session=True,
+    **options,
+  )
+
+
+@pytest.mark.parametrize(
+  'options', [{}, {'image': 'x:tpu', 'entrypoint': None}]
+)
+def test_ctrl_c_stops_the_script(play, options):
+  (play.folder / 'slow').touch()
+  play.add_program('docker', _DOCKER)
+  process = _start_script(play, _test_job(**options))
+  try:
+    play.wait_for('started')
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) == errors.ExitStatus.INTERRUPTED
+  finally:
+    with contextlib.suppress(ProcessLookupError):
+      os.killpg(process.pid, signal.SIGKILL)
   assert (play.folder / 'mlm/.xlflax/status').read_text() == '75\n'
-  assert [c.split()[0] for c in play.calls()] == ['create', 'delete']
+  assert play.verbs() == ['create', 'delete']
+
+
+@pytest.mark.parametrize('setup', ['touch $FOLDER/started; sleep 60'])
+def test_signals_do_not_wait_for_the_setup_command(play, setup):
+  process = _start_script(play, _test_job(setup_command=setup))
+  try:
+    play.wait_for('started')
+    process.terminate()
+    assert process.wait(30) == errors.ExitStatus.INTERRUPTED
+    assert play.verbs() == ['create', 'delete']
+  finally:
+    with contextlib.suppress(ProcessLookupError):
+      os.killpg(process.pid, signal.SIGKILL)
+
+
+def test_locked_package_lists(play):
+  """Another process holds the lock of the package lists for a while."""
+  play.add_program('python3.11', _PIP)
+  play.add_program('sleep', '#!/bin/bash\nexec /bin/sleep 0.1\n')
+  play.write('locked', '', '')
+  play.add_program(
+    'apt-get',
+    '#!/bin/bash\n[[ $* == *update* && -s $FOLDER/locked ]] || exit 0\n'
+    'sed -i 1d "$FOLDER/locked"; exit 100\n',
+  )
+  assert play(_job(poll_seconds=0), ['ACTIVE'], [0]) == 0
+  assert len(play.runs()) == 1
+  assert (play.folder / 'locked').read_text() == ''
+
+
+def test_failed_deletion_is_repeated(play):
+  play.write('failures', 'delete', 'delete')
+  assert play(_test_job(), ['ACTIVE'], [0]) == 0
+  assert play.verbs() == ['create', *['delete'] * 3]
+  assert not (play.folder / 'there').exists()
+
+
+@pytest.mark.parametrize('result, status', [(0, 1), (2, 2)])
+def test_tpus_that_cannot_be_deleted(play, capfd, result, status):
+  play.write('failures', *['delete'] * 100)
+  job = _test_job(project='p')
+  assert play(job, ['ACTIVE'], [result]) == status
+  assert 1 < play.verbs().count('delete') < 100
+  assert _deletion(job) in capfd.readouterr().err
+
+
+def _deletion(job) -> str:
+  """Returns the command that deletes the TPUs of a job."""
+  return (
+    f'gcloud compute tpus queued-resources delete {job.name} '
+    f'--zone={job.zone} --project={job.project} --force'
+  )
+
+
+def test_failed_creation_after_a_preemption(play):
+  play.write('failures', 'create')
+  assert play(_test_job(), ['ACTIVE'], [0]) == 1
+  assert play.verbs() == ['create']
+  (play.folder / 'calls').unlink()
+  (play.folder / 'there').touch()
+  play.write('failures', 'create', 'create')
+  assert play(_test_job(), [*['SUSPENDED'] * 3, 'ACTIVE'], [0]) == 0
+  assert play.verbs() == ['delete', *['create'] * 3, 'delete']
+
+
+def test_failed_setup_is_repeated(play):
+  """At most three times at the start, and also after later restarts."""
+  setup = 'echo >> $FOLDER/setups; [[ $(wc -l < $FOLDER/setups) -ge {} ]]'
+  assert play(_test_job(setup_command=setup.format(3)), ['ACTIVE'], [0]) == 0
+  assert play.verbs() == ['create', 'delete']
+  (play.folder / 'setups').unlink()
+  (play.folder / 'there').touch()
+  states = [*['SUSPENDED'] * 3, 'ACTIVE']
+  assert play(_test_job(setup_command=setup.format(5)), states, [0]) == 0
+
+
+def test_hint_to_delete_the_tpus_after_a_failed_setup(play, capfd):
+  job = _test_job(setup_command='false', project='p')
+  assert play(job, ['ACTIVE'], [0]) == 1
+  assert _deletion(job) in capfd.readouterr().err
+
+
+def test_requests_without_permission(play, capfd):
+  (play.folder / 'denied').touch()
+  assert play(_test_job(), ['ACTIVE'], [0]) == errors.ExitStatus.MISTAKE
+  assert 'PERMISSION_DENIED' in capfd.readouterr().err
+  assert not (play.folder / 'calls').exists()
+
+
+def test_reason_of_a_failure(play, capfd):
+  play.write('reason', 'failedData: no quota')
+  assert play(_test_job(max_restarts=0), ['FAILED'], [0]) == 1
+  assert 'no quota' in capfd.readouterr().err
+
+
+def test_workers_that_do_not_answer(play):
+  play.write('silent', 2)
+  assert play(_test_job(), ['ACTIVE'], [0]) == 0
+  assert len(play.runs()) == 1
+  assert play.verbs() == ['create', 'delete']
+
+
+def test_stored_process_of_an_earlier_boot(play):
+  """After a reboot, another process may have the process id of the run."""
+  folder = play.folder / 'mlm/.xlflax'
+  folder.mkdir(parents=True)
+  with subprocess.Popen(['sleep', '60'], start_new_session=True) as other:
+    try:
+      (folder / 'pid').write_text(f'{other.pid}\n')
+      (folder / 'boot_id').write_text('00000000-earlier\n')
+      assert play(_test_job(), ['ACTIVE'], [0]) == 0
+      assert other.poll() is None
+    finally:
+      other.kill()
+
+
+def test_temporary_files_are_removed(play):
+  directory = play.folder / 'temporary'
+  directory.mkdir()
+  play.environment['TMPDIR'] = str(directory)
+  assert play(_test_job(abandon_minutes=60), ['ACTIVE'], [0]) == 0
+  assert not list(directory.iterdir())
 
 
 @pytest.mark.parametrize(

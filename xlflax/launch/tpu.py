@@ -10,12 +10,14 @@ import os
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
+from types import FrameType
 from typing import Any
 
 from xlflax.launch import job_base, launcher_registry, preflight, templates
-from xlflax.utils import errors, validation
+from xlflax.utils import errors, signals, validation
 
 # Nodes are named NAME-1023, with at most 63 characters.
 _NAME = re.compile('[a-z]([-a-z0-9]{0,56}[a-z0-9])?')
@@ -168,8 +170,9 @@ class TpuJob(job_base.Job):
     - abandon_minutes: Minutes until unused TPUs are deleted, or 0 if they are
       never deleted.
     - check_seconds: Seconds between checks for unused TPUs.
-    - user_error_status, restartable_status: Exit statuses for user errors and
-      for failures after which the run is restarted.
+    - user_error_status, restartable_status, interrupted_status: Exit statuses
+      for user errors, for failures after which the run is restarted, and for a
+      job that a signal has stopped.
     """
     return {
       'job': self,
@@ -181,6 +184,7 @@ class TpuJob(job_base.Job):
       'check_seconds': _WATCHDOG_SECONDS,
       'user_error_status': int(errors.ExitStatus.MISTAKE),
       'restartable_status': int(errors.ExitStatus.FAILURE),
+      'interrupted_status': int(errors.ExitStatus.INTERRUPTED),
     }
 
   @property
@@ -244,6 +248,9 @@ def _flags(values: dict[str, Any]) -> list[str]:
 def run_script(job: TpuJob, environment: dict[str, str]) -> int:
   """Runs a job's script on this machine and returns its exit status.
 
+  A signal that stops this process also stops the script, which stops the run
+  and deletes the TPUs. After SIGHUP, the script ends and the run continues.
+
   Args:
     job: The job to run.
     environment: Environment variables for the script.
@@ -259,6 +266,33 @@ def run_script(job: TpuJob, environment: dict[str, str]) -> int:
   with tempfile.NamedTemporaryFile('w', suffix='.sh') as file:
     file.write(job.render())
     file.flush()
-    return subprocess.run(
-      ['bash', file.name], env=environment, check=False
-    ).returncode
+    return _run_to_end(['bash', file.name], environment)
+
+
+def _run_to_end(command: list[str], environment: dict[str, str]) -> int:
+  """Runs a command, forwards signals to it and returns its exit status."""
+  process: subprocess.Popen | None = None
+  received: list[int] = []
+
+  def forward(number: int, frame: FrameType | None) -> None:
+    del frame
+    received.append(number)
+    if process is not None:
+      # The script may ignore SIGINT, as the background jobs of a shell do.
+      hangup = number == signal.SIGHUP
+      process.send_signal(signal.SIGHUP if hangup else signal.SIGTERM)
+
+  previous_handlers = {
+    number: signal.signal(number, forward)
+    for number in signals.SIGNALS
+    if signal.getsignal(number) is not signal.SIG_IGN
+  }
+  try:
+    process = subprocess.Popen(command, env=environment)
+    if received:  # Signals that arrived before the command was started.
+      forward(received[0], None)
+    status = process.wait()
+  finally:
+    for number, handler in previous_handlers.items():
+      signal.signal(number, handler)
+  return status if status >= 0 else 128 - status
