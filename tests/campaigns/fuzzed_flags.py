@@ -43,6 +43,7 @@ _LAUNCHERS = {
   'tpu': (
     *('name', 'zone', 'num_slices', 'max_restarts', 'runtime_version'),
     *('image', 'package', 'env', 'setup_command', 'abandon_minutes'),
+    'create_arg',
   ),
 }
 _REQUIRED_FLAGS = {

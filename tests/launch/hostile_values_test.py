@@ -138,6 +138,7 @@ def _with(kind, name, value):
   values = {
     'command': _command(value),
     'sbatch_arg': (f'--comment={value}',),
+    'create_arg': (f'--labels=a={value}',),
     'pull_secret': (value,),
     'gke_network': (value,) * 8,
     'toleration': (f'a={value}',),

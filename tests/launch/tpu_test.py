@@ -491,6 +491,14 @@ def test_temporary_files_are_removed(play):
   assert not list(directory.iterdir())
 
 
+def test_further_arguments_of_the_creation(play):
+  job = _test_job(create_arg=('--reserved', '--valid-until-duration=6h'))
+  assert play(job, ['ACTIVE'], [0]) == 0
+  assert play.calls()[0].endswith('--reserved --valid-until-duration=6h')
+  with raises_error(errors.ConfigError, got='reserved'):
+    _test_job(create_arg=('reserved',))
+
+
 @pytest.mark.parametrize(
   'options, installation, entrypoint',
   [

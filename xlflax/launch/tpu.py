@@ -59,6 +59,8 @@ class TpuJob(job_base.Job):
     service_account: Service account with which the TPUs access buckets and
       delete abandoned TPUs.
     internal_ips: Whether to create the TPUs without external IP addresses.
+    create_arg: Additional argument for `gcloud compute tpus queued-resources
+      create`, such as --reserved.
     image: Container image with xlflax. If None, `package` is installed.
     package: The xlflax package to install on the workers: the URL of a wheel or
       source archive (https:// or gs://), or of a repository (git+https://).
@@ -89,6 +91,7 @@ class TpuJob(job_base.Job):
   subnetwork: str | None = None
   service_account: str | None = None
   internal_ips: bool = False
+  create_arg: tuple[str, ...] = ()
   image: str | None = None
   package: str | None = None
   setup_command: str | None = job_base.multiline(default=None)
@@ -120,6 +123,13 @@ class TpuJob(job_base.Job):
         fix='Run `gcloud compute tpus accelerator-types list --zone=ZONE` to '
         'list the types of a zone.',
       )
+    for argument in self.create_arg:
+      if not argument.startswith('--'):
+        raise errors.ConfigError(
+          'Each value of --create_arg must be a complete option of `gcloud`, '
+          'such as --reserved or --valid-until-duration=6h',
+          got=argument,
+        )
     if not (self.package or self.image or self.setup_command is not None):
       raise errors.ConfigError(
         'One of --package, --image and --setup_command is required to install '
@@ -212,6 +222,7 @@ class TpuJob(job_base.Job):
       ),
       *(['--internal-ips'] if self.internal_ips else []),
       *(['--spot'] if self.spot else []),
+      *self.create_arg,
     ]
 
   def _run(self) -> str:
