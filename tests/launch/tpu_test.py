@@ -295,7 +295,7 @@ def test_gives_up(play):
 
 _LAUNCH = (
   *(sys.executable, '-m', 'xlflax.cli', 'launch', 'tpu', '--name=mlm'),
-  *('--zone=us-east5-a', '--accelerator_type=v5litepod-16', '--env=A=b'),
+  *('--zone=us-east5-a', '--accelerator_type=v5litepod-16'),
   *('--runtime_version=v2-alpha-tpuv5-lite', '--setup_command=true'),
   *('--abandon_minutes=0', '--entrypoint=xlflax', '--', 'train'),
   *('--gin_file=pretrain/mlm.gin', '--model_dir=gs://bucket/runs/mlm'),
@@ -312,6 +312,30 @@ _LAUNCH = (
 )
 def test_signals_stop_the_run_and_delete_the_tpus(play, number, to_group):
   """A second signal while the run stops changes nothing."""
+  send = os.killpg if to_group else os.kill
+  with _launched_run(play) as process:
+    send(process.pid, number)
+    time.sleep(0.2)
+    with contextlib.suppress(ProcessLookupError):
+      send(process.pid, number)
+    assert process.wait(60) == errors.ExitStatus.INTERRUPTED
+    assert (play.folder / 'mlm/.xlflax/status').read_text() == '75\n'
+    assert play.verbs() == ['create', 'delete']
+
+
+def test_run_continues_after_its_terminal_is_closed(play):
+  with _launched_run(play) as process:
+    os.killpg(process.pid, signal.SIGHUP)
+    assert process.wait(60) == 128 + signal.SIGHUP
+    assert not (play.folder / 'mlm/.xlflax/status').exists()
+    assert play.verbs() == ['create']
+    run = int((play.folder / 'mlm/.xlflax/pid').read_text())
+    os.killpg(run, signal.SIGKILL)  # Fails if the run has ended.
+
+
+@contextlib.contextmanager
+def _launched_run(play):
+  """Context in which `xlflax launch tpu` follows a run that has started."""
   (play.folder / 'slow').touch()
   play.write('states', 'ACTIVE')
   play.write('results', 0)
@@ -321,16 +345,10 @@ def test_signals_stop_the_run_and_delete_the_tpus(play, number, to_group):
     env=os.environ | {'PATH': path, 'FOLDER': str(play.folder)},
     start_new_session=True,
   )
-  send = os.killpg if to_group else os.kill
   try:
+    play.wait_for('mlm/.xlflax/pid')
     play.wait_for('started')
-    send(process.pid, number)
-    time.sleep(0.2)
-    with contextlib.suppress(ProcessLookupError):
-      send(process.pid, number)
-    assert process.wait(60) == errors.ExitStatus.INTERRUPTED
-    assert (play.folder / 'mlm/.xlflax/status').read_text() == '75\n'
-    assert play.verbs() == ['create', 'delete']
+    yield process
   finally:
     with contextlib.suppress(ProcessLookupError):
       os.killpg(process.pid, signal.SIGKILL)
@@ -359,6 +377,7 @@ def test_ctrl_c_stops_the_script(play, options):
   play.add_program('docker', _DOCKER)
   process = _start_script(play, _test_job(**options))
   try:
+    play.wait_for('mlm/.xlflax/pid')
     play.wait_for('started')
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == errors.ExitStatus.INTERRUPTED
