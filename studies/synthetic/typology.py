@@ -192,11 +192,10 @@ def _make_language(code: str, changes: dict[str, Any]) -> Language:
     raise errors.ConfigError(
       'No predefined synthetic language has the requested code',
       got=code,
-      expected=f'one of {", ".join(PRESETS)}, or a language with at least one '
-      'changed factor',
+      expected=', '.join(PRESETS),
       fix=(
-        'Change at least one factor of the language, for example with '
-        f'--change {code}.word_order=sov.'
+        'To define another language, change at least one factor, for example '
+        f'with --change {code}.word_order=sov.'
       ),
     )
   base = PRESETS.get(code, PRESETS['en'])

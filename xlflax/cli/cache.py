@@ -363,7 +363,7 @@ def _beam_runner(options: CacheOptions):
     raise errors.ConfigError(
       f'The value of --beam_options cannot be parsed: {error}',
       got=options.beam_options,
-      fix='Pass options of Apache Beam, and put options that contain spaces in '
+      fix='Pass Apache Beam options, and put options that contain spaces in '
       'quotes.',
     ) from error
 

@@ -279,7 +279,7 @@ def _shard_from_env() -> tuple[int, int]:
 def parse_language_paths(
   items: Sequence[str], *, option: str
 ) -> dict[str, str]:
-  """Parses the values LANGUAGE=PATH of a repeated option.
+  """Parses the LANGUAGE=PATH values of a repeated option.
 
   Args:
     items: Values of the option.

@@ -67,7 +67,7 @@ def load_map(path: validation.FilePath) -> SavedMap:
   except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
     errors.raise_if_system_error(error, path)
     raise errors.AnalysisError(
-      'The file cannot be read as an alignment map, which must be written by '
+      'The file cannot be read as an alignment map, as written by '
       '`xlflax analyze procrustes`',
       got=str(error),
       where=str(path),

@@ -52,7 +52,7 @@ class TrainingRun:
     checkpoints: Reader and writer for the checkpoints in the run directory.
     accumulator: Sums of the steps' losses and metrics since the last report.
     skipped_batches: Number of batches skipped by rewinds, by dataset name.
-    activities: Current activity of this process, and the time spent on each.
+    activities: Current activity of this process, and time spent on each activity.
     clock: `StepTimes` that measures this process's step times.
     clocks: Objects with a method `restart(step)`, which excludes the time up to
       now from the measured speed.

@@ -23,7 +23,7 @@ def start_command() -> None:
 
 
 def abandon_thread(thread: threading.Thread) -> None:
-  """Registers a thread for which the process does not wait when it exits.
+  """Registers a thread that the process does not wait for when exiting.
 
   The thread executes native code.
   """

@@ -71,13 +71,13 @@ the interval is completely outside this range. A claim of the form "at least as 
   controls="""\
 ## Controls
 
-For most controls, the difference is the score of the claim's second condition minus the score of the control. For comparisons with an untrained encoder, the difference is the score of the claim's
+A claim compares two conditions. For most controls, the score of the control is subtracted from the score of the claim's second condition. For comparisons with an untrained encoder, the difference is the score of the claim's
 first condition minus the score of the untrained encoder. The table in [Statistics](#statistics) names the two conditions of each comparison.
 """,
   statistics="""\
 ## Statistics
 
-In the following table, each claim is followed by its controls. The confidence intervals are computed by Student's t-distribution from the differences between runs with the same seed. The table has
+In the following table, each claim is followed by its controls. The confidence intervals are computed with Student's t-distribution from the differences between runs with the same seed. The table has
 the following columns:
 
 * **p**: Two-sided p-value of the hypothesis that there is no difference.
@@ -200,7 +200,7 @@ interval is completely outside this range. [Statistics](#statistics) lists the m
   controls="""\
 ## Controls
 
-For most controls, the difference is the score of the claim's second condition minus the score of the control. For comparisons with an untrained encoder, the difference is the score of the claim's
+A claim compares two conditions. For most controls, the score of the control is subtracted from the score of the claim's second condition. For comparisons with an untrained encoder, the difference is the score of the claim's
 first condition minus the score of the untrained encoder. For the control "XLM (None) with the same number of tokens", the difference is the score of the control minus the score of the claim's first
 condition. The table in [Statistics](#statistics) names the two conditions of each comparison.
 """,

@@ -1,4 +1,4 @@
-"""Training configurations in synthetic languages, grouped by paper.
+"""Training configurations for synthetic languages, grouped by paper.
 
 A condition precedes all conditions that are initialized from it.
 """

@@ -122,10 +122,11 @@ def _check_models(vocabulary: Vocabulary, output_dir: pathlib.Path) -> None:
     path = output_dir / name
     if path.exists() and path.read_bytes() != content:
       raise errors.VocabularyError(
-        'The output directory contains a model from a different vocabulary. '
-        'It must be empty or contain an xlflax vocabulary',
+        'The output directory already contains the model of a different '
+        'vocabulary',
         got=str(path),
-        fix='Pass a different --output, or replace the model with --overwrite.',
+        fix='Pass an empty directory as --output, or replace the vocabulary with '
+        '--overwrite.',
       )
 
 

@@ -75,7 +75,7 @@ class _LabeledVectors(sentence_task.SentenceTask, labeled_task.LabeledTask):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SemanticSimilarity(_LabeledVectors):
-  """Correlation between the cosine of two texts and human ratings (STS).
+  """Correlation of cosine similarities of text pairs with human ratings (STS).
 
   The metrics are `spearman/<part>`, `pearson/<part>` and their means.
   """

@@ -194,12 +194,12 @@ class Reranking(head_task.HeadOnTexts):
       return candidates
     if data.candidates is None:
       raise errors.ConfigError(
-        'Reranking requires a ranking of the documents, which can be a '
-        'directory with TREC runs, specified by `first_stage`, or the file '
-        f'{beir.CANDIDATES} in the data of {part!r}',
+        'Reranking requires a ranking of the documents: either TREC runs in '
+        f'the directory `first_stage`, or the file {beir.CANDIDATES} in the '
+        f'data of {part!r}',
         where=errors.field_location(self, 'first_stage'),
-        fix='Evaluate --tasks=ranking, and set `first_stage` to the directory '
-        'with the result files.',
+        fix='Evaluate the task `ranking` (--tasks=ranking), and set '
+        '`first_stage` to the directory with its result files.',
       )
     return data.candidates
 

@@ -152,7 +152,7 @@ class SequenceToSequence(objective_base.Objective):
 
 
 def with_symbols(rows, symbols: SourceSymbols, vocabulary):
-  """Replaces the special symbols of sequences `<s> x </s>` with other symbols.
+  """Replaces `<s>` and `</s>` in each sequence with other special symbols.
 
   For LANGUAGE_SUFFIX and a language with symbol 5, token_ids [[1, 7, 2, 0]]
   become [[7, 2, 5, 0]].

@@ -336,10 +336,10 @@ def _check_port(job: cluster_detection.Job) -> None:
       if time.monotonic() > deadline:
         raise errors.ConfigError(
           f'Process 0 on {socket.gethostname()} could not open the port {port} '
-          'of the coordinator. The port must not be used by another program',
+          'of the coordinator, probably because another program uses it',
           got=error.strerror,
           where=job.coordinator_address,
-          fix='End the program that uses the port, or choose a different port.',
+          fix='Stop the program that uses the port, or choose a different port.',
           status=errors.ExitStatus.FAILURE,
         ) from error
     time.sleep(0.2)

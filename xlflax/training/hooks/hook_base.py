@@ -87,7 +87,7 @@ class Hook(validation.ValidatedFields):
     step: int,
     output: 'train_step.StepOutput',
   ) -> Request | None:
-    """Called after each step was dispatched to the devices.
+    """Called after each step has been dispatched to the devices.
 
     Reading `output` or `run.state` waits for the devices. The next step reuses
     the memory of `run.state`, so references to its arrays must not be stored.

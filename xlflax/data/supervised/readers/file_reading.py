@@ -230,7 +230,7 @@ def check_any(examples: Iterable, path, language: str | None = None) -> None:
   """Raises a CorpusError if a file contains no examples.
 
   Args:
-    examples: Examples of the file.
+    examples: Examples from the file.
     path: Path of the file, for error messages.
     language: Language code of the examples, if the file may contain examples in
       several languages.

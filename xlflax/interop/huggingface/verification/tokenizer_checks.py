@@ -47,7 +47,7 @@ def check_tokenizer(
     Sentences that describe which comparisons were skipped and why.
 
   Raises:
-    VocabularyError: If the token ids of a text differ.
+    VocabularyError: If two tokenizers encode a text with different token ids.
   """
   tokenizer = post_processor.load_without_truncation(folder)
   if tokenizer is None:
