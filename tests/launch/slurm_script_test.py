@@ -23,7 +23,9 @@ _PROGRAMS = {
   # A child process keeps no output open. A signal before its exec is lost.
   'sleep "$SLEEP" > /dev/null 2>&1 &\ntouch "$FOLDER/started"\nwait $!\n'
   'exit "$STATUS"',
-  'scontrol': 'echo "$@" >> "$FOLDER/scontrol"',
+  # REASON is why the job ends.
+  'scontrol': '[[ $1 == show ]] && echo "JobId=7 Reason=$REASON " && exit\n'
+  'echo "$@" >> "$FOLDER/scontrol"',
 }
 
 
@@ -52,6 +54,7 @@ def start(tmp_path):
         'SLEEP': '0',
         'STATUS': '0',
         'SIGNALLED': '75',
+        'REASON': 'None',
       }
       | environment,
     )
@@ -67,6 +70,14 @@ def _ended(process) -> tuple[int, str]:
 def _requeued(folder) -> bool:
   path = folder / 'scontrol'
   return path.exists() and path.read_text() == 'requeue 7\n'
+
+
+def _wait_for(path) -> None:
+  for _ in range(500):
+    if path.exists():
+      return
+    time.sleep(0.02)
+  raise AssertionError(f'{path} does not exist')
 
 
 def test_example(regenerate_goldens):
@@ -197,14 +208,65 @@ def test_failures_are_queued_again_so_often(
 def test_signal_to_the_script(start, tmp_path, number, requeued):
   """As for `--signal=B:USR1@120`, and for `scancel` without a signal."""
   process = start('train', SLEEP='60')
-  for _ in range(500):
-    if (tmp_path / 'started').exists():
-      break
-    time.sleep(0.02)
+  _wait_for(tmp_path / 'started')
   os.kill(process.pid, number)
   status, output = _ended(process)
   assert _requeued(tmp_path) == requeued, output
   assert status == (0 if requeued else 75)
+
+
+@pytest.mark.parametrize(
+  'reason, requeued', [('TimeLimit', True), ('None', False)]
+)
+def test_run_that_does_not_stop_before_the_time_limit(
+  start, tmp_path, reason, requeued
+):
+  """Slurm kills the script after the time limit, so it cannot wait."""
+  (tmp_path / 'bin/srun').write_text(
+    '#!/bin/bash\ntrap "" USR1 TERM\ntouch "$FOLDER/started"\n'
+    'for i in {1..600}; do sleep 0.1 > /dev/null 2>&1; done\n'
+  )
+  process = start('train', REASON=reason)
+  _wait_for(tmp_path / 'started')
+  os.kill(process.pid, signal.SIGTERM)
+  if requeued:
+    _wait_for(tmp_path / 'scontrol')
+  else:
+    time.sleep(1)
+  assert process.poll() is None
+  assert _requeued(tmp_path) == requeued
+  process.kill()
+  process.communicate()
+
+
+def test_time_limits_without_a_checkpoint_count_as_restarts(start, tmp_path):
+  process = start(
+    'train',
+    options={'max_restarts': 2},
+    SLEEP='60',
+    REASON='TimeLimit',
+    SLURM_RESTART_COUNT='2',
+  )
+  _wait_for(tmp_path / 'started')
+  os.kill(process.pid, signal.SIGTERM)
+  _, output = _ended(process)
+  assert not _requeued(tmp_path), output
+
+
+def test_task_of_an_array_is_requeued_alone(start, tmp_path):
+  """The job ID of the last task is also the ID of the array."""
+  _, output = _ended(
+    start('train', STATUS='75', SLURM_ARRAY_JOB_ID='7', SLURM_ARRAY_TASK_ID='3')
+  )
+  assert (tmp_path / 'scontrol').read_text() == 'requeue 7_3\n', output
+
+
+def test_job_is_requeued_once_at_the_time_limit(start, tmp_path):
+  process = start('train', SLEEP='60', REASON='TimeLimit')
+  _wait_for(tmp_path / 'started')
+  os.kill(process.pid, signal.SIGTERM)
+  _, output = _ended(process)
+  assert _requeued(tmp_path), output
 
 
 @pytest.mark.parametrize('name, requeued', [('USR1', True), ('TERM', False)])
