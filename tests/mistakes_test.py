@@ -116,6 +116,9 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   'report run --output=o': ('Got: run', 'checkpoints or metrics.jsonl'),
   'report run run=run --output=o': ('Got: run, run', 'NAME=DIR'),
   f'{_VOCAB} --corpus=nowhere': ('Got: nowhere',),
+  f'{_VOCAB} --corpus=corpus/mono': ('Did you mean corpus?',),
+  f'{_EVALUATE} --tasks=retrieval --corpus=corpus/mono/en.txt': (
+    'Got: corpus/mono/en.txt', 'Did you mean corpus?'),
   f'{_VOCAB} --corpus=empty': ('empty', 'mono/<language>.txt'),
   f'{_VOCAB} --corpus=named': ('english.text', '<language>[.anything].txt'),
   f'{_VOCAB} --corpus=both': ('de-en', 'en-de'),

@@ -73,11 +73,17 @@ def check_directory(flag: str, directory: str | None) -> None:
     directory: The directory. None and URLs are not checked.
 
   Raises:
-    CorpusError: If the directory does not exist.
+    CorpusError: If the directory does not exist, or if the path is a file.
   """
   if directory is None or '://' in directory:
     return
   path = pathlib.Path(directory).expanduser()
+  if path.is_file():
+    raise errors.CorpusError(
+      f'The path given with --{flag} is a file, but must be a directory',
+      got=directory,
+      fix=name_suggestions.suggest_corpus_directory(path),
+    )
   if not path.is_dir():
     raise errors.CorpusError(
       f'The directory given with --{flag} does not exist',

@@ -2,9 +2,11 @@
 
 import difflib
 import functools
+import pathlib
 from collections.abc import Iterable, Sequence
 
 _MAX_LISTED = 20  # Maximum number of names in a message.
+_CORPUS_FOLDERS = ('mono', 'parallel', 'dictionaries')
 # Country codes that users write in place of language codes.
 _LANGUAGES_BY_COUNTRY = {
   'br': 'pt', 'cn': 'zh', 'cz': 'cs', 'dk': 'da', 'ee': 'et', 'gb': 'en',
@@ -51,6 +53,28 @@ def did_you_mean(got: str, names: Iterable[str]) -> str | None:
   """
   matches = close_matches(got, names)
   return f'Did you mean {" or ".join(matches)}?' if matches else None
+
+
+def suggest_corpus_directory(path: pathlib.Path) -> str | None:
+  """Suggests the corpus directory for the path of one of its folders or files.
+
+  For example, the result for `c/mono` and for `c/mono/en.txt` is 'Did you mean
+  c?'.
+
+  Args:
+    path: Existing path that was passed as a corpus directory.
+
+  Returns:
+    The suggestion, or None if the path is not in a corpus directory.
+  """
+  if not path.name:  # The current directory.
+    path = path.absolute()
+  folder = path.parent if path.is_file() else path
+  if folder.name not in _CORPUS_FOLDERS or any(
+    (folder / name).is_dir() for name in _CORPUS_FOLDERS
+  ):
+    return None
+  return f'Did you mean {folder.parent}?'
 
 
 def suggest_language(got: str, codes: Iterable[str]) -> str | None:

@@ -99,6 +99,32 @@ def test_missing_directory(tmp_path):
   assert_mentions(message, f'{tmp_path}/nowhere')
 
 
+@pytest.mark.parametrize(
+  'path', ['mono', 'parallel', 'mono/en.txt', 'parallel/de-en.tsv']
+)
+def test_path_inside_a_corpus_directory(tmp_path, path):
+  _write(tmp_path / 'c', {'mono/en.txt': 'a\n', 'parallel/de-en.tsv': 'a\tb\n'})
+  with pytest.raises(errors.CorpusError) as caught:
+    corpus.Corpus(tmp_path / 'c' / path)
+  assert f'{tmp_path}/c?' in caught.value.fix
+
+
+def test_path_of_the_current_directory_inside_a_corpus(tmp_path, monkeypatch):
+  _write(tmp_path, {'c/mono/en.txt': 'a\n'})
+  monkeypatch.chdir(tmp_path / 'c' / 'mono')
+  with pytest.raises(errors.CorpusError) as caught:
+    corpus.Corpus('.')
+  assert f'{tmp_path}/c?' in caught.value.fix
+
+
+def test_corpus_directory_with_the_name_of_a_folder(tmp_path):
+  _write(tmp_path, {'mono/mono/en.txt': 'a\n', 'mono/parts/en.txt': 'a\n'})
+  with pytest.raises(errors.CorpusError) as caught:
+    corpus.Corpus(tmp_path / 'mono')
+  assert caught.value.got == 'parts'
+  assert f'{tmp_path}?' not in caught.value.fix
+
+
 def test_neither_monolingual_nor_parallel(tmp_path):
   _write(tmp_path, {'dictionaries/de-en.tsv': 'a\tb\n'})
   message = _error(tmp_path)

@@ -31,7 +31,7 @@ from xlflax.data.corpus import (
 )
 from xlflax.data.corpus.bad_records import OnBadRecord
 from xlflax.data.corpus.corpus_files import Kind, TextFile
-from xlflax.storage import bucket_staging
+from xlflax.storage import bucket_staging, paths
 from xlflax.utils import errors, name_suggestions, validation
 
 TRAIN = 'train'
@@ -96,16 +96,23 @@ class Corpus:
   ):
     self.directory = bucket_staging.stage_input(directory)
     if not self.directory.is_dir():
+      hint = None
+      if exists := self.directory.exists():
+        path = paths.to_path(directory)
+        hint = name_suggestions.suggest_corpus_directory(path)
       raise errors.CorpusError(
-        'The corpus directory does not exist',
+        'The path of the corpus is a file, but must be a directory'
+        if exists
+        else 'The corpus directory does not exist',
         got=str(directory),
-        fix='Pass a directory that contains a folder mono/ or parallel/.',
+        fix=hint
+        or 'Pass a directory that contains a folder mono/ or parallel/.',
       )
     check_complete(self.directory)
     record_formats.check_corpus_toml(self.directory)
     self.files = tuple(
       dataclasses.replace(file, skips_bad_records=skip_bad_records)
-      for file in _list_files(self.directory)
+      for file in _list_files(self.directory, paths.to_path(directory))
     )
     self._by_group = _group_files(self.files)
     if not self._by_group:
@@ -504,8 +511,15 @@ def _count_lines(file: TextFile, fingerprint: corpus_files.Fingerprint) -> int:
   return sum(1 for _, line in line_reader.read_text(file.path) if line)
 
 
-def _list_files(directory: pathlib.Path) -> tuple[TextFile, ...]:
+def _list_files(
+  directory: pathlib.Path, given_path: pathlib.Path
+) -> tuple[TextFile, ...]:
   """Lists the files of a corpus directory.
+
+  Args:
+    directory: Corpus directory on the local disk.
+    given_path: Path that the user passed, on disk or in a bucket, for the error
+      message.
 
   Raises:
     CorpusError: If files have unknown names. The error lists all of them.
@@ -519,7 +533,8 @@ def _list_files(directory: pathlib.Path) -> tuple[TextFile, ...]:
         got=entry.name,
         expected=', '.join(f'{name}/' for name in _TOP_LEVEL_FOLDERS),
         where=str(entry),
-        fix='Rename the file or folder, or move it to a different directory.',
+        fix=name_suggestions.suggest_corpus_directory(given_path)
+        or 'Rename the file or folder, or move it to a different directory.',
       )
   files: list[TextFile] = []
   name_errors: list[errors.CorpusError] = []
