@@ -114,6 +114,25 @@ def test_all_files_are_opened(run, write, tmp_path, kind, name, error):
     run(train, *options)
 
 
+@pytest.mark.parametrize('kind', ['test', 'dev'])
+def test_labels_of_all_files_must_have_the_scheme_of_the_task(run, write, kind):
+  train = f'--gin.TRAIN_FILES={ {"en": write("train", _CONLLU)}!r}'
+  path = write('other', f'# text = Ada saw\n{_CONLLU}')
+  options = (
+    [*_tests(en=path), '--eval_gin=SCHEME="entities"']
+    if kind == 'test'
+    else [
+      '--gin.SCHEME="entities"',
+      f'--gin.DEV_FILES={ {"en": path}!r}',
+      '--metric_for_best_model=tagging/f1/en',
+    ]
+  )
+  with raises_error(
+    errors.CorpusError, got='PROPN', where='other:2', mentions='SCHEME'
+  ):
+    run(train, *options)
+
+
 @pytest.mark.parametrize('part', ['en', 'mean'])
 def test_development_files_without_gold_labels_are_rejected(run, write, part):
   files = {'en': write('train', 'a dog\tthe cat\tyes\nthe cat\ta dog\tno\n')}

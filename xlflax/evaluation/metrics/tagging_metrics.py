@@ -192,6 +192,11 @@ def entity_spans(tags: Sequence[str]) -> list[Span]:
   return sequence_labeling.get_entities(list(tags))
 
 
+def is_entity_tag(tag: str) -> bool:
+  """Returns whether a tag is O, or a prefix such as B- and an entity type."""
+  return tag == 'O' or (tag.startswith(_PREFIXES) and len(tag) > 2)
+
+
 def _span_scores(
   gold: Tags,
   predicted: Tags,
@@ -247,7 +252,7 @@ def _check_lengths(gold: Tags, predicted: Tags) -> None:
 
 def _check_entity_tags(tags: Sequence[str], *, where: str) -> None:
   for tag in tags:
-    if tag != 'O' and not (tag.startswith(_PREFIXES) and len(tag) > 2):
+    if not is_entity_tag(tag):
       raise errors.CorpusError(
         "An entity tag must be 'O', or 'B-' or 'I-' followed by the type of "
         'the entity',

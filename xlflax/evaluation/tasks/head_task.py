@@ -101,6 +101,19 @@ class HeadTask(labeled_task.LabeledTask):
         task cannot evaluate examples with unknown labels.
     """
 
+  def check_label_format(self, part: str, examples: Sequence[Any]) -> None:
+    """Checks that the task can score the gold labels of the examples.
+
+    The check does not depend on the head. By default, nothing is checked.
+
+    Args:
+      part: Name of the language or file in the source.
+      examples: Examples of the language or file.
+
+    Raises:
+      CorpusError: If the task cannot score a gold label.
+    """
+
   def load_part(self, part: str) -> Any:
     """Loads and checks the examples in one language, or in one file.
 
@@ -113,6 +126,7 @@ class HeadTask(labeled_task.LabeledTask):
     objective = objectives.get(self.objective)
     for part in self.source.languages():
       examples = self.load_part(part)
+      self.check_label_format(part, examples)
       if isinstance(objective, self.HEAD):
         self.check_labels(objective, part, examples, [])
 

@@ -157,6 +157,22 @@ class Tagging(head_task.HeadTask):
       examples, objective.labels, self.unseen, part=part, notes=notes
     )
 
+  def check_label_format(self, part, examples) -> None:
+    if self.scheme is not Scheme.ENTITIES:
+      return
+    for example in examples:
+      for word, tag in zip(example.words, example.tags or (), strict=False):
+        if not tagging_metrics.is_entity_tag(tag):
+          raise errors.CorpusError(
+            'The labels of the task must be entity tags, because SCHEME is '
+            "'entities'. An entity tag is 'O', or 'B-' or 'I-' followed by the "
+            'type of the entity',
+            got=repr(tag),
+            where=self.source.find_line(part, (word, tag))
+            or f'{part!r}, sentence {example.id}',
+            fix="Set SCHEME='tags' (Tagging.scheme), or remove SCHEME.",
+          )
+
   def example_statistics(self, gold, predictions):
     tags = [example.tags for example in gold]
     if self.scheme is Scheme.ENTITIES:

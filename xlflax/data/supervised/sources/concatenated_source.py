@@ -63,6 +63,14 @@ class ConcatDataset(example_source.ExampleSource):
       (),
     )
 
+  def find_line(self, part, values):
+    lines = (
+      source.find_line(part, values)
+      for source in self.sources
+      if part in source.languages()
+    )
+    return next(lines, None)
+
 
 @class_registry.register('translated_dataset')
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ for bitext mining.
 import dataclasses
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any
 
 import pydantic
@@ -51,6 +51,20 @@ class ExampleSource:
   def describe_label_location(self) -> str:
     """Returns a hint on where labels are read from, or an empty string."""
     return ''
+
+  def find_line(self, part: str, values: Collection[str]) -> str | None:
+    """Returns the file and line of a language split that contains all values.
+
+    Args:
+      part: Name of the language split.
+      values: Complete values of different columns.
+
+    Returns:
+      The location of the first such line, such as 'en.conllu:3'. None if the
+      source does not read files or if no line contains the values.
+    """
+    del part, values
+    return None
 
   def fingerprint(self) -> str:
     """Returns a hash of the names and examples of all language splits."""
@@ -145,6 +159,14 @@ class FileDataset(ExampleSource):
       'Set the columns of the file, such as '
       "--gin.OPTIONS=\"{'columns': {'text': 0, 'label': 1}}\"."
     )
+
+  def find_line(self, part, values):
+    part_files = _get_files(self.files, part)
+    for path in (part_files,) if isinstance(part_files, str) else part_files:
+      for number, line in file_reading.read_lines(path):
+        if set(values) <= {*line.split(), *map(str.strip, line.split('\t'))}:
+          return errors.line_location(path, number)
+    return None
 
   def _read(self, part: str) -> Reading:
     return file_formats.read_files(
