@@ -1,8 +1,10 @@
 """Files whose columns hold something else than they are read as."""
 
+import ast
 import itertools
 import json
 import logging
+import re
 
 import pytest
 
@@ -56,9 +58,27 @@ def test_every_order_of_columns(tmp_path, order, count):
   label = order.index(0)
   assert f'{count} different labels for {count} examples' in text
   assert f'The column {label} seems to contain' in text and 'a.tsv' in text
-  rather = text.partition('such as columns=')[2].partition('}')[0] + '}'
-  read = _read(path, columns=json.loads(rather.replace("'", '"')))
+  read = _read(path, **_suggested_options(error.value))
   assert {example.label for example in read.examples} == set(_LABELS)
+  assert all(example.paired_text for example in read.examples)
+
+
+def _suggested_options(error):
+  """Returns the value of --gin.OPTIONS in the hint of an error."""
+  return ast.literal_eval(re.search(r'OPTIONS="(.*?)"', error.fix)[1])
+
+
+def test_repeated_premises_are_kept_in_the_suggestion(tmp_path):
+  """Each premise has one hypothesis for each of the three labels."""
+  rows = [
+    (label, f'{_sentence(i // 3)} {i // 3}', hypothesis)
+    for i, (label, _, hypothesis) in enumerate(_rows())
+  ]
+  with raises_error(errors.CorpusError) as error:
+    _read(_write(tmp_path / 'a.tsv', rows))
+  assert _suggested_options(error.value) == {
+    'columns': {'text': 1, 'paired_text': 2, 'label': 0}
+  }
 
 
 def test_json_and_named_columns(tmp_path):

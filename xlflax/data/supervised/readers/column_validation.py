@@ -7,7 +7,7 @@ are not checked.
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from xlflax.data import corpus_checks
@@ -57,6 +57,16 @@ class Columns:
   def find_text_columns(self) -> list[Key]:
     """Returns the columns that seem to contain texts."""
     return [key for key, values in self._values.items() if _are_texts(values)]
+
+  def find_sentence_columns(self) -> list[Key]:
+    """Returns the columns that seem to contain sentences.
+
+    Unlike `find_text_columns`, a sentence may occur in many rows, as premises
+    do in data for natural language inference.
+    """
+    return [
+      key for key, values in self._values.items() if _are_sentences(set(values))
+    ]
 
   def get_name(self, key: Key) -> Key:
     """Returns a column's name, or its key if it has no name."""
@@ -275,10 +285,12 @@ def _are_labels(values: Sequence[str]) -> bool:
 def _are_texts(values: Sequence[str]) -> bool:
   """Returns whether most values are different and most are sentences."""
   distinct = set(values)
-  return (
-    len(distinct) > len(values) / 2
-    and sum(map(_is_sentence, distinct)) > len(distinct) / 2
-  )
+  return len(distinct) > len(values) / 2 and _are_sentences(distinct)
+
+
+def _are_sentences(distinct: Collection[str]) -> bool:
+  """Returns whether most of the different values are sentences."""
+  return sum(map(_is_sentence, distinct)) > len(distinct) / 2
 
 
 def _is_sentence(value: str) -> bool:
@@ -317,14 +329,22 @@ def _wrong_columns_error(
   path,
 ) -> errors.CorpusError:
   """Returns the error for labels that are texts, with suggested columns."""
+  text_keys = (
+    file_columns.find_sentence_columns()
+    if 'paired_text' in columns
+    else file_columns.find_text_columns()
+  )
   text_columns = [
-    file_columns.get_name(key) for key in file_columns.find_text_columns()
+    name
+    for name in map(file_columns.get_name, text_keys)
+    if name not in label_columns[:1]
   ]
   suggestion = dict(zip(('text', 'paired_text'), text_columns, strict=False))
   hint = ''
   if label_columns:
     suggestion['label'] = label_columns[0]
     hint = f' The column {label_columns[0]!r} seems to contain the class names.'
+  options = {'columns': suggestion}
   return errors.CorpusError(
     'The label column of the file must contain few different class names, '
     'but it seems to contain texts or line numbers. With '
@@ -332,6 +352,6 @@ def _wrong_columns_error(
     f'labels for {len(labels)} examples',
     got=repr(labels[0][:60]),
     where=str(path),
-    fix=f'Set the option columns, such as columns={suggestion}, or set the '
-    f'option labels to the class names.{hint}',
+    fix=f'Set the columns, such as --gin.OPTIONS="{options}", or set the option '
+    f'labels to the class names.{hint}',
   )
