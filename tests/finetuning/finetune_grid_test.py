@@ -369,6 +369,15 @@ def test_report_includes_the_baseline_from_random_parameters(
   assert fakes.CALLS == []  # a later call without the baseline reads it back
 
 
+def test_missing_source_run_is_reported_before_anything_is_written(
+  run, tmp_path
+):
+  missing = tmp_path / 'missing'
+  with raises_error(errors.CheckpointError, got=missing):
+    run(bindings=(f"fakes.FakeTrainer.init_from='{missing}'",))
+  assert not (tmp_path / 'out').exists()
+
+
 def test_what_an_untrained_trial_starts_from(
   tmp_path, training_gin, fake_training, pretrained
 ):

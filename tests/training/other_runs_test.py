@@ -8,6 +8,7 @@ import pytest
 from flax import linen as nn
 
 from tests.end_to_end.conftest import write_corpus
+from tests.errors import assert_mentions
 from xlflax import cli
 from xlflax.data.tokenizers import base_vocabulary
 from xlflax.models import encoder, model_params
@@ -121,6 +122,40 @@ def english(root):
   saved.save(state, {'seed': 0})
   saved.close()
   return _params(root, 'en', 2)
+
+
+@pytest.mark.parametrize(
+  'arguments',
+  [
+    ('--gin_file=pretrain/mlm.gin', '--gin.INIT_FROM="{}"'),
+    (
+      '--gin_file=pretrain/mlm.gin',
+      '--gin_file=recipes/another_vocabulary.gin',
+      '--gin.RUN="{}"',
+    ),
+  ],
+)
+def test_missing_source_run_is_reported_before_anything_is_written(
+  root, capsys, arguments
+):
+  (root / 'good').mkdir(exist_ok=True)
+  *files, binding = arguments
+  status = cli.main(
+    [
+      'train',
+      files[0],
+      '--gin_file=models/tiny.gin',
+      *files[1:],
+      f'--corpus={root / "corpus"}',
+      f'--model_dir={root / "new"}',
+      f'--vocabulary={root / "corpus_vocabulary"}',
+      '--gin.TRAIN_STEPS=1',
+      binding.format(root / 'goood').replace('"', "'"),
+    ]
+  )
+  assert status == 2
+  assert_mentions(capsys.readouterr().err, root / 'goood', f'{root}/good')
+  assert not (root / 'new').exists()
 
 
 def _from_english(root, *more):

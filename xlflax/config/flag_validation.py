@@ -88,7 +88,7 @@ def check_directory(flag: str, directory: str | None) -> None:
     raise errors.CorpusError(
       f'The directory given with --{flag} does not exist',
       got=directory,
-      fix=_suggest_sibling(path),
+      fix=name_suggestions.suggest_directory(path),
     )
 
 
@@ -109,7 +109,7 @@ def check_run(where: str, directory: str) -> None:
       '`xlflax train`, or a directory that `xlflax convert` wrote',
       got=directory,
       where=where,
-      fix=_suggest_sibling(path),
+      fix=name_suggestions.suggest_directory(path),
     )
 
 
@@ -261,19 +261,3 @@ def _declared(node: ast.ClassDef) -> Iterable[str]:
       for key in sources.keys:
         if isinstance(key, ast.Constant):
           yield str(key.value)
-
-
-def _suggest_sibling(path: pathlib.Path) -> str | None:
-  """Suggests directories with names similar to that of a missing path."""
-  try:
-    names = [
-      sibling.name for sibling in path.parent.iterdir() if sibling.is_dir()
-    ]
-  except OSError:
-    return f'Create {path.parent} first, or correct the path.'
-  close = name_suggestions.close_matches(path.name, names)
-  return (
-    f'Did you mean {" or ".join(str(path.parent / name) for name in close)}?'
-    if close
-    else None
-  )

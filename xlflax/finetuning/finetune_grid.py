@@ -22,6 +22,7 @@ from xlflax.finetuning import (
 from xlflax.storage import bucket_access, directory_lease, paths
 from xlflax.training.checkpointing import run_directory
 from xlflax.training.distributed import distributed_job
+from xlflax.training.initialization import init_from
 from xlflax.utils import errors, logs, rich_tables, signals, validation
 
 _LOG = logging.getLogger(__name__)
@@ -114,6 +115,11 @@ def finetune(
       [trial.trainer for trial in trials], test_tasks or ()
     )
   bucket_access.check_usable(runner.output)
+  if not runner.output.exists():
+    for trial in trials:
+      init_from.check_checkpoints_exist(
+        trial.trainer.init_from, trial.trainer.model_dir
+      )
   with contextlib.ExitStack() as stack:
     if distributed_job.is_lead():
       stack.enter_context(directory_lease.Lease(runner.output))

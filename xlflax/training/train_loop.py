@@ -15,6 +15,7 @@ from xlflax.storage import bucket_access, paths
 from xlflax.training import training_run, training_setup
 from xlflax.training.checkpointing import data_fingerprint, directory_claim
 from xlflax.training.hooks import defaults
+from xlflax.training.initialization import init_from
 from xlflax.training.metric_writers import metric_writer
 from xlflax.utils import environment_variables
 
@@ -42,6 +43,7 @@ def train(
   environment_variables.check_variables(os.environ)
   directory_claim.check_vocabulary_directory(trainer.vocabulary)
   bucket_access.check_usable(paths.to_path(trainer.model_dir))
+  init_from.check_checkpoints_exist(trainer.init_from, trainer.model_dir)
   setup = training_setup.Setup(trainer)
   with contextlib.ExitStack() as stack:
     loaders = setup.open_loaders()

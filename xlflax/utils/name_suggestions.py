@@ -55,6 +55,30 @@ def did_you_mean(got: str, names: Iterable[str]) -> str | None:
   return f'Did you mean {" or ".join(matches)}?' if matches else None
 
 
+def suggest_directory(path: pathlib.Path) -> str | None:
+  """Suggests directories with names similar to that of a missing directory.
+
+  Args:
+    path: Directory that does not exist.
+
+  Returns:
+    The suggestion, or None if the parent directory contains no similar name.
+  """
+  try:
+    names = [
+      sibling.name for sibling in path.parent.iterdir() if sibling.is_dir()
+    ]
+  except OSError:
+    return (
+      f'Correct the path. The directory {path.parent} does not exist or cannot '
+      'be read.'
+    )
+  matches = [
+    str(path.parent / name) for name in close_matches(path.name, names)
+  ]
+  return f'Did you mean {" or ".join(matches)}?' if matches else None
+
+
 def suggest_corpus_directory(path: pathlib.Path) -> str | None:
   """Suggests the corpus directory for the path of one of its folders or files.
 

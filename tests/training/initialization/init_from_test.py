@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.errors import assert_mentions
+from tests.errors import assert_mentions, raises_error
 from tests.training import tiny
 from xlflax.training import param_tree, train_state
 from xlflax.training.checkpointing import checkpoints
@@ -218,9 +218,29 @@ def test_no_such_step(run):
 
 
 def test_no_such_run(tmp_path):
-  assert _fails(str(tmp_path / 'none')).endswith(
-    f'does not have a finished checkpoint. Where: {tmp_path / "none"}.'
-  )
+  (tmp_path / 'good').mkdir()
+  with raises_error(
+    errors.CheckpointError,
+    got=tmp_path / 'goood',
+    where='InitFromCheckpoint.model_dir',
+    mentions=f'{tmp_path}/good',
+  ):
+    _apply(str(tmp_path / 'goood'), _zeros(_SOURCE))
+
+
+def test_run_directory_that_is_a_file(tmp_path):
+  (tmp_path / 'file').write_text('')
+  with raises_error(
+    errors.CheckpointError,
+    got=tmp_path / 'file',
+    where='InitFromCheckpoint.model_dir',
+  ):
+    _apply(str(tmp_path / 'file'), _zeros(_SOURCE))
+
+
+def test_run_without_checkpoint(tmp_path):
+  with raises_error(errors.CheckpointError, where=tmp_path):
+    _apply(str(tmp_path), _zeros(_SOURCE))
 
 
 @pytest.mark.parametrize('field', ['include', 'exclude'])

@@ -10,6 +10,7 @@ afterwards (table 4), set `frozen=('model/layers',)` of the optimizer.
 import collections
 import dataclasses
 import logging
+import os
 import pathlib
 import re
 from collections.abc import Collection, Sequence
@@ -33,7 +34,7 @@ from xlflax.training.initialization import (
 )
 from xlflax.training.initialization.parameter_assignment import Source
 from xlflax.training.initialization.vocabulary_matching import EmbeddingTransfer
-from xlflax.utils import class_registry, errors, validation
+from xlflax.utils import class_registry, errors, name_suggestions, validation
 
 
 @class_registry.register('init_from_checkpoint')
@@ -151,6 +152,25 @@ def checkpoints_of(init: Inits | None) -> list[str]:
     run = run_directory.content_identity(source.model_dir) or source.model_dir
     descriptions.append(f'{run}, step {step}')
   return descriptions
+
+
+def check_checkpoints_exist(
+  init: Inits | None, model_dir: str | os.PathLike[str]
+) -> None:
+  """Checks that the checkpoints that initialize a new run exist.
+
+  A run that has a checkpoint of its own resumes from it and is not checked.
+
+  Args:
+    init: Value of `init_from`: the runs that provide initial parameters.
+    model_dir: Model directory of the run that is initialized.
+
+  Raises:
+    CheckpointError: If a directory or a checkpoint does not exist.
+  """
+  if not checkpoint_reader.finished_steps(model_dir):
+    for source in as_init_list(init):
+      _find_checkpoint(source)
 
 
 def replaced_parameters(init: Inits | None, params) -> set[str]:
@@ -426,9 +446,20 @@ def _find_checkpoint(init: InitFromCheckpoint) -> pathlib.Path:
   """Returns the directory of a source's checkpoint.
 
   Raises:
-    CheckpointError: If the checkpoint does not exist.
+    CheckpointError: If the directory or the checkpoint does not exist.
   """
-  bucket_access.check_readable(paths.to_path(init.model_dir))
+  run = paths.to_path(init.model_dir)
+  bucket_access.check_readable(run)
+  if not paths.is_bucket(run) and not run.is_dir():
+    raise errors.CheckpointError(
+      'The directory of the run from which to initialize is a file'
+      if run.exists()
+      else 'The directory of the run from which to initialize does not exist',
+      got=init.model_dir,
+      expected='a model directory that `xlflax train` or `xlflax convert` wrote',
+      where=errors.field_location(init, 'model_dir'),
+      fix=None if run.exists() else name_suggestions.suggest_directory(run),
+    )
   steps = checkpoint_reader.finished_steps(init.model_dir)
   step = init.step if init.step is not None else max(steps, default=None)
   if step not in steps:
