@@ -153,6 +153,14 @@ def test_a_macro_that_only_an_unused_binding_reads(tmp_path):
   assert 'WARMUP_STEPS' in error.fix
 
 
+def test_a_macro_that_only_evaluation_tasks_read():
+  flags = ["TRAIN_FILES={'en': 'train'}", "INIT_FROM='run'", "SCHEME='tags'"]
+  error = _error(_configuration(['finetune/tagging.gin'], flags))
+  assert (error.got, error.where) == ('SCHEME', '--gin.SCHEME')
+  assert error.expected is None
+  assert_mentions(error.fix, 'DEV_FILES', 'SCHEME')
+
+
 def test_a_macro_that_another_file_requires_may_be_unused(tmp_path):
   """As in files that replace the reader of TRAIN_FILES."""
   base = _write(

@@ -16,6 +16,8 @@ from xlflax.utils import errors, name_suggestions
 # Objects that the commands build. Gin files may serve several commands.
 _ROOTS = ('trainer.Trainer', 'evaluate.evaluate', 'suite_config.Suite')
 _MAX_SUGGESTIONS = 3
+_DEV_FILES = 'DEV_FILES'  # Macro with the development files of fine-tuning.
+_EVALUATION_TASKS = 'xlflax.evaluation.tasks.'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,6 +207,8 @@ def unused_error(
       representation.
   """
   binding = unused[0]
+  if _is_used_only_in_evaluation(binding, bindings, bound):
+    return _evaluation_only_error(unused)
   choices = _alternatives(binding, bound, effects, imports)
   matches = name_suggestions.close_matches(binding.name, choices)
   if binding.parameter:
@@ -231,17 +235,58 @@ def unused_error(
       f'The configuration does not construct {binding.selector}. Refer to it by '
       f'@{binding.selector}(), or remove the binding. {fix}'
     )
-  others = ', '.join(f'{other.name} ({other.location})' for other in unused[1:])
-  if others:
-    fix += f' The following bindings have no effect either: {others}.'
   return errors.ConfigError(
     'The gin binding has no effect on any object that the configuration '
     'constructs',
     got=binding.name,
     expected=name_suggestions.format_choices(choices) if choices else None,
     where=binding.location,
-    fix=fix,
+    fix=fix + _list_others(unused),
   )
+
+
+def _is_used_only_in_evaluation(
+  binding: binding_locations.Binding,
+  bindings: Sequence[binding_locations.Binding],
+  bound: gin_errors.Bound,
+) -> bool:
+  """Returns whether only evaluation tasks on DEV_FILES read a macro."""
+  if binding.parameter or (_DEV_FILES, gin_errors.MACRO) not in bound:
+    return False
+  selectors = {
+    selector
+    for reader in bindings
+    if binding.name in reader.macros
+    for _, selector, _ in matching_keys(reader, bound)
+  }
+  return bool(selectors) and all(
+    selector.startswith(_EVALUATION_TASKS) for selector in selectors
+  )
+
+
+def _evaluation_only_error(
+  unused: Sequence[binding_locations.Binding],
+) -> errors.ConfigError:
+  """Creates the error for a macro of evaluation tasks that are not built."""
+  binding = unused[0]
+  return errors.ConfigError(
+    'The macro is used only in the evaluation on development files, but the '
+    'command does not evaluate in training',
+    got=binding.name,
+    where=binding.location,
+    fix=f'Set {_DEV_FILES} and --metric_for_best_model (or, for `xlflax '
+    'train`, EVALUATION=@during_training.Evaluation()), or remove '
+    f'{binding.name}. For test files, pass --eval_gin="{binding.name}=VALUE".'
+    + _list_others(unused),
+  )
+
+
+def _list_others(unused: Sequence[binding_locations.Binding]) -> str:
+  """Returns a sentence that lists all bindings without effect but the first."""
+  others = ', '.join(f'{other.name} ({other.location})' for other in unused[1:])
+  if not others:
+    return ''
+  return f' The following bindings have no effect either: {others}.'
 
 
 def _alternatives(
