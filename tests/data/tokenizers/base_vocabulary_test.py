@@ -117,6 +117,23 @@ def test_missing_directory(tmp_path):
   assert_mentions(message, tmp_path / 'nowhere')
 
 
+@pytest.mark.parametrize(
+  'name', [base_vocabulary.DESCRIPTION_FILE, base_vocabulary.MODEL_FILE]
+)
+def test_file_in_a_vocabulary_directory(directory, name):
+  with raises_error(errors.VocabularyError, got=directory / name) as caught:
+    Vocabulary.load(directory / name)
+  assert f'{directory}.' in caught.value.fix
+
+
+def test_file_outside_a_vocabulary_directory(tmp_path):
+  (tmp_path / 'notes.txt').write_text('')
+  with raises_error(
+    errors.VocabularyError, got=tmp_path / 'notes.txt', fix=None
+  ):
+    Vocabulary.load(tmp_path / 'notes.txt')
+
+
 def test_missing_model(directory):
   (directory / base_vocabulary.MODEL_FILE).unlink()
   assert 'sentencepiece.model is missing' in _load_error(directory)

@@ -365,10 +365,20 @@ def read_description(directory) -> dict:
     directory: Directory of the vocabulary.
 
   Raises:
-    VocabularyError: If the file is missing or damaged, or if its format is
-      unknown.
+    VocabularyError: If the path is a file, if `vocabulary.json` is missing or
+      damaged, or if its format is unknown.
   """
-  path = paths.to_path(directory) / DESCRIPTION_FILE
+  folder = paths.to_path(directory)
+  path = folder / DESCRIPTION_FILE
+  if not paths.is_bucket(folder) and folder.is_file():
+    raise errors.VocabularyError(
+      'The path of the vocabulary is a file, but must be a directory',
+      got=str(directory),
+      expected=f'a directory that contains {DESCRIPTION_FILE}',
+      fix=f'Pass the directory {folder.parent}.'
+      if (folder.parent / DESCRIPTION_FILE).is_file()
+      else None,
+    )
   try:
     description = json.loads(path.read_text(encoding='utf-8'))
     if isinstance(description, dict) and description.get('format') == FORMAT:
