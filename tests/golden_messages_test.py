@@ -33,8 +33,8 @@ _SAME_NAME = (
 )
 _NOT_UTF8 = (
   'A line of a text file is not valid UTF-8. Got: byte 0xff at column 3. '
-  'Where: corpus/mono/en.txt:2. What to do: Convert the file to UTF-8, for '
-  'example with `iconv -t UTF-8`.'
+  'Where: corpus/mono/en.txt:2. What to do: If the file is in Latin-1, convert '
+  'it with `iconv -f ISO-8859-1 -t UTF-8 corpus/mono/en.txt`.'
 )
 
 

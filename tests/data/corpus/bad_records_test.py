@@ -5,6 +5,9 @@ import gzip
 import io
 import lzma
 import pickle
+import shlex
+import shutil
+import subprocess
 import tarfile
 import zipfile
 
@@ -259,3 +262,14 @@ def test_files_in_another_encoding_than_their_name_states(
     Corpus(tmp_path).validate()
   assert raised.value.where == str(path)
   assert expected_fix in raised.value.fix
+
+
+@pytest.mark.skipif(shutil.which('iconv') is None, reason='requires iconv')
+@pytest.mark.parametrize('encoding', ['latin-1', 'utf-16'])
+def test_suggested_command_converts_the_file(tmp_path, encoding):
+  _write(tmp_path, 'mono/fr.txt', 'un été\n'.encode(encoding))
+  with pytest.raises(errors.CorpusError) as raised:
+    Corpus(tmp_path).validate()
+  command = raised.value.fix.split('`')[1]
+  result = subprocess.run(shlex.split(command), check=True, capture_output=True)
+  assert result.stdout.decode('utf-8') == 'un été\n'

@@ -15,6 +15,7 @@ import io
 import lzma
 import pathlib
 import re
+import shlex
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, NamedTuple
@@ -133,7 +134,8 @@ def _check_first_bytes(first_bytes: bytes, path: pathlib.Path) -> None:
     raise errors.CorpusError(
       'The file is encoded in UTF-16 instead of UTF-8',
       where=str(path),
-      fix=f'Convert it with `iconv -f UTF-16 -t UTF-8 {path.name}`.',
+      fix='Convert it with '
+      f'`iconv -f UTF-16 -t UTF-8 {shlex.quote(str(path))}`.',
     )
 
 
@@ -416,7 +418,7 @@ def decode_line(line: bytes, path: pathlib.Path, number: int) -> str:
       'A line of a text file is not valid UTF-8',
       got=_describe_invalid_byte(error),
       where=errors.line_location(path, number),
-      fix='Convert the file to UTF-8, for example with `iconv -t UTF-8`.',
+      fix=_conversion_hint(path),
     ) from error
 
 
@@ -532,6 +534,19 @@ def _is_weight(text: str) -> bool:
     return 0 < float(text) < float('inf')
   except ValueError:
     return False
+
+
+def _conversion_hint(path: pathlib.Path) -> str:
+  """Returns the hint for a file that is not encoded in UTF-8."""
+  if path.suffix in _READABLE_EXTENSIONS:
+    return (
+      'Decompress the file. If it is in Latin-1, convert it with '
+      '`iconv -f ISO-8859-1 -t UTF-8 FILE`.'
+    )
+  return (
+    'If the file is in Latin-1, convert it with '
+    f'`iconv -f ISO-8859-1 -t UTF-8 {shlex.quote(str(path))}`.'
+  )
 
 
 def _describe_invalid_byte(error: UnicodeDecodeError) -> str:
