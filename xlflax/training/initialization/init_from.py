@@ -10,7 +10,6 @@ afterwards (table 4), set `frozen=('model/layers',)` of the optimizer.
 import collections
 import dataclasses
 import logging
-import os
 import pathlib
 import re
 from collections.abc import Collection, Sequence
@@ -155,7 +154,7 @@ def checkpoints_of(init: Inits | None) -> list[str]:
 
 
 def check_checkpoints_exist(
-  init: Inits | None, model_dir: str | os.PathLike[str]
+  init: Inits | None, model_dir: str | pathlib.Path
 ) -> None:
   """Checks that the checkpoints that initialize a new run exist.
 
