@@ -14,8 +14,14 @@ from xlflax.data.supervised import supervised_dataset, supervised_loader
 from xlflax.data.tokenizers import base_vocabulary, vocabulary_spec
 from xlflax.objectives import objective_mixture
 from xlflax.planning import dry_run
-from xlflax.training import interfaces, step_benchmark, train_loop, train_step
-from xlflax.training.checkpointing import run_directory
+from xlflax.training import (
+  interfaces,
+  step_benchmark,
+  train_loop,
+  train_step,
+  training_setup,
+)
+from xlflax.training.checkpointing import directory_claim, run_directory
 from xlflax.training.checkpointing.checkpoints import CheckpointOptions
 from xlflax.training.devices import machine_topology, partitioning
 from xlflax.training.hooks import hook_base, profiler_hook
@@ -318,6 +324,18 @@ class Trainer:
       options = dataclasses.replace(options, greater_is_better=highest)
       trainer = dataclasses.replace(self, checkpoints=options)
     return train_loop.train(trainer, gin_config=text, report=report)
+
+  def can_resume(self) -> bool:
+    """Returns whether the run in `model_dir` can be resumed with this trainer.
+
+    Only the vocabulary and the names and shapes of the arrays in the last
+    checkpoint are compared. Other settings may differ if `on_config_mismatch`
+    is CONTINUE.
+
+    Raises:
+      ConfigError: If a field of the trainer is invalid.
+    """
+    return directory_claim.can_resume(training_setup.Setup(self))
 
   @validation.validate_call
   def plan(

@@ -129,6 +129,26 @@ def test_directory_of_another_configuration(fails, workspace, run):
   assert '--on_config_mismatch=continue' in message
 
 
+@pytest.mark.parametrize(
+  'setting',
+  [
+    'EncoderConfig.hidden_dim=32',
+    'EncoderConfig.num_layers=1',
+    'trainer.Trainer.ema_decay=0.9',
+  ],
+)
+def test_continuing_is_not_suggested_if_the_checkpoint_does_not_fit(
+  fails, workspace, run, setting
+):
+  message = fails(
+    *_train(
+      workspace, run, workspace.cache, _EVERY, f'--gin.{setting}', steps=8
+    )
+  )
+  assert 'a run with a different configuration' in message
+  assert '--on_config_mismatch=continue' not in message
+
+
 @pytest.mark.slow
 def test_other_text_read_live(fails, workspace, corpus, tmp_path):
   def train(*more: str) -> list[str]:
@@ -160,6 +180,9 @@ def test_vocabulary_of_another_size(fails, workspace, run, tmp_path):
     == 0
   )
   other = f'--gin.VOCABULARY="{tmp_path / "other"}"'
+  message = fails(*_train(workspace, run, _EVERY, other, steps=12))
+  assert 'a run with a different configuration' in message
+  assert '--on_config_mismatch=continue' not in message
   message = fails(
     *_train(
       workspace, run, '--on_config_mismatch=continue', _EVERY, other, steps=12

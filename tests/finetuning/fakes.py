@@ -27,6 +27,7 @@ class FakeTrainer:
 
   Attributes:
     pretrained: a run with checkpoints of steps 10 and 20, which is copied.
+    fits_checkpoint: Whether the checkpoint of the trial fits the model.
   """
 
   pretrained: str
@@ -43,6 +44,7 @@ class FakeTrainer:
   num_train_steps: int = class_registry.changeable_field(default=20)
   epochs: float | None = class_registry.changeable_field(default=None)
   on_config_mismatch: Any = class_registry.changeable_field(default=None)
+  fits_checkpoint: bool = class_registry.changeable_field(default=True)
 
   @property
   def model(self):
@@ -59,6 +61,9 @@ class FakeTrainer:
   @property
   def vocabulary(self):
     return vocabulary_spec.make_dummy_spec(20)
+
+  def can_resume(self):
+    return self.fits_checkpoint
 
   def train(self, *, gin_config):
     directory = paths.to_path(self.model_dir)

@@ -123,6 +123,23 @@ def test_another_configuration_in_the_folder(run):
     run('LEARNING_RATE=0.2', bindings=('SEED=3',))
 
 
+@pytest.mark.parametrize('fits_checkpoint', [True, False])
+def test_continuing_is_suggested_only_if_the_checkpoint_fits(
+  run, fits_checkpoint
+):
+  run('LEARNING_RATE=0.2')
+  with pytest.raises(errors.RunDirectoryError) as error:
+    run(
+      'LEARNING_RATE=0.2',
+      bindings=(
+        'SEED=3',
+        f'fakes.FakeTrainer.fits_checkpoint={fits_checkpoint}',
+      ),
+    )
+  hints = '--on_config_mismatch=continue' in error.value.fix
+  assert hints == fits_checkpoint
+
+
 def test_scores_of_another_metric_are_not_taken_for_this_ones(run):
   """The best checkpoint by the new one may be gone."""
   first = run('LEARNING_RATE=0.2,0.4')

@@ -7,6 +7,7 @@ it.
 """
 
 import dataclasses
+import functools
 import logging
 import pathlib
 import re
@@ -65,6 +66,7 @@ def check(trainers: Sequence[Any]) -> list[bool]:
   from xlflax.training import training_setup
   from xlflax.training.checkpointing import (
     checkpoint_reader,
+    directory_claim,
     run_directory,
     saved_run,
   )
@@ -97,6 +99,7 @@ def check(trainers: Sequence[Any]) -> list[bool]:
         setup.model_dir,
         setup.description,
         on_config_mismatch=setup.settings.on_config_mismatch,
+        can_resume=functools.partial(directory_claim.can_resume, setup),
       )
       logging.info('Skipping %s, which has finished.', setup.model_dir)
     previous = setup

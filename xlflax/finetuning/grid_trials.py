@@ -314,7 +314,10 @@ class TrialRunner:
       message,
       got=str(record.directory),
       fix='Pass a different --output. To resume the trial with the new settings, '
-      'pass --on_config_mismatch=continue.',
+      'pass --on_config_mismatch=continue.'
+      if trial.trainer.can_resume()
+      else 'Pass a different --output. The trial cannot be resumed with the new '
+      'settings, because its checkpoint does not fit the new model.',
     )
 
   def _initial_fields(self, trial: MadeTrial) -> dict[str, Any]:

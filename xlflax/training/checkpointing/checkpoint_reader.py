@@ -197,6 +197,32 @@ def check_fit(checkpoint: pathlib.Path, state: train_state.TrainState) -> None:
     )
 
 
+def fits_last_checkpoint(
+  model_dir: str | pathlib.Path, state: train_state.TrainState
+) -> bool:
+  """Returns whether the newest checkpoint has the shapes of a train state.
+
+  This function reads only metadata, and skips checkpoints whose metadata cannot
+  be read. It returns True if there are no other checkpoints.
+
+  Args:
+    model_dir: Model directory, on disk or in a bucket.
+    state: Abstract train state of the run.
+  """
+  for step in reversed(finished_steps(model_dir)):
+    checkpoint = checkpoint_path(model_dir, step)
+    try:
+      saved_shapes(checkpoint, checkpoint_items.PARAMS)
+    except errors.CheckpointError:
+      continue
+    try:
+      check_fit(checkpoint, state)
+    except errors.CheckpointError:
+      return False
+    return True
+  return True
+
+
 def check_shapes(checkpoint: pathlib.Path, abstract_params) -> None:
   """Checks that a checkpoint's arrays have the shapes of a model's parameters.
 

@@ -1,6 +1,7 @@
 """Checks that a model directory belongs to the current run, and reserves it."""
 
 import contextlib
+import functools
 import logging
 import pathlib
 from collections.abc import Iterator, Mapping
@@ -71,7 +72,10 @@ def check_directory(
   """Raises an error in all processes if another run owns the directory."""
   directory = setup.model_dir
   run_directory.check_run_directory(
-    directory, setup.description, on_config_mismatch=_other_config(setup)
+    directory,
+    setup.description,
+    on_config_mismatch=_other_config(setup),
+    can_resume=functools.partial(can_resume, setup),
   )
   run_directory.run_id(directory)  # Raises an error if `model.json` is damaged.
   run_directory.check_vocabulary(vocabulary, directory)
@@ -85,6 +89,27 @@ def check_directory(
     if checkpoint_reader.is_valid(checkpoint):
       checkpoint_reader.check_fit(checkpoint, setup.factory.abstract)
       _check_inputs(setup, checkpoint, fingerprint)
+
+
+def can_resume(setup: training_setup.Setup) -> bool:
+  """Returns whether the run in the model directory fits a new configuration.
+
+  The run can be resumed with `OnConfigMismatch.CONTINUE` if it has the same
+  vocabulary, and if its last checkpoint has the names and shapes of the new
+  train state.
+
+  Args:
+    setup: Model, vocabulary, settings and step functions of the new
+      configuration.
+  """
+  vocabulary = check_vocabulary_directory(setup.settings.vocabulary)
+  try:
+    run_directory.check_vocabulary(vocabulary, setup.model_dir)
+  except errors.RunDirectoryError:
+    return False
+  return checkpoint_reader.fits_last_checkpoint(
+    setup.model_dir, setup.factory.abstract
+  )
 
 
 def _check_inputs(

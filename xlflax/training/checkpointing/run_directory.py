@@ -6,7 +6,7 @@ import json
 import pathlib
 import shutil
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from flax import linen as nn
@@ -59,6 +59,7 @@ def check_run_directory(
   description: dict[str, Any],
   *,
   on_config_mismatch: OnConfigMismatch = OnConfigMismatch.ERROR,
+  can_resume: Callable[[], bool] = lambda: True,
 ) -> None:
   """Checks that a directory is empty or belongs to this run.
 
@@ -68,6 +69,8 @@ def check_run_directory(
       `config_serialization.to_json_config`.
     on_config_mismatch: Action if the directory contains a run with a different
       configuration.
+    can_resume: Function that returns whether the run in the directory can be
+      resumed with this configuration. It determines the hint of the error.
 
   Raises:
     RunDirectoryError: If the directory contains a different run (the message
@@ -79,9 +82,8 @@ def check_run_directory(
     saved_description = read_run_file(
       model_dir, TRAINER, allow_other_run=not is_strict
     )
-    _check_same_config(
-      model_dir, saved_description, description, on_config_mismatch
-    )
+    if is_strict:
+      _check_same_config(model_dir, saved_description, description, can_resume)
   elif any(
     not path.name.startswith('.') for path in paths.list_directory(model_dir)
   ):
@@ -144,10 +146,10 @@ def claim_run_directory(
   )
 
 
-def _check_same_config(model_dir, old, new, on_config_mismatch) -> None:
-  """Raises an error if two descriptions differ, unless this is accepted."""
+def _check_same_config(model_dir, old, new, can_resume) -> None:
+  """Raises an error if two descriptions differ."""
   difference = config_serialization.config_difference(old, new)
-  if difference and on_config_mismatch is OnConfigMismatch.ERROR:
+  if difference:
     raise errors.RunDirectoryError(
       'The model directory contains a run with a different configuration',
       got='\n--- the run in the directory\n+++ this configuration\n'
@@ -156,7 +158,10 @@ def _check_same_config(model_dir, old, new, on_config_mismatch) -> None:
       where=str(model_dir),
       fix='Pass a different --model_dir, or pass --on_config_mismatch=continue '
       'to resume that run with the new settings '
-      '(docs/trouble.md#rejected-input).',
+      '(docs/trouble.md#rejected-input).'
+      if can_resume()
+      else 'Pass a different --model_dir. That run cannot be resumed with the '
+      'new settings, because its checkpoint does not fit the new model.',
     )
 
 
