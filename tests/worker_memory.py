@@ -12,8 +12,9 @@ import pytest
 
 from xlflax.training.devices import mmap_limit
 
-# Compiled programs are freed after a module that exceeds these memory maps.
+# Compiled programs are freed after a module that exceeds one of these limits.
 _MANY_MAPS = 4_000
+_MUCH_MEMORY = 2_200  # megabytes
 _MOST_MAPS = 20_000
 _MOST_MEMORY = 3_500  # megabytes
 
@@ -21,28 +22,32 @@ _most_maps = 0
 _workers: dict[str, tuple[int, int]] = {}
 
 
-def peak_memory() -> int:
-  """Returns the peak memory of this process in megabytes; 0 if unknown."""
+def _memory(field: str) -> int:
+  """Returns a field of /proc/self/status in megabytes; 0 if unknown.
+
+  Args:
+    field: VmRSS for the current memory, or VmHWM for the peak memory.
+  """
   path = pathlib.Path('/proc/self/status')
   lines = path.read_text().splitlines() if path.exists() else []
-  kilobytes = [int(x.split()[1]) for x in lines if x.startswith('VmHWM:')]
+  kilobytes = [int(x.split()[1]) for x in lines if x.startswith(f'{field}:')]
   return kilobytes[0] // 1000 if kilobytes else 0
 
 
 @pytest.fixture(autouse=True, scope='module')
 def programs_freed():
-  """Frees the compiled programs of earlier modules if there are many."""
+  """Frees compiled programs if there are many, or if they take much memory."""
   global _most_maps
   yield
   maps = mmap_limit.memory_maps()
   _most_maps = max(_most_maps, maps)
-  if maps > _MANY_MAPS:
+  if maps > _MANY_MAPS or _memory('VmRSS') > _MUCH_MEMORY:
     mmap_limit.free_programs()
 
 
 def pytest_sessionfinish(session):
   """Reports a worker's peaks; fails a session that exceeded the limits."""
-  peaks = peak_memory(), _most_maps
+  peaks = _memory('VmHWM'), _most_maps
   if hasattr(session.config, 'workeroutput'):
     session.config.workeroutput['peaks'] = peaks
     return
