@@ -62,6 +62,21 @@ def test_writes_and_reports(corpus, tmp_path, capsys):
   }
 
 
+def test_codes_that_are_no_languages_are_logged(tmp_path, capsys):
+  for language in ('en', 'jp', 'cz'):
+    corpus_writer.write_monolingual(tmp_path / 'in', language, [['a b c d']])
+  assert not cli.main(
+    [
+      'preprocess',
+      f'--corpus={tmp_path / "in"}',
+      f'--output={tmp_path / "out"}',
+      '--languages=en,jp',
+    ]
+  )
+  [warning] = capsys.readouterr().err.splitlines()
+  assert_mentions(warning, 'jp', 'ja')
+
+
 def test_filters_of_web_text(corpus, tmp_path, capsys):
   """The English text is one line, twenty times; the Chinese text is short."""
   flags = ('--min_characters=3', '--max_characters=100', '--dedup=exact')

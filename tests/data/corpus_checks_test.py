@@ -39,13 +39,25 @@ def write(tmp_path):
 _MONO = (('en', _EN), ('de', _DE))
 
 
+def test_codes_that_are_no_languages_are_reported(write):
+  anomalies = write([(('en', 'cz'), _EN, _DE)], [*_MONO, ('jp', _JA)])
+  assert [anomaly.split()[0] for anomaly in anomalies] == ['cz', 'jp']
+  assert_mentions(anomalies[0], 'cs')
+  assert_mentions(anomalies[1], 'ja')
+
+
+def test_synthetic_languages_are_reported_in_one_message(write):
+  [anomaly] = write((), [('xx', _EN), ('en', _EN), ('xy', _EN)])
+  assert_mentions(anomaly, 'xx', 'xy')
+
+
 @pytest.mark.parametrize(
   'pairs',
   [
     [(('en', 'de'), _EN, _DE), (('en', 'ru'), _EN, _RU)],
     [(('de', 'ru'), _DE, _RU), (('ja', 'zh'), _JA, _ZH)],
     [(('en', 'en_GB'), _EN, _EN)],
-    [(('aa', 'bb'), _EN, _DE)],  # of which nothing is known
+    [(('aa', 'qaa'), _EN, _DE)],  # of which nothing is known
   ],
 )
 def test_sound_text_passes(write, pairs):

@@ -1,5 +1,7 @@
 """Tests of the suggestions for misspelled names."""
 
+import pytest
+
 from xlflax.utils import name_suggestions
 
 _NAMES = ['--max_examples', '--model_dir', 'retrieval', 'Tagging']
@@ -56,6 +58,15 @@ def test_other_codes_and_names_of_languages():
   )
   assert name_suggestions.suggest_languages(['qx', 'qy'], codes) is None
   assert name_suggestions.suggest_languages(['en'], codes) is None
+
+
+@pytest.mark.parametrize(
+  ('got', 'code'),
+  [('jp', 'ja'), ('cz_CZ', 'cs'), ('UA', 'uk'), ('german', 'de'), ('xx', None)],
+)
+def test_standard_codes_are_suggested_for_countries_and_names(got, code):
+  expected = code and f'Did you mean {code}?'
+  assert name_suggestions.suggest_standard_language(got) == expected
 
 
 def test_long_lists_are_cut():

@@ -193,6 +193,7 @@ def build_from_catalogs(options: CatalogsOptions) -> None:
 
 def build_from_seqio(options: SeqioOptions) -> None:
   """Exports the text of SeqIO tasks, and prints the sizes of the files."""
+  from xlflax.data import corpus_checks
   from xlflax.data.seqio_tasks import tensorflow_setup
 
   tensorflow_setup.load_tensorflow()
@@ -216,6 +217,12 @@ def build_from_seqio(options: SeqioOptions) -> None:
       renamed_languages=renamed_languages,
       overwrite=options.overwrite,
     )
+  languages = {
+    language
+    for file in record['files'].values()
+    for language in file['languages']
+  }
+  corpus_checks.log_unknown_languages(sorted(languages))
   print(json.dumps(record['files'], indent=2, ensure_ascii=False))
 
 
@@ -231,8 +238,10 @@ def _write(
   options: _CorpusOptions, texts: dict[str, Any], *, notice: str = ''
 ) -> None:
   """Writes the corpus and prints its statistics as JSON."""
+  from xlflax.data import corpus_checks
   from xlflax.data.corpus_builders import aligned_corpora
 
+  corpus_checks.log_unknown_languages(texts)
   with bucket_staging.stage_output(options.output) as output:
     report = aligned_corpora.write_aligned_corpus(
       texts,

@@ -254,13 +254,23 @@ def _preprocess(
   options: PreprocessOptions, output: Any, shard: tuple[int, int] | None
 ) -> list[Any]:
   """Writes missing files and returns the statistics of all files."""
+  from xlflax.data import corpus_checks
   from xlflax.data.corpus.corpus_directory import Corpus
   from xlflax.data.preprocessing import pipeline
   from xlflax.data.preprocessing.contamination import Decontamination
   from xlflax.data.preprocessing.text_processing import TextProcessing
 
+  corpus = Corpus(
+    options.corpus, skip_bad_records=options.bad_records == 'drop'
+  )
+  languages = _split_list(options.languages)
+  corpus_checks.log_unknown_languages(
+    language
+    for language in corpus.languages
+    if languages is None or language in languages
+  )
   return pipeline.preprocess_corpus(
-    Corpus(options.corpus, skip_bad_records=options.bad_records == 'drop'),
+    corpus,
     output,
     processing=TextProcessing(
       moses=options.moses,
@@ -275,7 +285,7 @@ def _preprocess(
       files=_split_list(options.decontaminate_against) or ()
     ),
     margins=_margin_filter(options),
-    languages=_split_list(options.languages),
+    languages=languages,
     hold_out=options.hold_out,
     num_processes=options.num_workers,
     shard=shard,

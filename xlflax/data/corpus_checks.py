@@ -19,6 +19,7 @@ from xlflax.data.corpus import (
   text_similarity,
 )
 from xlflax.data.corpus.line_reader import Span
+from xlflax.utils import name_suggestions
 
 # Number of lines that are read of each language and of each column.
 LINES = 100
@@ -75,7 +76,8 @@ Counts = collections.Counter[str]
 
 def find_anomalies(corpus: corpus_directory.Corpus) -> list[str]:
   """Returns a message for each probable mistake found in a corpus directory."""
-  anomalies = list(_find_duplicate_codes(corpus.languages))
+  anomalies = find_unknown_languages(corpus.languages)
+  anomalies += _find_duplicate_codes(corpus.languages)
   profiles = _trigram_profiles(corpus)
   for file in corpus.files:
     if file.kind is corpus_files.Kind.MONOLINGUAL:
@@ -99,6 +101,44 @@ def log_anomalies(corpus: corpus_directory.Corpus) -> None:
   """Logs a warning for each probable mistake found in a corpus directory."""
   for anomaly in find_anomalies(corpus):
     logging.warning('%s', anomaly)
+
+
+def find_unknown_languages(languages: Iterable[str]) -> list[str]:
+  """Returns a message for each language code that is not in ISO 639.
+
+  Synthetic languages may have such codes. The codes for which no similar code
+  is known are therefore reported in a single message.
+
+  Args:
+    languages: Language codes of a corpus.
+  """
+  messages: list[str] = []
+  unknown: list[str] = []
+  for code in languages:
+    if language_codes.is_registered(code):
+      continue
+    suggestion = name_suggestions.suggest_standard_language(code)
+    if suggestion:
+      messages.append(f'{code} is not a language code of ISO 639. {suggestion}')
+    else:
+      unknown.append(code)
+  if len(unknown) == 1:
+    messages.append(
+      f'{unknown[0]} is not a language code of ISO 639, so the script of this '
+      'language is unknown.'
+    )
+  elif unknown:
+    messages.append(
+      f'{name_suggestions.format_names(unknown)} are not language codes of ISO '
+      '639, so the scripts of these languages are unknown.'
+    )
+  return messages
+
+
+def log_unknown_languages(languages: Iterable[str]) -> None:
+  """Logs a warning for each message of `find_unknown_languages`."""
+  for message in find_unknown_languages(languages):
+    logging.warning('%s', message)
 
 
 def _find_duplicate_codes(languages: Iterable[str]) -> Iterator[str]:

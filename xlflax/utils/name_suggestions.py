@@ -10,8 +10,9 @@ _CORPUS_FOLDERS = ('mono', 'parallel', 'dictionaries')
 # Country codes that users write in place of language codes.
 _LANGUAGES_BY_COUNTRY = {
   'br': 'pt', 'cn': 'zh', 'cz': 'cs', 'dk': 'da', 'ee': 'et', 'gb': 'en',
-  'gr': 'el', 'il': 'he', 'in': 'hi', 'iw': 'he', 'jp': 'ja', 'kr': 'ko',
-  'se': 'sv', 'tw': 'zh', 'ua': 'uk', 'uk': 'en', 'us': 'en', 'vn': 'vi',
+  'ge': 'ka', 'gr': 'el', 'il': 'he', 'in': 'hi', 'ir': 'fa', 'iw': 'he',
+  'jp': 'ja', 'kr': 'ko', 'kz': 'kk', 'rs': 'sr', 'se': 'sv', 'tw': 'zh',
+  'ua': 'uk', 'uk': 'en', 'us': 'en', 'vn': 'vi',
 }  # fmt: skip
 
 
@@ -149,6 +150,25 @@ def suggest_languages(got: Iterable[str], codes: Iterable[str]) -> str | None:
     if (matches := _similar_languages(code, codes))
   ]
   return f'Did you mean {", ".join(suggestions)}?' if suggestions else None
+
+
+def suggest_standard_language(got: str) -> str | None:
+  """Suggests the ISO 639 code that a country code or English name stands for.
+
+  Args:
+    got: A code that is not an ISO 639 code, such as 'jp' or 'german'.
+
+  Returns:
+    The suggestion, such as 'Did you mean ja?', or None.
+  """
+  head = got.lower().replace('-', '_').split('_')[0]
+  codes = [_LANGUAGES_BY_COUNTRY.get(head), *_standard_codes(head)]
+  return next((f'Did you mean {code}?' for code in codes if code), None)
+
+
+def is_standard_code(code: str) -> bool:
+  """Returns whether ISO 639-1, ISO 639-2 or ISO 639-3 contains a code."""
+  return code in _standard_codes(code)
 
 
 def suggestion_or_hint(got: str, names: Iterable[str], text: str) -> str:

@@ -198,3 +198,20 @@ def test_an_unknown_language_gets_id_0_and_one_note(vocabulary):
 )
 def test_normalized_codes(code, expected):
   assert language_codes.normalize_code(code) == expected
+
+
+@pytest.mark.parametrize(
+  'code',
+  # Withdrawn codes, ISO 639-2/B and 639-5, private use, and new codes.
+  ['ja', 'jpn', 'zho_Hans', 'en_XX', 'sr@latin', 'simple', 'zh_min_nan', 'se']
+  + ['in', 'iw', 'eml', 'ger', 'roa', 'qaa', 'tok_Latn', 'oci_Latn_aran1260'],
+)
+def test_registered_codes(code):
+  assert language_codes.is_registered(code)
+
+
+@pytest.mark.parametrize(
+  'code', ['jp', 'jp_JP', 'cz', 'dk', 'gr', 'ua', 'xx', 'xx1', 'german', '1']
+)
+def test_codes_that_are_not_registered(code):
+  assert not language_codes.is_registered(code)

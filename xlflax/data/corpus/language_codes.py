@@ -131,6 +131,8 @@ _MODIFIERS = {'latin': 'Latn', 'cyrillic': 'Cyrl', 'shaw': 'Shaw'}
 # Macrolanguages whose members are treated as separate languages (Indonesian and
 # Minangkabau in addition to Malay, Croatian in addition to Serbian).
 _IGNORED_MACROLANGUAGES = frozenset({'ms', 'sh'})
+# Codes of large corpora that ISO 639-3 no longer contains.
+_RETIRED_CODES = frozenset({'eml'})
 # Scripts that include other scripts.
 _INCLUDED_SCRIPTS = {'Hani': frozenset({'Hans', 'Hant'})}
 # Scripts that CLDR's table of likely subtags lacks, that differ from those of the
@@ -250,6 +252,27 @@ def parse_language_code(code: str) -> LanguageCode:
     region=None if tag.territory == 'XX' else tag.territory,
     macrolanguage=_PREFERRED.get(macrolanguage, macrolanguage),
   )
+
+
+def is_registered(code: str) -> bool:
+  """Returns whether a code denotes a language of ISO 639.
+
+  Private-use codes (`qaa` to `qtz`) and codes of language groups are registered.
+  For example, `ja`, `jpn`, `ja_JP` and `roa` are registered, and `jp` is not.
+
+  Args:
+    code: Language code in any spelling that `parse_language_code` supports.
+  """
+  main = _to_language_tag(code).partition('@')[0].partition('.')[0]
+  try:
+    language = langcodes.Language.get(main).language
+  except (tag_parser.LanguageTagError, ValueError):
+    return False
+  if language is None or language in _RETIRED_CODES:
+    return True
+  return langcodes.Language.make(
+    language=language
+  ).is_valid() or name_suggestions.is_standard_code(language)
 
 
 def short_code(code: str) -> str:
