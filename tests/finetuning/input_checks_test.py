@@ -82,6 +82,33 @@ def test_options_apply_to_test_files_of_the_same_format(run, write):
   assert run(train, *settings, *other, '--eval_gin=FORMAT="uner"') == 0
 
 
+def test_test_files_have_the_label_scheme_of_training(run, write):
+  train = f'--gin.TRAIN_FILES={ {"en": write("train", _CONLLU)}!r}'
+  tests = _tests(fr=write('test', f'# text = Ada saw\n{_CONLLU}'))
+  scheme = '--gin.SCHEME="entities"'
+  assert run(train, '--gin.SCHEME="tags"', *tests) == 0
+  with raises_error(errors.CorpusError, got='PROPN', where='test:2'):
+    run(train, scheme, *tests)
+  # Without tests that use the scheme, it has no effect.
+  for other in ([], [*tests, '--eval_gin=SCHEME="tags"']):
+    with raises_error(errors.ConfigError, got='SCHEME'):
+      run(train, scheme, *other)
+
+
+def test_settings_that_only_the_test_files_have(run, write):
+  train = [
+    f'--gin.TRAIN_FILES={ {"en": write("train", _CONLLU)}!r}',
+    '--gin.TRAIN_FORMAT="conllu_tags"',
+    '--gin.TRAIN_OPTIONS={}',
+  ]
+  settings = [
+    '--gin.FORMAT="conll"',
+    "--gin.OPTIONS={'word': 1, 'tag': 0, 'separator': 'space'}",
+  ]
+  tests = _tests(fr=write('test', 'PROPN Ada\nVERB saw\n\n'))
+  assert run(*train, *settings, *tests) == 0
+
+
 def test_a_gin_file_of_the_user_keeps_its_format(run, write):
   train = f'--gin.TRAIN_FILES={ {"en": write("train", _UNER)}!r}'
   test_gin = write(

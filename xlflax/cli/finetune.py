@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import sys
+from collections.abc import Collection
 from typing import Any, Literal
 
 from xlflax.cli import compilation_cache
@@ -132,8 +133,10 @@ def main(options: FinetuneOptions) -> int:
   from xlflax.finetuning import hyperparameter_grid
 
   axes = tuple(map(hyperparameter_grid.parse_axis, options.grid))
-  _check_bindings(options, training, axes)
-  test = _test_configuration(options, training)
+  test, inherited = _test_configuration(options, training)
+  _check_bindings(options, training, axes, inherited)
+  if test is not None:
+    gin_config.check_bindings([test])
   if options.dry_run:
     _list_trials(options, training, axes, test)
     return 0
@@ -185,39 +188,55 @@ def _languages(options: FinetuneOptions) -> list[str]:
   return options.train_languages.split(',') if options.train_languages else []
 
 
-def _check_bindings(options: FinetuneOptions, training: Any, axes: Any) -> None:
-  """Checks that the bindings have an effect, without building an object."""
+def _check_bindings(
+  options: FinetuneOptions, training: Any, axes: Any, inherited: Collection[str]
+) -> None:
+  """Checks that the bindings have an effect, without building an object.
+
+  Args:
+    options: The command's options.
+    training: Training configuration.
+    axes: Gin macros and their values, which span the grid.
+    inherited: Macros of training that also apply to the tests. They have an
+      effect even if training does not use them.
+  """
   from xlflax.finetuning import finetune_grid, transfer_matrix
 
   languages = _languages(options)
   if languages:
     training = training.with_macros({transfer_matrix.MACRO: languages[0]})
-  gin_config.check_bindings(
-    finetune_grid.trial_configurations(
-      training, axes, select=options.metric_for_best_model
-    )
+  configurations = finetune_grid.trial_configurations(
+    training, axes, select=options.metric_for_best_model
   )
+  for configuration in configurations:
+    for name in inherited:
+      configuration.macro(name)
+  gin_config.check_bindings(configurations)
 
 
-def _test_configuration(options: FinetuneOptions, training: Any) -> Any:
-  """Returns the gin configuration of the tests, or None without tests.
+def _test_configuration(
+  options: FinetuneOptions, training: Any
+) -> tuple[Any, Collection[str]]:
+  """Creates the gin configuration of the tests.
 
   The format of the files and the type of the labels are those of the training
   configuration, unless a gin file of the user or --eval_gin sets them.
+
+  Returns:
+    The configuration, or None without tests, and the names of the macros that
+    have the values of training.
   """
   if not options.eval_gin_file:
-    return None
+    return None, ()
   gin = _eval_gin(options)
   arguments: Any = (gin.gin_file, gin.gin_bindings, gin.gin_search_paths)
   test = gin_config.load_gin_files(*arguments, partial=True)
-  test = gin_config.load_gin_files(
-    *arguments, macros=_inherited_macros(training, test), partial=True
-  )
+  inherited = _inherited_macros(training, test)
+  test = gin_config.load_gin_files(*arguments, macros=inherited, partial=True)
   from xlflax import evaluate
 
   test.expect_build(evaluate.evaluate)
-  gin_config.check_bindings([test])
-  return test
+  return test, inherited
 
 
 def _inherited_macros(training: Any, test: Any) -> dict[str, Any]:
