@@ -1,1 +1,1 @@
-"""Benchmarks of speed and memory compared with other libraries (README.md)."""
+"""Speed and memory benchmarks of xlflax and other libraries (README.md)."""

@@ -116,7 +116,7 @@ def _count_errors(lines: Lines, fraction: float, rng: random.Random) -> dict:
 
 
 def _group_names(code: str, text: str, error_type: str) -> Iterator[str]:
-  """Yields the names of the groups in whose error rates a line is counted."""
+  """Yields the names of the groups whose error rates include a given line."""
   min_length = max(length for length in _LENGTH_BINS if length <= len(text))
   yield f'{error_type}, from {min_length:3} characters'
   if min_length < 25 and error_type == 'good refused':
@@ -125,7 +125,7 @@ def _group_names(code: str, text: str, error_type: str) -> Iterator[str]:
 
 
 def _make_filters(code: str, file: Sequence[str]) -> dict[str, LineFilter]:
-  """Returns two language filters: for single lines, and for lines in a file."""
+  """Returns a language filter for single lines and one for lines of a file."""
   expected_languages = language_id.expected_languages(
     code, file[: language_id._SAMPLE_LINES]
   )
@@ -169,7 +169,7 @@ def measure_declarations(folder: pathlib.Path) -> dict:
 
 
 def measure_copies(data: pathlib.Path) -> dict:
-  """Measures how many translations and altered copies count as copied text."""
+  """Measures how many translations and altered lines are detected as copies."""
   rng = random.Random(0)
   pairs = [
     pair

@@ -217,7 +217,7 @@ def _no_digests():
 
 
 def _step_while_writing(checkpointer, state, step, timings):
-  """Trains for at least one step, until the checkpoint has been written."""
+  """Trains until the checkpoint has been written, for at least one step."""
   with record_time(timings, 'write'):
     for _ in range(1000):
       with record_time(timings, 'step_while_writing'):

@@ -189,7 +189,7 @@ def change_case(case: Case, num_layers: int | None, *bindings: str) -> Case:
 
 
 def _with_attention_backend(case: Case, backend: str, *devices: str) -> Case:
-  """Returns the case with an attention backend that has no dropout."""
+  """Returns the case with the given backend and without attention dropout."""
   case = _with_config_value(case, 'attention_backend', backend, *devices)
   rate = '--gin.EncoderConfig.attention_dropout_rate=0.0'
   return dataclasses.replace(case, flags=(*case.flags, rate))
@@ -335,7 +335,7 @@ def find_faults(figures: dict, recorded: dict, devices: str) -> list[str]:
 def format_table(
   results: dict[str, dict | None], first_release: dict[str, dict]
 ) -> str:
-  """Formats step measurements and those of the first release as Markdown.
+  """Formats measurements of this version and the first release as Markdown.
 
   Args:
     results: Map from 'case@devices' to the measurements of the step. The

@@ -129,7 +129,7 @@ def _filter_pairs(lines: Lines) -> None:
 
 
 def _write_corpus(folder: pathlib.Path, lines, lengths, size: float) -> None:
-  """Writes real lines in a length range, repeated up to a size in bytes."""
+  """Writes about `size` bytes of text by repeating lines in a length range."""
   min_length, max_length = lengths
   for code in _LANGUAGES:
     remaining_bytes = size / len(_LANGUAGES)

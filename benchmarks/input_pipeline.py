@@ -126,7 +126,7 @@ def measure_loader_rate(dataset, vocabulary, batches: int, **source) -> float:
 
 
 def measure_collator_rate(folder, vocabulary, dataset, batches: int) -> float:
-  """Returns the tokens per CPU second that Hugging Face's MLM collator masks.
+  """Returns the tokens per CPU second that Hugging Face's MLM collator reads.
 
   The collator receives sequences that are already tokenized and truncated.
   """
@@ -279,7 +279,7 @@ def estimate_required_cores(
 
 
 def run_benchmark(*, lines: int, batches: int, batch: int, length: int) -> dict:
-  """Measures the speed of loading, tokenization, masking and of baselines.
+  """Measures the speed of loading, tokenization, masking and the baselines.
 
   Args:
     lines: Number of lines in the corpus.

@@ -85,7 +85,7 @@ def write_synthetic_cache(
 
 
 def _seal_task(target: pathlib.Path, task: str, entries: list) -> dict:
-  """Finalizes a task with these shards and returns its header entry."""
+  """Finalizes a task with the given shards and returns its header entry."""
   meta = cache_format.TaskMeta(
     task=task,
     split='train',
@@ -365,7 +365,7 @@ def count_epoch_reads(
 def _count_reads(
   starts: np.ndarray, length: int, page: int, cached_pages: int
 ) -> int:
-  """Counts reads of pages that are not among the last `cached_pages` pages."""
+  """Counts the page reads that are not served by a cache of recent pages."""
   pages: collections.OrderedDict[int, None] = collections.OrderedDict()
   reads = 0
   for first, last in zip(

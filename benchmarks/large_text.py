@@ -251,7 +251,7 @@ def _read_questions(path: pathlib.Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def _list_declarations(folder: pathlib.Path):
-  """Yields each text's language code and file."""
+  """Yields the language code and file of each human rights declaration."""
   for row in list(_read_rows(folder / 'languages.tsv'))[1:]:
     yield row[2].replace('-', '_'), folder / f'{row[0]}.txt'
 

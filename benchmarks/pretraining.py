@@ -63,7 +63,7 @@ class Model:
 
 
 def _select_dataset(dataset: str, entry: str) -> tuple[str, ...]:
-  """Returns bindings that select one dataset and one entry in a gin file."""
+  """Returns bindings that select a dataset and an objective of a gin file."""
   return (
     f'trainer.Trainer.datasets=[@{dataset}/dataset_config.DatasetConfig()]',
     f'objective_mixture.ObjectiveMixture.entries=[@{entry}/objective_mixture.WeightedObjective()]',

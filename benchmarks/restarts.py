@@ -197,7 +197,7 @@ class Job:
       os.kill(pid, signal_number)
 
   def wait_past(self, step: int, seconds: float = 600) -> None:
-    """Waits until the run exceeds a step, and restarts failed launchers.
+    """Waits until the run is past a step, and restarts failed launchers.
 
     Raises:
       RuntimeError: If the run is not past the step after `seconds`.

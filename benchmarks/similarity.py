@@ -64,7 +64,7 @@ def make_vectors(count: int, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def measure_csls(variant: str, args: argparse.Namespace) -> dict[str, Any]:
-  """Times the search for the translations of all words by CSLS."""
+  """Times a CSLS search for the translations of all words."""
   call: Callable[..., Any] = {
     'x/csls': _find_nearest,
     'faiss/csls': similarity.csls_faiss,

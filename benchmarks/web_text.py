@@ -193,7 +193,7 @@ def measure_near_duplicates(data: pathlib.Path, count: int) -> dict:
 
 
 def _measure_across_splits(planted: PlantedCopies) -> dict:
-  """Counts the training lines that are kept although a copy is held out."""
+  """Counts training lines that are kept although their copy is a test line."""
   with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
     for split, text in ((TRAIN, planted.lines), (TEST, planted.copies)):

@@ -32,7 +32,7 @@ HEADS = {
 
 
 class Training(NamedTuple):
-  """A jitted training step and its arguments, to be called inside `scope()`.
+  """A jitted training step and its inputs. Call the step inside `scope()`.
 
   Attributes:
     step: Jitted training step.

@@ -342,7 +342,7 @@ def _resume(
 
 
 def _read_record(record: pathlib.Path) -> Any:
-  """Returns the identity that an earlier call has recorded.
+  """Returns the settings and the text digest that an earlier call recorded.
 
   The result is None if there is no record, and '' if it is damaged.
   """

@@ -1,1 +1,1 @@
-"""Baselines, which run the same workloads with other libraries."""
+"""Baselines that run the same workloads with other libraries."""

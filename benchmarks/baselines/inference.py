@@ -1,4 +1,4 @@
-"""Baselines with Hugging Face transformers: hidden-state means, beam search.
+"""Mean hidden states and beam search with Hugging Face transformers.
 
 Sequences are sorted by length and padded to the longest sequence in their
 batch, which minimizes the computation.

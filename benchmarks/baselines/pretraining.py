@@ -1,4 +1,4 @@
-"""Training steps of Hugging Face models on torch, with the sizes in papers."""
+"""Training steps of Hugging Face models of published sizes on torch."""
 
 import contextlib
 import time

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 
 def _name_targets(dataset: tf.data.Dataset) -> tf.data.Dataset:
-  """Names the lines of a dataset 'targets'."""
+  """Converts each line to an example with the single feature 'targets'."""
   return dataset.map(lambda line: {'targets': line})
 
 

@@ -119,7 +119,7 @@ class PlainCKA:
     self._count += x.shape[1]
 
   def result(self) -> np.ndarray:
-    """Returns CKA of all layer pairs, or only of layers with equal index."""
+    """Returns CKA for all layer pairs, or only for pairs of equal indices."""
     depth = max(i for _, i in self._totals) + 1
     return np.array(
       [
@@ -133,7 +133,7 @@ class PlainCKA:
     )
 
   def _add(self, name: str, i: int, j: int, x: np.ndarray, y: np.ndarray):
-    """Adds the product of two layers' hidden states."""
+    """Adds the product of two layers' hidden states to the running sum."""
     self._sums[name, i, j] = self._sums.get((name, i, j), 0) + x.T @ y
 
   def _norm(self, name: str, i: int, j: int) -> float:

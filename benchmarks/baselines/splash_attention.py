@@ -46,7 +46,7 @@ def compute_attention(
     ValueError: If dropout or biases are requested.
   """
   if dropout_key is not None and dropout_rate or bias is not None:
-    raise ValueError('Splash attention supports neither dropout nor biases.')
+    raise ValueError('Splash attention does not support dropout or biases.')
   segments = mask.query_segments, mask.key_segments
   arrays = kernel_spec.Arrays(
     query * scale, key, value, None, *segments, None, None

@@ -158,7 +158,7 @@ def estimate_loop_turns(equation: Any) -> float:
 
 
 def _count_matmuls_once(jaxpr: Any) -> float:
-  """Counts the FLOPs of matmuls in one iteration of each loop and one branch."""
+  """Counts matmul FLOPs, assuming one iteration of each loop and one branch."""
   total = 0.0
   for equation in jaxpr.eqns:
     if equation.primitive.name == 'dot_general':

@@ -18,7 +18,7 @@ from xlflax.storage import manifests
 
 
 class Requirement(enum.Enum):
-  """Requirement for a directory's file: required, optional or not verified."""
+  """Requirement for a file: required, optional or not verified."""
 
   REQUIRED = 'required'
   # Damage is reported, but a missing file is not.
@@ -95,8 +95,8 @@ class ArtifactType:
       if any(fnmatch.fnmatchcase(name, pattern) for pattern in files.patterns):
         return files
     raise KeyError(
-      f'The path {name} does not match any of the file patterns of '
-      f'directories of the type {self.kind}'
+      f'The path {name} does not match any file pattern of the directory type '
+      f'{self.kind}'
     )
 
   def nested_type(self, name: str) -> tuple['ArtifactType | None', str]:

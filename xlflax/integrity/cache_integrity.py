@@ -73,7 +73,7 @@ def damaged_files(directory: pathlib.Path) -> list[pathlib.Path]:
 def _generation_digests(
   header: cache_metadata.Header,
 ) -> dict[str, dict[int, str]]:
-  """Maps tasks to the digests of their generation files, by generation."""
+  """Returns the digests of each task's generation files, by generation."""
   digests_by_task: dict[str, dict[int, str]] = {}
   for generation in header.generations:
     for key, task_entry in generation.tasks.items():

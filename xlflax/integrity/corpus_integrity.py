@@ -41,7 +41,7 @@ def verify_corpus(directory: pathlib.Path) -> Iterator[Finding]:
 
 
 def _make_removal(directory: pathlib.Path, name: str) -> RepairFn | None:
-  """Returns a function that removes a damaged file, or None without a file."""
+  """Returns a function that removes a file, or None if the file is missing."""
   if not (directory / name).exists():
     return None
 

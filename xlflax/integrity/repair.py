@@ -51,7 +51,7 @@ def read_metrics_digest(directory: pathlib.Path) -> str:
 
 
 def make_file_repair(directory: pathlib.Path, name: str) -> RepairFn | None:
-  """Returns a repair function for a file of a run, or None if there is none.
+  """Returns a function that repairs a file of a run, or None if impossible.
 
   Args:
     directory: Model directory of the run.
@@ -105,7 +105,7 @@ def _candidate_texts(directory: pathlib.Path, name: str) -> list[str]:
 
 
 def _matches_manifest(directory: pathlib.Path, name: str, text: str) -> bool:
-  """Returns whether a text has the digest in the manifest, if there is one."""
+  """Returns whether a text is consistent with the digest in the manifest."""
   try:
     manifest = manifests.read_manifest(directory)
   except errors.RunDirectoryError:
@@ -122,8 +122,10 @@ def _write_file(directory: pathlib.Path, name: str, text: str) -> str:
 def _make_vocabulary_repair(
   directory: pathlib.Path, name: str
 ) -> RepairFn | None:
-  """Returns a function that copies a file from the original vocabulary, or
-  None.
+  """Returns a function that copies the file from the original vocabulary.
+
+  Returns None if the original file is missing or differs from the digest in the
+  manifest.
 
   Args:
     directory: Model directory of the run.

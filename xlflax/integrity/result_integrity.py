@@ -111,7 +111,7 @@ def _belongs_to_run(directory: pathlib.Path, record: dict[str, Any]) -> bool:
 def _verify_predictions_have_results(
   directory: pathlib.Path,
 ) -> Iterator[Finding]:
-  """Yields a finding for each directory of predictions without a result."""
+  """Yields a finding for each predictions directory that has no result file."""
   for predictions in sorted(
     directory.glob(f'{run_directory.EVALUATION}/*/*/*')
   ):

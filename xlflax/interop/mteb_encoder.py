@@ -186,7 +186,7 @@ class MtebEncoder:
     return None
 
   def _language(self, task_metadata: Any, subset: str) -> str | None:
-    """Returns the first language of a subset that the run supports."""
+    """Returns the first of a subset's languages that the run supports."""
     languages = self._settings.languages
     scripts = task_metadata.hf_subsets_to_langscripts.get(subset, ())
     for script in scripts:  # A value such as 'swa-Latn'.

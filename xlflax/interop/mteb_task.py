@@ -127,7 +127,7 @@ class MtebTask(sentence_task.SentenceTask):
     )
 
   def _part_scores(self, task_result: Any) -> dict[str, float]:
-    """Returns the main score of each part."""
+    """Returns the main score of each split and subset."""
     scores = {}
     for split, subset_scores in task_result.scores.items():
       for values in subset_scores:
@@ -139,7 +139,7 @@ class MtebTask(sentence_task.SentenceTask):
 
 
 class _TextEncoder:
-  """Encoder of texts for `mteb_encoder.MtebEncoder`, as a task defines it."""
+  """Text encoder with a task's settings, for `mteb_encoder.MtebEncoder`."""
 
   def __init__(
     self, task: MtebTask, eval_model: eval_task.EvalModel, notes: list[str]
@@ -284,7 +284,7 @@ def select_tasks(
 
 
 def _tasks_of(name: str) -> list[Any]:
-  """Returns the tasks of a benchmark, or the task with a name."""
+  """Returns all tasks of a benchmark, or the one task with a given name."""
   mteb = import_mteb()
   benchmarks = {
     alias: benchmark
@@ -340,7 +340,7 @@ def _task_classes() -> dict[str, type]:
 def _task_arguments(
   task: Any, languages: Sequence[str] | None
 ) -> dict[str, Any] | None:
-  """Returns the arguments of `MtebTask`, or None without a selected language."""
+  """Returns the arguments of `MtebTask`, or None if no subset is selected."""
   metadata = task.metadata
   all_subsets = list(metadata.hf_subsets_to_langscripts)
   subsets = list(task.hf_subsets or all_subsets)

@@ -237,7 +237,7 @@ class Decoder(nn.Module):
     return self._finish(states, True), cache._replace(keys=keys, values=values)
 
   def _relative_inputs(self, query_positions, key_positions) -> dict[str, Any]:
-    """Returns the keyword argument `relative` of T5's layers, or nothing."""
+    """Returns {'relative': ...} for the layers of T5, and {} otherwise."""
     if not self.config.is_t5:
       return {}
     buckets = t5_layers.relative_buckets(

@@ -121,7 +121,7 @@ def keep_threshold(rate: float) -> np.uint32:
 
 
 def _keep_mask(key_words, shape, *, rate: float) -> jax.Array:
-  """Returns a bool array of a shape, false for dropped elements."""
+  """Returns a bool array of the given shape, False for dropped elements."""
   return random_bits(key_words, shape) >= keep_threshold(rate)
 
 
@@ -148,7 +148,7 @@ def _bits(key_words: jax.Array, index: jax.Array) -> jax.Array:
 
 
 def _indices(shape: tuple[int, ...]) -> jax.Array:
-  """Returns the index of each element modulo 2^32, uint32 of a shape."""
+  """Returns each element's index modulo 2^32, uint32 of the given shape."""
   index = jnp.zeros(shape, jnp.uint32)
   stride = 1
   for axis in reversed(range(len(shape))):
@@ -231,7 +231,7 @@ def pair_keep_mask(
 
 
 def _mix(bits: jax.Array) -> jax.Array:
-  """Returns the mixing function 'lowbias32' of each element."""
+  """Applies the mixing function 'lowbias32' to each element."""
   bits = (bits ^ (bits >> 16)) * np.uint32(0x7FEB352D)
   bits = (bits ^ (bits >> 15)) * np.uint32(0x846CA68B)
   return bits ^ (bits >> 16)

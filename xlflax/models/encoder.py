@@ -232,7 +232,7 @@ class Encoder(veco.PlugIn):
     memory=None,
     memory_mask=None,
   ):
-    """Returns the states after the last layer and, if collected, after each."""
+    """Returns the last hidden states and, if collected, all hidden states."""
     states = self.embeddings(
       token_ids,
       positions=positions,

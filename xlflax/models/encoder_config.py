@@ -378,7 +378,7 @@ def require_num_languages(config: Any, owner: str) -> int:
 def _check_choice(
   config: EncoderConfig, name: str, choices: tuple[str, ...]
 ) -> None:
-  """Raises ConfigError if a field has none of the supported values."""
+  """Raises ConfigError if a field's value is not supported."""
   value = getattr(config, name)
   if value not in choices:
     raise errors.ConfigError(

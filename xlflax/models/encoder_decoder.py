@@ -307,7 +307,7 @@ class EncoderDecoder(nn.Module):
     )
 
   def _shared_layers(self):
-    """Returns the parameters of the encoder layers, or None if not tied."""
+    """Returns the encoder layers' parameters, or None if no layers are tied."""
     config = self.config
     if not config.tie_decoder:
       return None

@@ -117,7 +117,7 @@ def _sample_block(counts: tuple[int, ...], seed: int, block: int) -> np.ndarray:
 @class_registry.register('objective_mixture')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ObjectiveMixture:
-  """Mixture of objectives, with the rule that selects those of each step.
+  """Mixture of objectives, with the rule that selects the objectives of a step.
 
   Attributes:
     entries: Objectives with their datasets, at least one.

@@ -36,7 +36,7 @@ class DiscriminatorHead(nn.Module):
 
   @nn.compact
   def __call__(self, states: jax.Array) -> jax.Array:
-    """Computes the logits that tokens were replaced.
+    """Returns the logit of the probability that each token was replaced.
 
     Args:
       states: Hidden states of shape [..., H].

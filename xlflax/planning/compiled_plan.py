@@ -149,7 +149,7 @@ def update_fraction(setup: training_setup.Setup) -> float:
 
 
 def _estimate(setup, machine, steps) -> dict[str, Any] | None:
-  """Returns the estimated time of the mean step, or None for CPUs."""
+  """Returns the estimated mean time of a step, or None for CPUs."""
   if machine.accelerator is None:
     return None
   fraction = update_fraction(setup)

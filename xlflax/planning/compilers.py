@@ -232,7 +232,7 @@ def cost_analysis(program: Any) -> dict[str, float]:
 
 
 def _for_tpus(machine, lowered, executable: bool, options):
-  """Returns the text, the memory and the executable of a step for TPUs."""
+  """Returns a step's HLO text, memory use and executable for TPUs."""
   with scratch_folder.scratch_folder() as folder:
     program = None
     if executable:  # Calling as_text() on the executable ends the process.
@@ -263,7 +263,7 @@ def _converting_compiler_errors(machine):
 def _compiler_error(
   machine: machine_topology.DeviceTopology, error: Exception
 ) -> errors.TrainingError:
-  """Returns the error for the message of the compiler, without its stack."""
+  """Converts a compiler's message, without the stack trace, to an error."""
   message = re.split(r'\n|: __in__|\[tf-allocator', str(error))[0]
   return errors.TrainingError(
     f'The compiler for {machine} cannot compile the training step in the dry '
@@ -276,7 +276,7 @@ def _compiler_error(
 
 
 def _memory(stats: Any) -> Memory:
-  """Converts the statistics of the compiler, some of which have no peak."""
+  """Converts a compiler's memory statistics, and estimates a missing peak."""
   outputs = stats.output_size_in_bytes - stats.alias_size_in_bytes
   parts = stats.argument_size_in_bytes + outputs + stats.temp_size_in_bytes
   peak = getattr(stats, 'peak_memory_in_bytes', 0)

@@ -72,7 +72,7 @@ def make_plan(
 def _plan_for_machine(
   settings, machine: machine_topology.DeviceTopology, by: By
 ) -> dict[str, Any]:
-  """Plans for a described machine with its compiler or an estimate."""
+  """Plans a run on a target machine, with its compiler or with an estimate."""
   obstacle = compilers.unavailable_reason(machine)
   if by is By.COMPILER:
     check_compiler(machine)
@@ -117,7 +117,7 @@ def check_compiler(machine: machine_topology.DeviceTopology) -> None:
 
 
 def _describe_run(setup: training_setup.Setup) -> dict[str, Any]:
-  """Describes everything but the compiled steps; opens the data."""
+  """Opens the data and describes a run, except for its compiled steps."""
   settings = setup.settings
   if setup.vocabulary is None:
     logging.info(
@@ -264,7 +264,7 @@ def _time_on_machine(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _time_estimated(estimate: dict[str, Any]) -> dict[str, Any]:
-  """Returns the time of a step from an estimate."""
+  """Returns an estimate's time per step and the basis of the estimate."""
   return {
     'seconds_per_step': estimate['seconds_per_step'],
     'seconds_per_step_basis': estimate['basis'],

@@ -58,7 +58,7 @@ def parse_replica_groups(attributes: str, devices: int) -> np.ndarray:
 
 
 def _of_mesh(axes: str, ids: str | None, chosen: str) -> np.ndarray:
-  """Returns groups along axes of a mesh or subaxes such as `'a':(2)4`."""
+  """Returns groups along mesh axes, or along subaxes such as `'a':(2)4`."""
   sizes = {m.group(1): int(m.group(2)) for m in _AXIS.finditer(axes)}
   order = np.arange(math.prod(sizes.values()))
   if ids and (tiles := _TILES.fullmatch(ids)):

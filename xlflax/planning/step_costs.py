@@ -398,7 +398,7 @@ class _Counter:
     return outputs
 
   def _accumulate(self, equation, inputs, i, scope, count) -> _Value:
-    """Returns a matmul's result, input i, to which the matmul adds an array.
+    """Returns input i, a matmul's result to which the matmul adds an array.
 
     The time to read the other array is not counted, because large matmuls are
     limited by their arithmetic.
@@ -412,7 +412,7 @@ class _Counter:
     )
 
   def _write_shared(self, value: _Value, aval, scope: str, count) -> _Value:
-    """Writes a value whose operands have many more bytes than the value."""
+    """Writes a value to memory if its operands have many more bytes."""
     is_update = _part_and_phase(scope)[1] == 'update'
     if is_update or sum(value.reads.values()) <= _MAX_READ_RATIO * self._bytes(
       aval
@@ -605,7 +605,7 @@ def _count_uses(jaxpr) -> collections.Counter[Any]:
 
 
 def _merge(inputs: Sequence[_Value]) -> _Value:
-  """Returns the value of an element-wise operation."""
+  """Combines the inputs of an element-wise operation into its result."""
   arrays = [value for value in inputs if value.reads]
   if len(arrays) == 1:
     return arrays[0]
@@ -625,7 +625,7 @@ def _inlined(equation) -> Any:
 
 
 def _size(aval) -> float:
-  """Returns the bytes of an array; random keys count as their words."""
+  """Returns the size in bytes of an array, which may contain random keys."""
   shape = getattr(aval, 'shape', ())
   itemsize = getattr(getattr(aval, 'dtype', None), 'itemsize', 4)
   return float(math.prod(shape) * itemsize)
@@ -714,7 +714,7 @@ _PARTS = {
 
 @functools.lru_cache(maxsize=8192)
 def _part_and_phase(scope: str) -> tuple[str, str]:
-  """Returns the part of the model and the phase of a name stack."""
+  """Returns the model part and the step phase to which a name stack belongs."""
   if 'jvp(' not in scope:
     return 'optimizer', 'update'
   phase = 'backward' if 'transpose(' in scope else 'forward'

@@ -92,9 +92,9 @@ def find_class(name: str) -> type:
     raise errors.RunDirectoryError(
       'The run was trained with a class that is not registered',
       got=name,
-      fix='Import the module that registers the class in a gin file or in Python, '
-      'or pass --task_module=MODULE to commands with this option. The class must '
-      'have the decorator @xlflax.register(NAME).',
+      fix='In a gin file or in Python, import the module that registers the '
+      'class, or pass --task_module=MODULE to commands with this option. The '
+      'class must have the decorator @xlflax.register(NAME).',
     )
   return _classes[name]
 

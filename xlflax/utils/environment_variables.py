@@ -1,4 +1,4 @@
-"""Environment variables by which libraries change the results of commands.
+"""Environment variables that can change the results of commands.
 
 Variables with which xlflax cannot keep its guarantees, such as exact
 resumption, are rejected. Variables that are legitimate but affect numerical

@@ -168,7 +168,7 @@ class XlflaxError(Exception):
 
 
 def _shorten(text: str) -> str:
-  """Returns a text without its end if it is longer than `_MAX_VALUE_LENGTH`."""
+  """Truncates a text that is longer than `_MAX_VALUE_LENGTH`."""
   if len(text) <= _MAX_VALUE_LENGTH:
     return text
   return f'{text[:_MAX_VALUE_LENGTH]} … ({len(text):,} characters)'
@@ -367,7 +367,7 @@ class CheckpointError(XlflaxError):
 
 
 class RunDirectoryError(XlflaxError):
-  """Error for a directory without a run, or with a run of other settings."""
+  """Error for a directory that has no run or a run with different settings."""
 
 
 class TrainingError(XlflaxError):
@@ -375,4 +375,4 @@ class TrainingError(XlflaxError):
 
 
 class AnalysisError(XlflaxError):
-  """Error if an analysis cannot use its hidden states, pairs or dictionary."""
+  """Error for unusable hidden states, pairs or dictionaries of an analysis."""

@@ -130,7 +130,7 @@ def _is_repeated_error(kind: type, trace: types.TracebackType | None) -> bool:
 
 
 def _excepthook(kind, error, trace) -> None:
-  """Calls the default hook, except for `_is_repeated_error`."""
+  """Calls the default hook, unless `_is_repeated_error` is true."""
   if not _is_repeated_error(kind, trace):
     sys.__excepthook__(kind, error, trace)
 

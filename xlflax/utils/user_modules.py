@@ -117,7 +117,7 @@ def _is_path(module: str) -> bool:
 
 
 def _expand(module: str) -> str:
-  """Returns the path of a module without `~`."""
+  """Replaces `~` in the path of a module with the home directory."""
   return os.path.expanduser(module)
 
 
@@ -237,7 +237,7 @@ def _list_modules(package: str) -> list[str]:
 def _import_error(
   error: BaseException, module: str, where: str
 ) -> errors.XlflaxError:
-  """Returns the error for a module that raises an exception at its import."""
+  """Returns the error for a module that raises an exception when imported."""
   line = find_user_line(error)
   place = f'{line}, {where}' if line else where
   if isinstance(error, errors.XlflaxError):

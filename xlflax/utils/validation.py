@@ -414,7 +414,7 @@ def _to_pydantic_number(kind: Any, constraints: tuple[Any, ...]) -> Any:
 
 
 def _to_pydantic_union(args: tuple[Any, ...]) -> Any:
-  """Returns the union of types; text is never accepted next to an enum."""
+  """Returns the union of types. It has no `str` if one type is an enum."""
   has_enum = any(_is_subclass(arg, enum.Enum) for arg in args)
   return typing.Union[  # noqa: UP007
     tuple(_to_pydantic(x) for x in args if not (has_enum and x is str))
@@ -680,7 +680,7 @@ def _shorten(value: Any) -> str:
 
 
 def _suggest(value: Any, hint: Any) -> str | None:
-  """Returns a hint how to correct a common mistake, or None.
+  """Returns a hint on how to correct a common mistake, or None.
 
   A class whose instances are opened from a path can describe this in its
   attribute `OPENED_BY`, such as 'xlflax.load_run({})'.

@@ -131,7 +131,7 @@ def count_collectives(
 
 
 def _count_exchanges(computation, instruction, placement: Placement) -> Counts:
-  """Counts the collectives that a collective instruction performs."""
+  """Counts the collectives of an instruction whose opcode is a collective."""
   groups = replica_groups.parse_replica_groups(
     instruction.attributes, placement.devices
   )
@@ -198,7 +198,7 @@ def _iterate_collectives(
 
 
 def _is_scattered(computation, instruction, index: int, size: int) -> bool:
-  """Returns whether devices only read their shard of an all-reduce's result."""
+  """Returns whether devices read only their shard of an all-reduce's result."""
   readers = list(computation.users[instruction.name])
   if instruction.is_tuple:
     readers = [

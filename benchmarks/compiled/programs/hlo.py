@@ -294,7 +294,7 @@ def _split_tuple_type(type_text: str) -> list[str]:
 
 
 def parse_layout(text: str | None) -> str:
-  """Returns a layout's dimension order: `{1,0` in `{1,0:T(8,128)}`."""
+  """Returns the part of a layout before ':', such as `{1,0`."""
   return (text or '').partition(':')[0]
 
 

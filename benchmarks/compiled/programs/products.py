@@ -90,7 +90,7 @@ class _Window:
 
 
 def _count_taps(size: int, kernel: int, output: int, window: _Window) -> int:
-  """Counts the pairs of an output position and a tap that read an input."""
+  """Counts pairs of an output position and a tap that read an input element."""
   last_position = (size - 1) * window.dilation
   positions = (
     output_index * window.stride + tap * window.spread - window.low

@@ -92,7 +92,7 @@ def _count_read_bytes(
   parameter: hlo.Instruction,
   operand: hlo.Instruction,
 ) -> float:
-  """Returns the bytes that a fusion reads of one operand."""
+  """Returns the bytes that a fusion reads from one operand."""
   if not operand.traffic:
     return 0
   return min(operand.traffic, _count_needed_bytes(module, fused, parameter))
@@ -136,7 +136,7 @@ def _count_written_bytes(fused: hlo.Computation) -> float:
 
 
 def _count_root_bytes(fused: hlo.Computation, root: hlo.Instruction) -> float:
-  """Returns the bytes that a fusion writes of one result."""
+  """Returns the bytes that a fusion writes for one of its results."""
   if not root.traffic:
     return 0
   source = hlo.skip_instructions(fused, root.name, ('bitcast',))

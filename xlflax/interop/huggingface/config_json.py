@@ -163,7 +163,7 @@ def _describe_options(
   ignored_options: Collection[str],
   settings: dict[str, Any],
 ) -> tuple[Description | None, errors.ConfigError | None]:
-  """Implements `describe_model_with_errors` for options of the right types."""
+  """Implements `describe_model_with_errors`, given options of valid types."""
   architecture = architecture_registry.find_architecture(
     options.get('model_type')
   )

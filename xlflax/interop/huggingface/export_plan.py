@@ -178,7 +178,7 @@ def equivalent_configs(
 
 
 def _first_row(config: Config, architecture: Architecture, pad_id: int) -> int:
-  """Returns the row of the first position in an architecture."""
+  """Returns the first position's row in an architecture's position table."""
   if architecture.positions_after_padding:
     return pad_id + 1
   is_encoder = isinstance(config, encoder_config.EncoderConfig)
@@ -186,7 +186,7 @@ def _first_row(config: Config, architecture: Architecture, pad_id: int) -> int:
 
 
 def _resized_shapes(config: Config, shapes: Shapes) -> Shapes:
-  """Returns the shapes of embeddings whose number of rows differs."""
+  """Returns the shapes of embeddings that are resized for the export."""
   rows = config.max_position_embeddings + config.position_offset
   resized: Shapes = {
     name: (rows, shapes[name][1]) for name in _POSITIONS if name in shapes

@@ -284,7 +284,7 @@ def _sentence_encoding(
 
 
 def _constants(architecture: Architecture, config) -> dict[str, np.ndarray]:
-  """Returns the tensors that follow from the configuration."""
+  """Returns the tensors whose values are determined by the configuration."""
   return {
     architecture.prefix + name: table
     for name, compute_table in architecture.constants.items()
@@ -356,7 +356,7 @@ def _merge_imported_options(
 
 
 def _assignments(choice: export_plan.Choice, checkpoint) -> list[Assignment]:
-  """Returns the assignments of the tensors.
+  """Returns the assignments of exported tensors to parameters.
 
   Raises:
     CheckpointError: If parameters are missing or are not part of the
@@ -393,7 +393,7 @@ def _assignments(choice: export_plan.Choice, checkpoint) -> list[Assignment]:
 
 
 def _add_run_options(options, architecture, task, run, shapes, dtype):
-  """Returns the options with those that depend on the run's files."""
+  """Returns the options, extended by those that depend on the run."""
   spec = run.vocabulary.spec
   options = options | {
     'model_type': architecture.model_type,

@@ -226,7 +226,7 @@ def check_import(
 
 
 def _try(step: Callable[[], Any], problems: list[errors.XlflaxError]) -> Any:
-  """Returns the result of a step, or None and records the error if it fails."""
+  """Returns the result of a step. If it fails, records the error instead."""
   try:
     return step()
   except errors.XlflaxError as error:
@@ -235,7 +235,7 @@ def _try(step: Callable[[], Any], problems: list[errors.XlflaxError]) -> Any:
 
 
 def _combined_error(problems: list[errors.XlflaxError]) -> errors.XlflaxError:
-  """Returns one error with all problems, of the class of the first."""
+  """Combines several errors into one, which has the class of the first."""
   first = problems[0]
   if len(problems) == 1:
     return first

@@ -64,7 +64,7 @@ def format_export_table(export: huggingface_export.Export) -> str:
 
 
 def _line(tensor: str, assignment: Assignment, arrow: str) -> str:
-  """Returns the line of one tensor."""
+  """Returns the line of a table that describes one tensor."""
   layer = '' if assignment.layer is None else f'[{assignment.layer}]'
   remarks = []
   index, count = assignment.part

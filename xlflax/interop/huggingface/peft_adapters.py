@@ -62,7 +62,7 @@ _SUPPORTED: dict[str, tuple[Any, ...]] = {
 
 @dataclasses.dataclass(frozen=True)
 class _LoRAWeights:
-  """Matrices of an adapter of one linear map.
+  """Matrices of the LoRA adapter of one linear map.
 
   Attributes:
     a: Matrix A, of shape [rank, inputs].
@@ -186,7 +186,7 @@ def _combine_parts(
   assignments: Iterable[Assignment],
   read: saved_parameters.Reader,
 ) -> _LoRAWeights | None:
-  """Returns the matrices for a tensor, or None if it is not adapted."""
+  """Returns the LoRA matrices for a tensor, or None if it is not adapted."""
   parts = sorted(assignments, key=lambda assignment: assignment.part)
   weights = [_read_weights(adapter, part, read) for part in parts]
   adapted = [lora for lora in weights if lora is not None]
@@ -212,7 +212,7 @@ def _read_weights(
   assignment: Assignment,
   read: saved_parameters.Reader,
 ) -> _LoRAWeights | None:
-  """Reads the matrices of a linear map, or returns None without an adapter."""
+  """Reads the LoRA matrices of a linear map, or returns None if it has none."""
   lora_a, lora_b = _parameters(assignment.parameter, adapter.name)
   if lora_a not in read.shapes:
     return None
@@ -335,12 +335,12 @@ def _head_modules(head: Iterable[str], prefix: str) -> list[str]:
 
 
 def _json_number(value: float) -> int | float:
-  """Returns an integer if the value is one."""
+  """Converts a number to an int if its value is an integer."""
   return int(value) if value == int(value) else value
 
 
 def _target_modules(adapted: set[str], modules: set[str]) -> list[str]:
-  """Returns the shortest suffixes that match the adapted modules only."""
+  """Returns the shortest suffixes that match only the adapted modules."""
   suffixes = set()
   for module in adapted:
     components = module.split('.')
@@ -445,7 +445,7 @@ def import_adapter(
 
 @dataclasses.dataclass(frozen=True)
 class _PeftConfig:
-  """Options of `adapter_config.json`, which have the names of PEFT."""
+  """Options in `adapter_config.json`, under the names that PEFT uses."""
 
   r: int
   lora_alpha: float
@@ -516,7 +516,7 @@ def _read_config(path: pathlib.Path) -> _PeftConfig:
 def _split_tensors(
   tensors: Mapping[str, np.ndarray], path: pathlib.Path
 ) -> tuple[dict[str, _LoRAWeights], dict[str, dict[str, np.ndarray]]]:
-  """Returns the matrices and the other tensors by the name of their module."""
+  """Returns the LoRA matrices and the other tensors, by module name."""
   loras: dict[str, _LoRAWeights] = {}
   others: dict[str, dict[str, np.ndarray]] = collections.defaultdict(dict)
   for name, value in tensors.items():

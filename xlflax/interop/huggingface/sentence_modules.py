@@ -76,7 +76,7 @@ def transformer_folder(folder: pathlib.Path) -> pathlib.Path:
 def read_sentence_modules(
   folder: pathlib.Path,
 ) -> tuple[SentenceEmbedding, Heads] | None:
-  """Reads a folder's sentence encoding and dense layers.
+  """Reads the modules of a Sentence-Transformers folder, if it has any.
 
   Args:
     folder: Sentence-Transformers folder, or folder that contains only an
@@ -259,7 +259,7 @@ def _order_problems(module_types: list[str]) -> list[str]:
 
 
 def _pooling(config: Mapping[str, Any], problems: list[str]) -> Pooling:
-  """Returns the pooling of a Pooling module and records problems."""
+  """Returns the pooling method of a Pooling module and records problems."""
   modes = config.get('pooling_mode')
   if modes is None:
     modes = [

@@ -245,7 +245,7 @@ def make_tensor_mapping(
 
 
 def _rename_tensors(tensors, architecture) -> dict[str, tensor_files.Tensor]:
-  """Returns the tensors by the current names in a model with a head."""
+  """Renames tensors to their current names in a model with a head."""
   renamed = {}
   for name, tensor in tensors.items():
     for pattern, replacement in _OLD_NAMES:
@@ -259,7 +259,7 @@ def _rename_tensors(tensors, architecture) -> dict[str, tensor_files.Tensor]:
 
 
 def _resolve_copies(present, architecture, *, tied: bool):
-  """Removes tied tensors from `present`.
+  """Removes tied tensors from the mapping `present`.
 
   Returns:
     Mapping from each removed tensor to the tensor that it repeats.
@@ -287,7 +287,7 @@ def _resolve_copies(present, architecture, *, tied: bool):
 
 
 def _pop_constants(present, description):
-  """Removes constant tensors from `present` and returns their values."""
+  """Removes constants from the mapping `present` and returns their values."""
   constants = {}
   for name, compute_table in description.architecture.constants.items():
     name = description.architecture.prefix + name

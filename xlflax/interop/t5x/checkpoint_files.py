@@ -178,7 +178,7 @@ def _leaves(tree, prefix: str = ''):
 
 
 def _tensor(folder: pathlib.Path, name: str, leaf) -> Tensor:
-  """Returns the tensor of an array or of a TensorStore spec."""
+  """Creates a `Tensor` from an array or from a TensorStore spec."""
   if not isinstance(leaf, dict):
     array = np.asarray(leaf, np.float32)
     return Tensor(name, array.shape, lambda: array)
@@ -209,7 +209,7 @@ def _tensor(folder: pathlib.Path, name: str, leaf) -> Tensor:
 
 
 def _open(driver: str, path: pathlib.Path):
-  """Opens the array in a folder."""
+  """Opens the array that TensorStore has written to a folder."""
   return tensorstore.open(
     {'driver': driver, 'kvstore': {'driver': 'file', 'path': f'{path}/'}},
     read=True,

@@ -33,7 +33,7 @@ _SEPARATORS = {
 
 
 class RowConverter(seqio.FeatureConverter):
-  """SeqIO converter with the same sequences as `xlflax.data.batching.collate`.
+  """SeqIO converter whose sequences equal those of `data.batching.collate`.
 
   The layout determines the sequence:
 
@@ -202,7 +202,7 @@ class RowConverter(seqio.FeatureConverter):
     }
 
   def _finish(self, arrays, lengths):
-    """Adds the segment ids and sets the values of padding."""
+    """Adds the segment ids and sets the values at padding positions."""
     batch = {}
     for key in lengths:
       prefix = batch_keys.PAIRED if key.startswith(batch_keys.PAIRED) else ''

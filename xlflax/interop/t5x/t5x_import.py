@@ -132,7 +132,7 @@ def _configure_model(model, vocabulary, checkpoint):
 
 
 def _build_t5(shapes, vocabulary, scan_layers, activation):
-  """Builds the model of a T5X T5 checkpoint.
+  """Builds the xlflax model for a checkpoint of T5X's own T5 model.
 
   Raises:
     VocabularyError: If the vocabulary is larger than the embedding table.
@@ -153,7 +153,7 @@ def _build_t5(shapes, vocabulary, scan_layers, activation):
 
 
 def _t5_sources(expected_shapes, config, tensor_shapes) -> dict[str, Sources]:
-  """Returns the source tensors of each parameter of a T5."""
+  """Returns the source tensors of each parameter of a T5 model."""
   top_sources = {
     parameter: tensor
     for tensor, parameter in t5_rules.top_names(config).items()

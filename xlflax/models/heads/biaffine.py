@@ -84,7 +84,7 @@ class Biaffine(nn.Module):
     self.dropout = dropout.Dropout(config.dropout_rate)
 
   def __call__(self, words: jax.Array, *, deterministic: bool = True):
-    """Returns arc scores, and the relation scores if each head is word 0.
+    """Returns the arc scores, and the relation scores with word 0 as each head.
 
     Args:
       words: Word vectors of shape [B, W, H].

@@ -120,7 +120,7 @@ def sharded_matmul(
 def _matmul_2d(
   inputs: jax.Array, weights: jax.Array, contracted: int
 ) -> jax.Array:
-  """Computes the same result as a product of two matrices.
+  """Multiplies inputs by weights as a product of two matrices.
 
   For other shapes, XLA:CPU transposes a factor of the gradient of the weights
   in memory and multiplies at half the rate (docs/performance.md).

@@ -96,7 +96,7 @@ def _quantize(array, dtype) -> tuple[jax.Array, jax.Array]:
 
 
 def _scaled_matmul(lhs, rhs, axes, dtype) -> jax.Array:
-  """Returns the product of two results of `_quantize` over axes of each."""
+  """Multiplies two results of `_quantize` over the given axes."""
   (lhs, lhs_scale), (rhs, rhs_scale) = lhs, rhs
   product = jax.lax.dot_general(
     lhs, rhs, (axes, ((), ())), preferred_element_type=jnp.float32

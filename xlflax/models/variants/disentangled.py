@@ -80,7 +80,7 @@ class RelativeEmbeddings(nn.Module):
   def __call__(
     self, positions: jax.Array | None, length: int, *, deterministic: bool
   ) -> Relative:
-    """Returns the distance embeddings and the row of each query and key.
+    """Returns distance embeddings, and the row for each pair of query and key.
 
     Args:
       positions: Positions, int32 of shape [B, T]. If None, 0 to T - 1.

@@ -190,7 +190,7 @@ def select_language_params(
 def _copy_first_language(
   language_params: dict, special_ids: tuple[int, ...]
 ) -> dict:
-  """Copies the values of the first language, except the rows of subwords."""
+  """Copies the first language's values to the others, except subword rows."""
   copied = jax.tree.map(
     lambda leaf: jnp.broadcast_to(leaf[:1], leaf.shape), language_params
   )

@@ -253,7 +253,7 @@ def apply_infilling(rows, word_spans: WordSpans, vocabulary: VocabularySpec):
 
 
 def _insert_masks(rows, text, starts, covered, masks, vocabulary):
-  """Inserts masks before the first token of their word; drops covered words.
+  """Inserts mask symbols before given words, and drops covered words.
 
   Args:
     rows: Sequences of shape [B, T].

@@ -143,7 +143,7 @@ def uniform_words(
 
 
 def _uniform(rng: jax.Array, shape: tuple[int, ...]) -> jax.Array:
-  """Draws the numbers of `jax.random.uniform` as a one-dimensional array.
+  """Draws uniform numbers in a form that XLA:CPU compiles quickly.
 
   The numbers are the same as those of `jax.random.uniform`. XLA:CPU unrolls the
   generator over short last dimensions, which takes a second to compile.

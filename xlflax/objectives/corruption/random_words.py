@@ -1,4 +1,4 @@
-"""Random words and softmaxes over the words of a single language.
+"""Random replacement words, and masks of the tokens of a single language.
 
 `VocabularySpec.language_words` contains the ids of each language's words.
 Source: Wu, Conneau et al. (2020), section 4.3. A language with separate
@@ -83,7 +83,7 @@ def language_words(
 
 
 def _count_language_words(vocabulary: VocabularySpec) -> np.ndarray:
-  """Returns the positive number of words of each language, int32 [languages].
+  """Returns the number of words of each language, int32 of shape [languages].
 
   Raises:
     VocabularyError: If the vocabulary does not record the words of each

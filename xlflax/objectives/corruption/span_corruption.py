@@ -96,7 +96,7 @@ class SpanPolicy:
     return xp.where(too_short, 0, drop), xp.where(too_short, 0, spans)
 
   def _largest_counts(self, text_length: int):
-    """Returns the counts at the largest density for all lengths of a text.
+    """Returns the counts at the largest density for each possible text length.
 
     Returns:
       The lengths 0 .. text_length and, for each, the number of tokens to drop

@@ -59,7 +59,7 @@ class _Chunks(NamedTuple):
     return self.size // self.groups
 
   def _start(self, i):
-    """Returns the first row of chunk i with a single group."""
+    """Returns the first row of chunk i if there is a single group."""
     return jnp.minimum(i * self.size, self.rows - self.size)
 
   def _grouped(self, array):
@@ -156,7 +156,7 @@ def _compute_logits(hidden, table, bias) -> jax.Array:
 
 
 def _select(logits, index) -> jax.Array:
-  """Returns one logit per row, [N], of [N, V] at columns [N]."""
+  """Selects one logit per row of [N, V], at the columns [N]."""
   return jnp.take_along_axis(logits, index[:, None], axis=1)[:, 0]
 
 
@@ -200,7 +200,7 @@ def _output(normalizer, label_logit, maximum) -> TokenLoss:
 
 @jax.custom_vjp
 def _unchunked(hidden, table, bias, labels) -> TokenLoss:
-  """Computes the loss from all logits and keeps them."""
+  """Computes the loss from all logits, which the backward pass reuses."""
   return _unchunked_forward(hidden, table, bias, labels)[0]
 
 
@@ -306,7 +306,7 @@ _chunked.defvjp(_chunked_forward, _chunked_backward)
 
 
 def _cpu_chunk_size(num_labels: int, rows: int) -> int | None:
-  """Returns the chunk size if chunks with kept logits are faster, else None."""
+  """Returns the chunk size if chunks are faster on this device, else None."""
   if (
     compile_targets.current_target().platform != 'cpu'
     or num_labels * rows <= _CPU_MAX_UNCHUNKED_LOGITS

@@ -103,7 +103,7 @@ class QuestionAnswering(finetuning.FineTuning):
   def _output(
     self, loss, correct, batch, context
   ) -> objective_base.ObjectiveOutput:
-    """Sums the loss and correctness of shape [B]."""
+    """Creates the output from the loss and correctness of each example, [B]."""
     weights = jnp.ones_like(loss)
     first = jnp.argmax(batch[batch_keys.CONTEXT_MASK] > 0, axis=1)
     languages = masking.gather_rows(
@@ -122,6 +122,6 @@ class QuestionAnswering(finetuning.FineTuning):
 
 
 def _allowed_positions(batch) -> jax.Array:
-  """Returns the positions of the context and the first one, bool [B, T]."""
+  """Returns a mask of the context and the first position, bool [B, T]."""
   context = batch[batch_keys.CONTEXT_MASK] > 0
   return context | (jnp.arange(context.shape[1]) == 0)[None, :]

@@ -95,7 +95,7 @@ class SpanCorruption(SequenceToSequence):
 
 
 def _text_length(length: int) -> int:
-  """Returns the number of tokens without the first and last, at least one."""
+  """Returns the number of tokens between the first and the last, at least 1."""
   return max(length - 2, 1)
 
 

@@ -260,7 +260,7 @@ def _add_weighted_means(
   second: objective_base.WeightedMean,
   factor: float,
 ) -> objective_base.WeightedMean:
-  """Returns a mean that equals `first`'s plus `factor` times `second`'s.
+  """Returns the mean of `first` plus `factor` times the mean of `second`.
 
   The sum has the weight of `second`, which is positive for all batches.
   """
@@ -281,7 +281,7 @@ def _put_like(leaf: jax.Array, value) -> jax.Array:
 
 
 def _linear_logits(model, params, states, choice):
-  """Returns the logits of the selected positions as a linear layer.
+  """Returns the linear layer that computes the selected positions' logits.
 
   Returns:
     Hidden states of shape [B, K, H], embedding table of shape [R, H] and output

@@ -83,7 +83,7 @@ def _read(options: config_options.Options, task: Task) -> dict[str, Any]:
 
 
 def _read_layers(options, num_layers: int) -> dict[str, Any]:
-  """Returns the fields of local attention and rotary positions."""
+  """Returns the fields for local attention and rotary positions."""
   global_attn_every_n_layers = options.get('global_attn_every_n_layers', 3)
   layer_types = options.get(
     'layer_types',

@@ -129,7 +129,7 @@ def _write(
 
 
 def _write_scaling(config, model_type: str, options) -> list[str]:
-  """Sets the options of output scaling and returns unsupported settings."""
+  """Sets the options for output scaling and returns unsupported settings."""
   if model_type == 't5':
     options['scale_decoder_outputs'] = config.scales_output
   elif model_type == 'umt5':
@@ -143,7 +143,7 @@ def _write_scaling(config, model_type: str, options) -> list[str]:
 
 
 def _layer_names(mlp: str, *, gated: bool) -> dict[str, str]:
-  """Returns the tensors of a layer and their parameters.
+  """Maps the tensor names of a layer to parameter names.
 
   Args:
     mlp: Name of the MLP's sublayer: 'layer.1' in the encoder and 'layer.2' in

@@ -147,7 +147,7 @@ def _read_settings(export: Export, group: result_store.Group) -> dict[str, Any]:
 def _describe_dataset(
   export: Export, group: result_store.Group
 ) -> tuple[dict[str, Any], str | None]:
-  """Returns the data set of a result, as the Hub's model cards describe it.
+  """Returns the fields that describe a result's data set in a Hub model card.
 
   Returns:
     Name and type of the data set, and the name of the main score of a task of
@@ -257,7 +257,7 @@ def _notice(corpus: str | None) -> list[str]:
 
 
 def _excluded_parameters(reasons: Mapping[str, str]) -> list[str]:
-  """Returns the section with the parameters that are not in the folder."""
+  """Returns the section that lists the parameters missing from the folder."""
   if not reasons:
     return []
   names_by_reason: dict[str, list[str]] = {}
@@ -272,7 +272,7 @@ def _excluded_parameters(reasons: Mapping[str, str]) -> list[str]:
 
 
 def _objectives(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
-  """Returns the fields of the objectives in the settings of a trainer."""
+  """Returns the fields of each objective in a trainer's settings."""
   if not settings:
     return []
   mixture = settings['objectives'][config_serialization.FIELDS]
@@ -283,7 +283,7 @@ def _objectives(settings: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _list(key: str, values: Sequence[str]) -> list[str]:
-  """Returns a YAML list, without duplicates."""
+  """Formats a key and its values, without duplicates, as a YAML list."""
   items = [f'- {json.dumps(value)}' for value in dict.fromkeys(values)]
   return [f'{key}:', *items]
 

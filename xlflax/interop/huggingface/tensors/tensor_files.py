@@ -186,7 +186,7 @@ def read_tensors(
 
 
 def read_rows(tensor: Tensor, rows: np.ndarray) -> np.ndarray:
-  """Reads some rows of a tensor. Safetensors files are read only in part.
+  """Reads rows of a tensor. Only these rows are read from a safetensors file.
 
   Args:
     tensor: Tensor to read, with one or two axes.

@@ -106,7 +106,7 @@ def _is_unchanged_tensor(
 
 
 def _initial_values(plan: tensor_mapping.Plan, name: str) -> np.ndarray:
-  """Returns the values of the elements that no tensor fills."""
+  """Returns a parameter's values before tensors are read: ones or zeros."""
   create = np.ones if name.endswith('/scale') else np.zeros
   return create(plan.shapes[name], np.float32)
 

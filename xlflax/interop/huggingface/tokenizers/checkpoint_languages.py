@@ -290,7 +290,7 @@ def choose_languages(
 
 
 def _match_code(code: str, codes: Sequence[str]) -> str | None:
-  """Returns the tokenizer's only code that matches, or None.
+  """Returns the only tokenizer code that matches a language code, or None.
 
   For example, 'en' matches eng_Latn.
   """

@@ -68,7 +68,7 @@ def pair_template(
   *,
   num_types: int,
 ) -> list[tuple[int, int]]:
-  """Returns the special tokens that surround a pair of empty texts.
+  """Returns the special tokens around and between the texts of a pair.
 
   Args:
     vocabulary: Vocabulary of the run.

@@ -51,7 +51,7 @@ def build_normalizer(charsmap: bytes, *, keeps_tilde: bool):
 
 @functools.cache
 def _boundaries() -> str:
-  """Returns a pattern of the positions at which no composition is possible.
+  """Returns a pattern that matches positions where no composition is possible.
 
   The pattern matches where a character composes with none of the preceding
   characters.
@@ -84,7 +84,7 @@ def _boundaries() -> str:
 
 
 def _compositions() -> tuple[dict[str, str], list[str]]:
-  """Returns the variants of characters and the composable sequences.
+  """Returns each character's variants, and the sequences that can be composed.
 
   Returns:
     A mapping from a character to the characters that NFKC maps to it, and the

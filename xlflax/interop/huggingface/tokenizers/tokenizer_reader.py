@@ -216,7 +216,7 @@ def _read_settings(folder: pathlib.Path) -> dict[str, Any]:
 
 
 def _roles(settings: dict[str, Any], model_type: str) -> dict[str, str]:
-  """Returns the token of each role: the configured or the default one."""
+  """Returns the token for each role, either configured or the default."""
   defaults = _DEFAULT_ROLES.get(model_type, _ROBERTA)
   is_t5 = model_type in ('t5', 'mt5', 'umt5')
   roles = {}
@@ -259,7 +259,7 @@ def _token_text(token) -> str:
 def _build_tokenizer(
   folder: pathlib.Path, settings
 ) -> tokenizers.Tokenizer | None:
-  """Builds a tokenizer from the files that preceded tokenizer.json.
+  """Builds a tokenizer from the files of a format older than tokenizer.json.
 
   Returns None if there are no such files.
   """

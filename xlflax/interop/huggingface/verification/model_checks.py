@@ -72,7 +72,7 @@ class ConversionMismatchError(errors.CheckpointError):
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-  """Batch of difficult-to-tokenize texts for the comparison of two models.
+  """Batch of texts that are difficult to tokenize, for comparing two models.
 
   Attributes:
     texts: Text of each sequence. The last sequence is a pair.

@@ -32,7 +32,7 @@ def block_sizes(
 
 
 def _tpu_block_size(length: int) -> int:
-  """Returns the largest block that pads a sequence by at most a quarter."""
+  """Returns the largest block size that adds at most 25 % padding."""
   block = _MAX_TPU_BLOCK
   while block > _MIN_TPU_BLOCK:
     padded_length = -(-length // block) * block
@@ -43,7 +43,7 @@ def _tpu_block_size(length: int) -> int:
 
 
 def _gpu_block_size(length: int) -> int:
-  """Returns the smallest power of two of at least `length`, within limits."""
+  """Returns the smallest power of two >= `length`, within limits."""
   block = _MIN_GPU_BLOCK
   while block < min(length, _MAX_GPU_BLOCK):
     block *= 2

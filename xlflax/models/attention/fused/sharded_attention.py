@@ -233,7 +233,7 @@ class _Sharding(NamedTuple):
 
 
 def _choose_sharding(arrays: kernel_spec.Arrays) -> _Sharding:
-  """Returns the mesh axes of the logical axes that divide the arrays."""
+  """Returns the mesh axes that shard the batch and the heads evenly."""
   mesh = jax.sharding.get_abstract_mesh()
   sizes = dict(mesh.shape) if not mesh.empty else {}
   if math.prod(sizes.values()) == 1:

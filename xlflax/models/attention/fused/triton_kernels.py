@@ -313,7 +313,7 @@ def _indices(block, size: int) -> jax.Array:
 
 
 def _read_optional(refs, name: str, index):
-  """Returns the elements `index` of a reference, or None if there is none."""
+  """Returns elements of a reference, or None if `refs` does not contain it."""
   return refs[name][index] if name in refs else None
 
 
