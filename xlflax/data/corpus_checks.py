@@ -142,7 +142,7 @@ def log_unknown_languages(languages: Iterable[str]) -> None:
 
 
 def _find_duplicate_codes(languages: Iterable[str]) -> Iterator[str]:
-  """Yields a sentence for each language that has several codes."""
+  """Yields a message for each language that has several codes."""
   groups: dict[tuple, list[str]] = {}
   for code in languages:
     parsed = language_codes.parse_language_code(code)
@@ -180,7 +180,7 @@ def _sample_pairs(file: corpus_files.TextFile) -> list[corpus_directory.Pair]:
 def _find_copied_pairs(
   file: corpus_files.TextFile, pairs: Sequence[corpus_directory.Pair]
 ) -> Iterator[str]:
-  """Yields a sentence if source and target of many pairs are nearly equal."""
+  """Yields a message if source and target of many pairs are nearly equal."""
   if len(set(map(language_codes.short_code, file.languages))) < 2:
     return
   count = sum(
@@ -198,7 +198,7 @@ def _find_copied_pairs(
 def _find_pairs_without_letters(
   file: corpus_files.TextFile, pairs: Sequence[corpus_directory.Pair]
 ) -> Iterator[str]:
-  """Yields a sentence if many pairs of a file have a text without letters."""
+  """Yields a message if many pairs of a file have a text without letters."""
   count = sum(
     not all(any(map(str.isalpha, side)) for side in pair) for pair in pairs
   )
@@ -219,7 +219,7 @@ def _describe_swapped_columns(file: corpus_files.TextFile) -> str:
 
 
 def _find_wrong_script(file: corpus_files.TextFile, text: str) -> list[str]:
-  """Returns a sentence if a file is not written in a script of its language."""
+  """Returns a message if a file is not written in a script of its language."""
   [language] = file.languages
   script = dominant_script(text)
   expected_scripts = scripts_of_language(language)
@@ -235,7 +235,7 @@ def _find_wrong_script(file: corpus_files.TextFile, text: str) -> list[str]:
 def _are_columns_swapped(
   pair: Sequence[str], columns: Sequence[str], profiles: Mapping[str, Counts]
 ) -> bool:
-  """Returns True if each column is more similar to the other language."""
+  """Returns whether each column fits the other column's language better."""
   exchanged = scripts_are_exchanged(pair, columns)
   if exchanged is not None:
     return exchanged

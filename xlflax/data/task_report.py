@@ -93,7 +93,7 @@ def group_by_family(rows: Sequence[dict]) -> list[dict]:
 
 
 def _is_mixture(row: dict) -> bool:
-  """Returns whether a row of `list_registered` is that of a mixture."""
+  """Returns whether a row of `list_registered` describes a mixture."""
   return row['kind'].startswith('mixture of ')
 
 

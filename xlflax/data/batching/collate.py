@@ -37,7 +37,7 @@ class Row(NamedTuple):
 
 
 class _Spans(NamedTuple):
-  """Texts of a batch, each surrounded by its special tokens (a span).
+  """Spans of a batch, which are texts surrounded by their special tokens.
 
   Attributes:
     texts: Token ids of each text.
@@ -124,7 +124,7 @@ def _make_side_spans(rows, position: int, spec) -> _Spans:
 
 
 def _make_pair_spans(rows, separator, spec) -> _Spans:
-  """Returns spans `bos x eos` and `[separator] y eos` of each pair."""
+  """Returns the spans `bos x eos` and `[separator] y eos` for each pair."""
   texts: list[np.ndarray] = []
   row: list[int] = []
   unit: list[int] = []

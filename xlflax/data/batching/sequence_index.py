@@ -217,7 +217,7 @@ class _Packed(_Examples):
 
 
 class _Adjacent(RowIndex):
-  """Index for `ExampleLayout.INTERLEAVED`: windows split into two halves."""
+  """Index for `ExampleLayout.INTERLEAVED`: each window is split into halves."""
 
   def __init__(self, side, starts_document, dataset):
     self._side = side

@@ -126,7 +126,7 @@ class TokenCache:
       )
 
   def rates(self, mixture: str, split: str) -> dict[str, float]:
-    """Returns the mixing rates of those tasks of a mixture that have the split.
+    """Returns the mixing rates of a mixture's tasks that have the given split.
 
     Raises:
       CacheError: If the cache does not contain the mixture or the split.
@@ -170,7 +170,7 @@ class TokenCache:
     return {task: self._open_task(task, split) for task in tasks}
 
   def digest(self, mixture: str, split: str) -> str:
-    """Returns a digest of a mixture's tokens, for the comparison of caches."""
+    """Returns a digest of a mixture's tokens, for comparing caches."""
     return checksums.digest_json(
       {
         task: self._tasks[cache_format.task_key(task, split)]['digest']
@@ -225,7 +225,7 @@ class TokenCache:
         )
 
   def _complete_tasks(self, mixture: str, split: str) -> dict[str, float]:
-    """Checks that all tasks of a mixture are cached; returns their rates."""
+    """Checks that a mixture's tasks are all cached, and returns their rates."""
     tasks = self.rates(mixture, split)
     missing = [task for task in tasks if not self._is_complete(task, split)]
     if missing:
@@ -382,7 +382,7 @@ class TokenCache:
 
 
 def _stamp(directory: pathlib.Path, name: str) -> tuple[int, ...]:
-  """Returns a file's size, inode and times, on disk or in a bucket.
+  """Returns the size, inode and times of a file on disk or in a bucket.
 
   In a bucket, the stamp contains only the size and the modification time.
   """

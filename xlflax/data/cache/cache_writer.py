@@ -98,7 +98,7 @@ def write_cache(
   runner: Runner | None = None,
   report: multiprocessing_runner.Report = lambda progress: None,
 ) -> list[cache_format.TaskMeta]:
-  """Writes those tasks of the mixtures that the cache does not contain yet.
+  """Writes the tasks of the mixtures, except those that are already cached.
 
   Args:
     plan: Content and options of the cache.
@@ -240,7 +240,7 @@ def _open_header(
 
 
 def _finalize(header: cache_metadata.Header, plan: Plan, tasks, jobs):
-  """Finalizes the tasks and writes `cache.json`, so the cache is readable."""
+  """Finalizes the tasks, and writes `cache.json` to make the cache readable."""
   needs_generation = plan.changed is Changed.ADD and staleness.needs_generation(
     jobs, plan.members(tasks), header
   )

@@ -162,7 +162,7 @@ class CachedLoader:
     self._indices = []
 
   def _shuffled(self, index, sizes, keys):
-    """Maps positions in a shuffled epoch to the numbers of the sequences."""
+    """Maps positions in a shuffled epoch to sequence indices."""
     locality = self.dataset.locality
     if locality is None:
       return permutation.permute_index(index, sizes, keys)
@@ -189,7 +189,7 @@ class CachedLoader:
         )
 
   def _units(self, tasks, index):
-    """Returns the texts of the given sequences, grouped by task for speed."""
+    """Returns the texts of the given sequences, which are read task by task."""
     order = np.argsort(tasks, kind='stable')
     distinct_tasks, starts = np.unique(tasks[order], return_index=True)
     units = [None] * tasks.size

@@ -226,7 +226,7 @@ def _incomplete_error(
 
 
 def _read_other_entries(job: write_plan.Job) -> list[dict]:
-  """Reads the metadata of shards that do not belong to this job."""
+  """Reads the metadata of shards that do not belong to the given job."""
   prefixes = tuple(part.prefix for part in job.parts)
   return [
     cache_format.read_json(path)

@@ -151,12 +151,12 @@ def _is_rate(value: Any) -> bool:
 
 
 def _list_of(is_valid: Callable[[Any], bool]) -> Callable[[Any], bool]:
-  """Returns a function that checks for a list of valid elements."""
+  """Returns a function that recognizes lists of valid elements."""
   return lambda value: isinstance(value, list) and all(map(is_valid, value))
 
 
 def _dict_of(is_valid: Callable[[Any], bool]) -> Callable[[Any], bool]:
-  """Returns a function that checks for a dict of valid values."""
+  """Returns a function that recognizes dicts of valid values."""
   return lambda value: (
     isinstance(value, dict) and all(map(is_valid, value.values()))
   )

@@ -28,7 +28,7 @@ _BYTES_PER_EXAMPLE = 256
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-  """One file of a task, or the complete task, which is divided into shards.
+  """Part of a task that is divided into shards: a file or the complete task.
 
   Attributes:
     prefix: Prefix of the shards' names. It contains a hash of all inputs on
@@ -159,7 +159,7 @@ def _format_json(value: list) -> str:
 
 
 def _make_prefix(name: str, common_inputs: list, fingerprint: list) -> str:
-  """Returns a shard name prefix with a hash of everything shards depend on."""
+  """Returns a shard name prefix that contains a hash of the shards' inputs."""
   inputs = json.dumps([common_inputs, fingerprint])
   key = hashlib.sha256(inputs.encode()).hexdigest()
   return f'{cache_format.quote_file_name(name)[:60]}-{key[:16]}'

@@ -147,7 +147,7 @@ def _write_shard(
 
 
 def _block_size(shard_size: int) -> int:
-  """Returns the number of examples per block, which divides a shard's size."""
+  """Returns the number of examples per block, a divisor of the shard size."""
   return next(
     size
     for size in range(min(_BLOCK_EXAMPLES, shard_size), 0, -1)

@@ -112,7 +112,7 @@ def write_shard_file(
 
 
 class _Column:
-  """Texts in one language, collected for writing with the dtypes of the shard.
+  """Texts in one language that are collected to be written to a shard.
 
   Attributes:
     dtype: Dtype of the ids.
@@ -139,7 +139,7 @@ class _Column:
 def _serialize(
   arrays: dict[str, tuple[np.dtype, list[np.ndarray]]],
 ) -> list[memoryview | bytes]:
-  """Serializes arrays in the format of the safetensors library without copies.
+  """Serializes arrays in the safetensors format without copying their data.
 
   Args:
     arrays: Mapping from the name of each array to its dtype and the segments
@@ -298,7 +298,7 @@ class Shard:
     self.release_pages()
 
   def _slice(self, name: str, start: int, size: int, dtype: np.dtype) -> Any:
-    """Returns the array at an offset after the header of the file."""
+    """Returns the array at an offset from the end of the file's header."""
     begin = self._begin + start
     if name in _TOKENS:
       return Tokens(self._read, begin, size, dtype)

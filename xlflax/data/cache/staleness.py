@@ -116,7 +116,7 @@ def _shard_prefixes(meta: cache_format.TaskMeta | None) -> list[str] | None:
 def _check_tasks(
   mixture: str, cached: set[str], current: set[str], changed: Changed
 ) -> None:
-  """Raises a CacheError if the tasks of a mixture may not change."""
+  """Raises a CacheError for changed tasks, unless the change is permitted."""
   added, removed = sorted(current - cached), sorted(cached - current)
   if not cached or cached == current:
     return
@@ -139,7 +139,7 @@ def _check_tasks(
 def _check_text(
   job: write_plan.Job, meta: cache_format.TaskMeta | None, changed: Changed
 ) -> None:
-  """Raises a CacheError if the text of a task may not change."""
+  """Raises a CacheError for changed text, unless the change is permitted."""
   cached_prefixes = _shard_prefixes(meta)
   current_prefixes = _part_prefixes(job)
   if meta is None or cached_prefixes is None:

@@ -62,7 +62,7 @@ class Job:
 
   @functools.cached_property
   def finalized(self) -> dict[str, cache_format.ShardEntry]:
-    """Map from shard names to shard metadata, over all cache generations."""
+    """Metadata of the shards in all generations of the cache, by shard name."""
     entries = [
       entry
       for path in sorted(self.directory.glob('generation-*.json'))

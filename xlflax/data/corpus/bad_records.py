@@ -68,14 +68,14 @@ class BadRecords:
 
 
 def ignore(error: errors.BadRecordError) -> None:
-  """Ignores the error of a bad record, without counting the record."""
+  """Ignores a `BadRecordError` and does not count the bad record."""
   del error
 
 
 def skip_bad_records(
   parse: Callable[..., T], on_bad_record: OnBadRecord | None
 ) -> Callable[..., T | None]:
-  """Returns a parser of lines or records that returns None for bad records.
+  """Wraps a parser so that it returns None for bad lines and records.
 
   Args:
     parse: Function that parses a line or record, and raises a `BadRecordError`

@@ -409,7 +409,7 @@ def read_texts(
 def _select_lines(
   lines: Iterable[tuple[str, ...]], mask: np.ndarray
 ) -> Iterator[tuple[str, ...]]:
-  """Yields the lines with text whose mask is True, and document boundaries."""
+  """Yields the selected lines that contain text, and document boundaries."""
   index = 0
   follows_selected = False
   for texts in lines:

@@ -406,7 +406,7 @@ def _to_language_tag(code: str) -> str:
 
 
 def _likely_script(tag: langcodes.Language) -> str | None:
-  """Returns a language's most likely script in its region, by CLDR."""
+  """Returns a language's most likely script in its region (from CLDR)."""
   language = tag.language or ''
   if language in _LIKELY_SCRIPTS:
     return _LIKELY_SCRIPTS[language]

@@ -114,7 +114,7 @@ def _open(
 
 
 def _check_first_bytes(first_bytes: bytes, path: pathlib.Path) -> None:
-  """Checks that a file is not encoded in a way that its name does not state.
+  """Rejects UTF-16 files and compressed files that lack the right extension.
 
   Raises:
     CorpusError: If the file is compressed and its name lacks the extension, or
@@ -173,7 +173,7 @@ def read_text(
   strip: bytes | None = None,
   on_bad_record: OnBadRecord | None = None,
 ) -> Iterator[tuple[int, bytes]]:
-  """Yields the numbered lines of a corpus file, after converting records.
+  """Yields the numbered lines of a corpus file, and converts records to lines.
 
   See `read_lines`.
   """
@@ -550,7 +550,7 @@ def _conversion_hint(path: pathlib.Path) -> str:
 
 
 def _describe_invalid_byte(error: UnicodeDecodeError) -> str:
-  """Returns the first invalid byte of a line and its column, from 1."""
+  """Returns the first invalid byte of a line and its column, counted from 1."""
   return f'byte 0x{error.object[error.start]:02x} at column {error.start + 1}'
 
 

@@ -54,7 +54,7 @@ def read_record_lines(
   path: pathlib.Path,
   on_bad_record: OnBadRecord | None = None,
 ) -> Iterator[bytes]:
-  """Yields the text of a file with records in chunks of complete lines.
+  """Yields the text of a file's records in chunks of complete lines.
 
   Args:
     streams: Decompressed contents of the file and of all files that belong to
@@ -232,7 +232,7 @@ def _read_jsonl(stream: BinaryIO, path: pathlib.Path):
 
 
 def _use_record(record: Record, path: pathlib.Path, number: int) -> Record:
-  """Returns a record that its reader has already parsed."""
+  """Returns an already parsed record unchanged."""
   del path, number
   return record
 
@@ -394,7 +394,7 @@ def _read_moses(first: BinaryIO, second: BinaryIO, path: pathlib.Path):
 
 
 def _aligned_lines(sides, path: pathlib.Path):
-  """Yields the lines with the same number in two aligned files.
+  """Yields the two lines with the same number from two aligned files.
 
   Raises:
     CorpusError: If the files have different numbers of lines, or if a file with
@@ -436,7 +436,7 @@ def _aligned_lines(sides, path: pathlib.Path):
 def _parse_aligned_lines(
   raw_lines: Sequence[bytes], path: pathlib.Path, number: int
 ) -> Record:
-  """Returns a mapping from languages to the lines of two aligned files."""
+  """Decodes two aligned lines, and returns them by language."""
   texts = [_decode(line, path, number) for line in raw_lines]
   languages = record_formats.languages_of_name(path)
   return dict(zip(languages, texts, strict=True))

@@ -51,7 +51,7 @@ WEIGHTS = _Weights()
 
 
 def latin_length(text: str) -> float:
-  """Returns a text's length in Latin characters, comparable across scripts.
+  """Returns the number of Latin characters that a text is equivalent to.
 
   For example, `latin_length('cat')` is 3, and `latin_length('猫です')` is 6.1.
   Digits, spaces and punctuation marks count as 1 each.

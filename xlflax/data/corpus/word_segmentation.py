@@ -61,7 +61,7 @@ def word_pattern(language: str) -> re.Pattern[str]:
 
 @functools.cache
 def _pattern(eliding: bool, last_mark: int) -> re.Pattern[str]:
-  """Returns a word pattern with the combining marks up to a code point.
+  """Returns a word pattern that includes combining marks up to a code point.
 
   Matching is much faster if the text contains few marks or none.
   """
@@ -134,7 +134,7 @@ class Segmenter:
     return parts if self._segment_run is None else self._split_runs(parts)
 
   def _split_runs(self, parts: list[str]) -> list[str]:
-    """Splits the runs of characters of scripts without spaces."""
+    """Splits runs of characters from scripts that do not use spaces."""
     out = [parts[0]]
     for run, separator in zip(parts[1::2], parts[2::2], strict=True):
       if not language_codes.TEXT_WITHOUT_SPACES.search(run):

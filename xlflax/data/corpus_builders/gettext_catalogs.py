@@ -62,7 +62,7 @@ def read_catalog(path: pathlib.Path) -> list[Message]:
 
 
 def read_names(language: str, locales: pathlib.Path) -> dict[str, str]:
-  """Returns translations of English names (of countries etc.) in pycountry.
+  """Returns pycountry's translations of English names, such as country names.
 
   These are names of countries, currencies, scripts and language families. A
   name is dropped if it has more than three words, if it contains an explanation

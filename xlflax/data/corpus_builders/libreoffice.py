@@ -44,7 +44,7 @@ def package_name(language: str) -> str:
 
 
 def unpack_packages(languages: list[str], folder: pathlib.Path) -> None:
-  """Unpacks the help packages for some languages into a folder.
+  """Unpacks the help packages of the given languages into a folder.
 
   If the folder contains a package file `libreoffice-help-*.deb`, this file is
   unpacked. Packages that are neither unpacked nor in the folder are downloaded

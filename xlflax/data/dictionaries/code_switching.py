@@ -174,7 +174,7 @@ class Switcher:
   def _draw(
     self, matches: DictionaryMatch, name: str, first: int
   ) -> np.ndarray:
-    """Draws random numbers in [0, 1) for each unit that can be replaced.
+    """Draws random numbers in [0, 1) for each replaceable word or phrase.
 
     Args:
       matches: Words and phrases of the text that have translations.

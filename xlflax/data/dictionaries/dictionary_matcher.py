@@ -227,7 +227,7 @@ class TranslationTable:
     }
 
   def _resolve(self, word: str) -> int:
-    """Returns the code of a word, which contains its entry and letter case."""
+    """Returns the code of a word: its dictionary entry and its letter case."""
     if word == word_segmentation.BORDER:
       return _BORDER_CODE
     key = word_forms.normalize_word(word)
@@ -256,7 +256,7 @@ class TranslationTable:
 
 
 class _CodeCache(dict):
-  """Cache of the dictionary lookup (code) of each word, by spelling."""
+  """Cache that maps the spelling of each word to its dictionary code."""
 
   def __init__(self, resolve):
     super().__init__()
@@ -308,7 +308,7 @@ def _merge_entries(
 
 
 def _strip_punctuation(text: str, before: str, after: str) -> str:
-  """Removes a prefix and a suffix, unless no letter or digit would remain."""
+  """Strips punctuation from a text, unless no letter or digit would remain."""
   stripped = text.removeprefix(before).removesuffix(after).strip()
   return stripped if re.search(r'\w', stripped) else text
 

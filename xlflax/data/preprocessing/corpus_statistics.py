@@ -134,7 +134,7 @@ def compute_statistics(
 def describe_findings(
   corpus: Corpus, statistics: Sequence[FileCounts]
 ) -> list[str]:
-  """Returns a sentence with a recommendation for each anomaly in a corpus.
+  """Returns a message with a recommendation for each anomaly in a corpus.
 
   Args:
     corpus: Corpus that the statistics describe.
@@ -151,7 +151,7 @@ def describe_findings(
 
 
 def _compute_file_statistics(file: TextFile, corpus: Corpus) -> FileCounts:
-  """Computes the statistics of one file, except for held-out text."""
+  """Computes a file's statistics, except the overlap with held-out text."""
   path = file.path.relative_to(corpus.directory).as_posix()
   counts = FileCounts(path=path, languages=file.languages, split=file.split)
   bad_records = BadRecords()
@@ -204,12 +204,12 @@ def _count_lines(
 
 
 def _exact_keys(lines: Sequence[str]) -> np.ndarray:
-  """Returns a hash key of each line, to find equal lines, uint64 [lines]."""
+  """Hashes each line, so that equal lines have equal keys, uint64 [lines]."""
   return fuzzy_deduplication.band_keys(lines, _EXACT_DEDUPLICATION)[:, 0]
 
 
 def _priors(file: TextFile) -> Sequence[language_id.Prior | None]:
-  """Returns the language prior for each language of a file, or None."""
+  """Returns the language priors of a file, which are None without py3langid."""
   try:
     return language_id.file_priors(file)
   except errors.ConfigError:  # The optional package py3langid is missing.
@@ -400,7 +400,7 @@ def _describe_finding(finding: _Finding, count: int, lines: int) -> str:
 
 
 def _describe_file(counts: FileCounts) -> Iterator[str]:
-  """Yields a sentence with a recommendation for each anomaly in a file."""
+  """Yields a message with a recommendation for each anomaly in a file."""
   if counts.error:
     yield f'{counts.path} cannot be read: {counts.error}'
   elif not counts.lines and not counts.bad_records:

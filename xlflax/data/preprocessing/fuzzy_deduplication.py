@@ -312,7 +312,7 @@ def _side_keys(
 
 
 def _read_lines(file: TextFile) -> Iterator[str]:
-  """Yields the lines with text; the sides of a pair are separated by a tab."""
+  """Yields the lines with text. A tab separates the two texts of a pair."""
   label = f'duplicates, {file.path.name}'
   with progress_reporting.Progress(label, unit='lines') as report:
     for texts in corpus_directory.read_texts(file):

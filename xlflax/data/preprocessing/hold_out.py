@@ -122,7 +122,7 @@ def _divide_group(
 
 
 def _document_hashes(file: TextFile) -> tuple[np.ndarray, str]:
-  """Computes the hash of the document of each line with text.
+  """Computes the hash of the document that contains each line with text.
 
   Returns:
     The hashes, uint64 [lines], and the unit that counts as a document: 'pairs',

@@ -104,7 +104,7 @@ def is_code(line: str) -> bool:
 
 
 class MarkupRemover:
-  """Removes HTML markup from the lines of a document, one after the other.
+  """Remover of HTML markup for consecutive lines of a document.
 
   Tags and comments are removed. Elements such as `script` and `style` are
   removed with their content, which may extend over several lines. Character

@@ -190,7 +190,7 @@ def _read_chunks(
   *,
   strip_markup: bool,
 ) -> Iterator[tuple[Lines, dict[int, str]]]:
-  """Yields chunks of lines that contain `size` lines with text.
+  """Yields chunks of lines, each with `size` lines that contain text.
 
   Args:
     file: File to read. If its `skips_bad_records` is True, bad records are

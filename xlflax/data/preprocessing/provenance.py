@@ -447,7 +447,7 @@ def _read_records(output: pathlib.Path) -> dict[str, dict]:
 
 
 def _check_shards(output: pathlib.Path, settings: dict, division: dict) -> None:
-  """Checks that a shard has the settings and files of the existing records."""
+  """Checks that a shard has the same settings and files as existing records."""
   for stored in _read_records(output).values():
     stored_settings = {**stored['settings'], **stored.get('division', division)}
     differences = list(_differences(stored_settings, {**settings, **division}))

@@ -163,7 +163,7 @@ def _has_letters(text: str, min_letters: int) -> bool:
 
 
 def _find_copy_reason(texts, languages, max_similarity: float) -> str | None:
-  """Returns the reason to drop a pair with too similar sides, or None."""
+  """Returns the reason to drop a pair whose texts are too similar, or None."""
   short_codes = set(map(language_codes.short_code, languages))
   if max_similarity == 1 or len(short_codes) < 2:
     return None
@@ -217,7 +217,7 @@ def scripts_of_language(language: str) -> frozenset[str]:
 
 @functools.cache
 def _script_function() -> Any:
-  """Returns fontTools' function from a character to its script, cached."""
+  """Returns a cached function that maps a character to its script."""
   return functools.cache(
     language_id.import_filter_package(
       'fontTools.unicodedata', 'fonttools'

@@ -67,7 +67,7 @@ class Counts:
   )
 
   def __add__(self, other: 'Counts') -> 'Counts':
-    """Returns the sums of the statistics."""
+    """Returns the combined statistics of two sets of lines."""
     return Counts(
       self.lines + other.lines,
       self.words + other.words,
@@ -91,7 +91,7 @@ class Workers:
     filters: TextFilters = TextFilters(),  # noqa: B008
     num_processes: int = 1,
   ):
-    """Starts worker processes, if there is more than one.
+    """Starts the worker processes, unless only one process is requested.
 
     Args:
       processing: Settings for processing each line.

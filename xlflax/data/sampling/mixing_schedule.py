@@ -78,7 +78,7 @@ def limit_rates(rates: np.ndarray, max_rate: float | None) -> np.ndarray:
 def replay_rates(
   rates: np.ndarray, is_new: np.ndarray, fraction: float
 ) -> np.ndarray:
-  """Scales sampling rates to a given sum over the tasks without new languages.
+  """Scales rates so that tasks without a new language get a given total rate.
 
   Old tasks are tasks without text in a new language.
 
@@ -190,7 +190,7 @@ def apportion_draws(credit: np.ndarray, total: int) -> np.ndarray:
 def apportion_at_most(
   credit: np.ndarray, max_draws: np.ndarray, rates: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Rounds each task's number of draws to an integer, up to its maximum.
+  """Rounds the numbers of draws to integers that do not exceed given maxima.
 
   The rounding follows `apportion_draws`. The excess is distributed among the
   other tasks in proportion to their rates. For example, the draws for

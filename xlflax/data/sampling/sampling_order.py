@@ -111,7 +111,7 @@ def _add_replay(
   dataset: dataset_config.DatasetConfig,
   languages: Sequence[Sequence[str]],
 ) -> Callable[[int], np.ndarray]:
-  """Returns rates with which old tasks have the fraction `replay.fraction`.
+  """Returns sampling rates that sum to `replay.fraction` over the old tasks.
 
   Args:
     rates: Function that maps a step to rates that sum to 1, [tasks].

@@ -36,7 +36,7 @@ class CodeSwitch(code_switched_rows.SwitchedRows):
 
 
 class _Repeated(seqio.DataSource):
-  """Data source that repeats the examples of a different source."""
+  """Data source that repeats the examples of another source."""
 
   def __init__(self, source: seqio.DataSource, copies: int):
     self._source = source

@@ -159,7 +159,7 @@ def _list_outputs(
 
 
 def _open_record(output: pathlib.Path) -> dict[str, Any]:
-  """Returns the record of an earlier call, or an empty one.
+  """Returns the record of an earlier call, or an empty record.
 
   Raises:
     CorpusError: If the directory contains files, but no record of an earlier

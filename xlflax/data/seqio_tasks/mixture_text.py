@@ -122,7 +122,7 @@ class MixtureText:
 
 
 def _check_has_text(name: str) -> None:
-  """Raises CorpusError if a task cannot be read before it is tokenized."""
+  """Raises CorpusError if a task provides token ids instead of text."""
   steps = task_registry.get_task(name).preprocessors
   if not steps or steps[-1] is not task_registry.tokenize:
     raise errors.CorpusError(

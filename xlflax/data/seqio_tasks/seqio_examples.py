@@ -145,7 +145,7 @@ def _object_name(value) -> str:
 
 
 def _describe_file(path: str) -> tuple:
-  """Returns path, size and time of a file, or its path if it is missing."""
+  """Returns a file's path, size and time, or only the path if it is missing."""
   if not tf.io.gfile.exists(path):
     return (path,)
   status = tf.io.gfile.stat(path)

@@ -238,7 +238,7 @@ def get_task(name: str, *, split: str | None = None) -> seqio.Task:
 
 
 def task_names(name: str, *, split: str | None = None) -> list[str]:
-  """Returns the names of all tasks in a task or (nested) mixture.
+  """Returns the names of all tasks in a (nested) mixture, or of one task.
 
   In contrast to `expand_mixture`, no examples are counted.
 
@@ -250,7 +250,7 @@ def task_names(name: str, *, split: str | None = None) -> list[str]:
 
 
 def expand_mixture(name: str, *, split: str | None = None) -> dict[str, float]:
-  """Returns the mixing rates of all tasks in a task or (nested) mixture.
+  """Returns the mixing rates of a (nested) mixture's tasks, or of one task.
 
   Args:
     name: Name of a mixture, or of a single task, which gets the rate 1.
@@ -271,7 +271,10 @@ def expand_mixture(name: str, *, split: str | None = None) -> dict[str, float]:
 
 
 def _find_tasks(name: str, split: str | None) -> list[seqio.Task]:
-  """Returns the tasks of a task or mixture with a split, sorted by name."""
+  """Returns the tasks of a mixture that have a split, sorted by name.
+
+  If `name` is the name of a task, the list contains only this task.
+  """
   if name in seqio.MixtureRegistry.names():
     all_tasks = seqio.MixtureRegistry.get(name).tasks
   elif name in seqio.TaskRegistry.names():

@@ -244,7 +244,7 @@ def _parse_languages(part: str, format: Format) -> tuple[str, ...]:
 
 
 def _with_unique_ids(paths, readings) -> list[labeled_examples.Example]:
-  """Returns the examples of several files, with file names in repeated ids."""
+  """Combines the examples of several files. Adds file names to repeated ids."""
   examples: list[labeled_examples.Example] = []
   seen_ids: set[str] = set()
   for path, reading in zip(paths, readings, strict=True):

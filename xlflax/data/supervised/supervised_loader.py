@@ -242,7 +242,7 @@ def _cached_file_names(folder: pathlib.Path) -> list[str]:
 
 
 def _has_all_files(folder: pathlib.Path) -> bool:
-  """Returns whether a cache folder contains all files that it should."""
+  """Returns whether a cache folder contains all files of its manifest."""
   names = _cached_file_names(folder)
   return bool(names) and all((folder / name).exists() for name in names)
 
@@ -358,7 +358,7 @@ def _featurize_part(
 
 
 def _featurize(dataset, examples, vocabulary) -> Iterator[list[featurizer.Row]]:
-  """Featurizes examples; keeps the sequences of each group together."""
+  """Featurizes examples, and keeps the sequences of each group together."""
   group_size = dataset.group_size
   block_size = _BLOCK - _BLOCK % group_size
   while block := list(itertools.islice(examples, block_size)):
@@ -375,7 +375,7 @@ def _featurize(dataset, examples, vocabulary) -> Iterator[list[featurizer.Row]]:
 def _interleave(
   sequences: list[list[featurizer.Row]], group_size: int
 ) -> list[list[featurizer.Row]]:
-  """Interleaves the sequences of a group, with equal numbers per example.
+  """Interleaves a group's sequences, with the same number from each example.
 
   For example, `[[a, b], [c]]` becomes `[[a, c], [b, c]]`, which is a c b c when
   concatenated. The examples of an incomplete last group are repeated.

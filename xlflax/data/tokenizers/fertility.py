@@ -214,7 +214,7 @@ def format_table(rows: list[dict]) -> str:
 
 
 def _align(lines: list[tuple[str, ...]]) -> str:
-  """Formats the cells of a table, the first two columns left-aligned."""
+  """Formats the cells of a table, and left-aligns the first two columns."""
   widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
   return '\n'.join(
     '  '.join(

@@ -227,11 +227,12 @@ def read_reservoirs(directory, origin: Origin) -> dict[str, Reservoir]:
   ]
   if len(counts) != 1 or missing:
     raise errors.CorpusError(
-      'The directory must contain all shards of a text sample that have the '
-      f'same --num_shards, but the shards {", ".join(missing[:5])} are missing'
+      'The directory must contain all shards of one text sample, and all shards '
+      'must have the same --num_shards. The missing shards are '
+      f'{", ".join(missing[:5])}'
       if missing
-      else 'The directory must contain all shards of a text sample that have the '
-      'same --num_shards',
+      else 'The directory must contain all shards of one text sample, and all '
+      'shards must have the same --num_shards',
       got=', '.join(path.name for path in shard_paths[:5]) or 'no shard',
       where=str(directory),
       fix='Run `xlflax vocab --corpus=DIR --sample_dir=DIR --shard_index=I '

@@ -142,7 +142,7 @@ class _RequiredSize(Exception):
 
 
 def _check_merges(model: bytes, requested: int, where: str | None) -> None:
-  """Raises a VocabularyError if a model has a different number of merges."""
+  """Raises a VocabularyError if the number of merges is not as requested."""
   num_merges = count_merges(model)
   if num_merges != requested:
     raise errors.VocabularyError(

@@ -150,7 +150,7 @@ def pack_word_starts(pieces: Iterable[str]) -> bytes:
 
 
 def _leading_languages(pieces: Iterable[str]) -> Iterator[str]:
-  """Yields languages from the language symbols with which a list starts."""
+  """Yields the languages of the language symbols at the start of a list."""
   for piece in pieces:
     match = _SYMBOL.fullmatch(piece)
     if match is None:

@@ -116,7 +116,7 @@ def learn_merges(
 def _merge_pair(
   tokens: list[str], pair: tuple[str, str], text: str
 ) -> list[str]:
-  """Returns a word's tokens with each occurrence of a pair replaced."""
+  """Replaces each occurrence of a pair of tokens in a word with one token."""
   merged = []
   i = 0
   while i < len(tokens):

@@ -207,7 +207,7 @@ def _parse_byte_level(piece: str) -> PlainToken:
 
 @functools.cache
 def _bytes_by_letter() -> dict[str, int]:
-  """Returns the byte of each letter in byte-level BPE (Radford et al., 2019).
+  """Returns byte-level BPE's map of letters to bytes (Radford et al., 2019).
 
   Bytes that are printable Latin-1 characters are represented by these
   characters. The other bytes are represented, in order, by the characters that

@@ -320,7 +320,7 @@ class TokenizersExtender(TokenizerExtender):
     )
 
   def _extended_scores(self, tokens: Sequence[NewToken]) -> list[list[Any]]:
-    """Returns all tokens of a Unigram model with their scores."""
+    """Returns a Unigram model's old and new tokens with their scores."""
     scored = [list(entry) for entry in self._content['model']['vocab']]
     lowest = min(score for _, score in scored)
     # Added tokens that are not in the model precede the new tokens.
@@ -349,7 +349,7 @@ def _texts(tokens: Sequence[NewToken]) -> list[str]:
 
 
 def _merge_scores(lowest: float, num_tokens: int) -> list[float]:
-  """Returns scores of merges that are applied after all existing ones."""
+  """Returns scores for new merges, which are applied after existing merges."""
   first = math.floor(lowest) - 1
   return [float(first - i) for i in range(num_tokens)]
 
@@ -381,7 +381,7 @@ def _unigram_scores(
 def _split_at_spaces(
   tokens: Iterable[str], is_known
 ) -> Iterator[SegmentedWord]:
-  """Splits tokens before each token that starts with a space marker."""
+  """Divides tokens into words, which begin at tokens with a space marker."""
   word: list[str] = []
   for token in tokens:
     if token.startswith(_SPACE) and word:

@@ -311,7 +311,7 @@ def _decode_tokens(
 def _count_common_symbols(
   members: Mapping[str, sentencepiece_vocabulary.SentencePieceVocabulary],
 ) -> int:
-  """Returns the number of special symbols, which all members must share.
+  """Returns the number of special symbols, which all models must share.
 
   Raises:
     VocabularyError: If there are no models, if their special symbols differ,

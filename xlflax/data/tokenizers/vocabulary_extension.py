@@ -303,7 +303,7 @@ def _missing_characters(
 def _adjacent_tokens(
   extender: TokenizerExtender, texts: Iterable[str]
 ) -> set[str]:
-  """Returns the strings of adjacent tokens, and of complete words, in texts.
+  """Returns all words of texts, and all joined pairs of adjacent tokens.
 
   Some tokenizers encode a word as a single token without applying merges if the
   vocabulary contains it.
@@ -324,7 +324,7 @@ def _remove_changing_tokens(
   candidates: Sequence[NewToken],
   texts: Sequence[str],
 ) -> list[NewToken]:
-  """Removes tokens that occur in encodings of texts of other languages."""
+  """Removes tokens that would change the encoding of other languages."""
   vocabulary = extender.vocabulary
   texts = [
     text
@@ -377,7 +377,7 @@ def _select_frequent(
 def _read_config_files(
   vocabulary: Vocabulary, base_dir: pathlib.Path | None
 ) -> dict[str, bytes]:
-  """Returns the tokenizer files of an imported vocabulary that remain valid.
+  """Returns the imported tokenizer files that are valid after the extension.
 
   The general tokenizer class makes transformers use tokenizer.json unchanged.
   """

@@ -155,7 +155,7 @@ def _encode_chunks(
 def _align_tokens(
   vocabulary, code, chunk: str, ids: Sequence[int]
 ) -> TokenSpans | None:
-  """Aligns tokens with the characters of a chunk, or returns None."""
+  """Aligns tokens with a chunk's characters, or returns None if this fails."""
   special_ids = vocabulary.spec.special_ids
   unknown_id = vocabulary.spec.unk_id
   tokens = [
@@ -218,7 +218,7 @@ def _encode_by_word(vocabulary, code, prefix: str, chunk: str) -> TokenSpans:
 
 
 def _cover_text(text: str, ids: Sequence[int]) -> TokenSpans:
-  """Assigns the complete text to every token, if the alignment fails."""
+  """Assigns the complete text to every token, as a fallback for alignment."""
   return TokenSpans(
     np.asarray(ids, np.int32),
     np.zeros(len(ids), np.int32),

@@ -67,7 +67,7 @@ def token_char_spans(text: str, tokens: Sequence[str | None]) -> Spans | None:
 def _token_bounds(
   target: bytes, surfaces: Sequence[bytes | None]
 ) -> Sequence[int] | None:
-  """Returns the byte offsets of tokens in a text, or None without a match.
+  """Returns byte offsets of tokens in a text, or None if they do not match.
 
   Args:
     target: UTF-8 bytes of the text after normalization.
@@ -98,7 +98,7 @@ def _token_bounds(
 def _token_bounds_with_unknown(
   text: str, surfaces: Sequence[str | None]
 ) -> list[int] | None:
-  """Aligns known and unknown tokens with a text's characters, or returns None.
+  """Aligns known and unknown tokens with a text; returns None if this fails.
 
   The text is searched from left to right for runs of known tokens. The text
   between two runs is divided among the unknown tokens by `_divide_unknown`.
@@ -223,7 +223,7 @@ def _word_end(token: str) -> bytes | None:
 
 @functools.cache
 def _byte_alphabet() -> dict[str, int]:
-  """Returns the byte of each character in GPT-2's BPE (Radford et al., 2019).
+  """Returns GPT-2's mapping from characters to bytes (Radford et al., 2019).
 
   Bytes that are printable Latin-1 characters are represented by these
   characters. The other bytes, in ascending order, are represented by the

@@ -122,7 +122,7 @@ class TranslationPairFeaturizer(Featurizer):
 
 
 def _pair_rows(rows: list[Row], paired_rows: list[Row]) -> list[Row]:
-  """Pairs each sequence with the translation's at the same relative position.
+  """Pairs each sequence with a translated one at the same relative position.
 
   For example, 3 sequences are paired with the first, third and fifth of 5
   sequences. If there are no paired sequences, each sequence is paired with

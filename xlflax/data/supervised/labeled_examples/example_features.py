@@ -135,7 +135,7 @@ def is_empty(value: Any) -> bool:
 
 
 def _text(value: Any) -> str:
-  """Returns text that may be encoded as UTF-8 bytes."""
+  """Converts a value to text. Bytes are decoded as UTF-8."""
   return value.decode() if isinstance(value, bytes) else str(value)
 
 

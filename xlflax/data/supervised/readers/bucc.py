@@ -159,7 +159,7 @@ def _read_gold_pairs(
 def _read_gold_lines(
   path, first: dict[str, str], second: dict[str, str]
 ) -> frozenset[tuple[str, str]]:
-  """Reads the line number of the first sentence for each second sentence."""
+  """Reads the line number in `first` that matches each sentence in `second`."""
   lines = list(file_reading.read_lines(path))
   for number, line in lines:
     if line.strip() not in first:

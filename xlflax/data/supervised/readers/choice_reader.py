@@ -281,7 +281,7 @@ def _make_choices(
 def _get_id(
   value: dict, default: int, seen_ids: set[str], path, number: int
 ) -> str:
-  """Returns the id of a question, and checks that no earlier one has it.
+  """Returns a question's id, and checks that no earlier question has this id.
 
   Args:
     value: JSON object of the question.

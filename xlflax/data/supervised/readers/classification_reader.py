@@ -262,7 +262,7 @@ _SKIPPED = object()
 
 
 def _map_label(label: str | None, options: _ReaderOptions, number: int):
-  """Returns the class name of a label, None, or `_SKIPPED`."""
+  """Returns a label's class name, None for an empty label, or `_SKIPPED`."""
   if not label:
     return None
   if options.labels is None:
@@ -334,7 +334,7 @@ def _check_widths(rows, names, path, columns) -> Iterator:
 
 
 def _get_field(fields, names, path, number, column: int | str) -> str | None:
-  """Returns the field of a TSV line, or None if it is past the end."""
+  """Returns a field of a TSV line, or None if the line has too few fields."""
   if isinstance(column, int):
     return fields[column] if column < len(fields) else None
   if column not in names:
@@ -350,7 +350,7 @@ def _get_field(fields, names, path, number, column: int | str) -> str | None:
 def _get_value(
   value: dict, columns: Columns, path, number: int, key: str
 ) -> str | None:
-  """Returns the value of a key of a JSON object as text, or None."""
+  """Returns the value of a JSON key as text, or None if there is no value."""
   if key not in value and key != columns.get('label'):
     raise file_reading.malformed_line_error(
       f'The JSON object must have the key {key!r}',
@@ -396,7 +396,7 @@ def _check_columns(columns: Columns) -> None:
 
 
 def _flatten(columns: Columns) -> list[int | str]:
-  """Returns all single columns, including those that are joined."""
+  """Returns a flat list of all columns, including columns to be joined."""
   flat: list[int | str] = []
   for column in columns.values():
     if isinstance(column, int | str):

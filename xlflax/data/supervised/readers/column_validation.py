@@ -195,9 +195,9 @@ def check_tags(
     len(tags) > 2 * len(distinct_words) or num_equal > 0.8 * len(pairs)
   ):
     raise errors.CorpusError(
-      'The tag column of the file must contain few different tags, but it '
-      f'seems to contain words. It contains {len(tags)} different tags for '
-      f'{len(distinct_words)} different words',
+      'The tag column of the file seems to contain words instead of tags. It '
+      f'contains {len(tags)} different values for {len(distinct_words)} '
+      'different words',
       got=', '.join(map(repr, sorted(tags)[:3])),
       where=str(path),
       fix='Set the indices of the word and tag columns, counted from 0: '
@@ -309,7 +309,7 @@ def _mean_length(values: Sequence[str]) -> float:
 
 
 def _warn(path: Any, problem: str, values: Iterable[str]) -> None:
-  """Logs a warning about suspicious values, with the first three."""
+  """Logs a warning that shows the first three distinct suspicious values."""
   shown_values = ', '.join(
     repr(value[:40]) for value in list(dict.fromkeys(values))[:3]
   )
@@ -346,10 +346,9 @@ def _wrong_columns_error(
     hint = f' The column {label_columns[0]!r} seems to contain the class names.'
   options = {'columns': suggestion}
   return errors.CorpusError(
-    'The label column of the file must contain few different class names, '
-    'but it seems to contain texts or line numbers. With '
-    f'columns={dict(columns)}, it contains {len(set(labels))} different '
-    f'labels for {len(labels)} examples',
+    'The label column of the file seems to contain texts or line numbers '
+    f'instead of class names. With columns={dict(columns)}, it contains '
+    f'{len(set(labels))} different labels for {len(labels)} examples',
     got=repr(labels[0][:60]),
     where=str(path),
     fix=f'Set the columns, such as --gin.OPTIONS="{options}", or set the option '

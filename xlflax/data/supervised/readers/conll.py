@@ -273,7 +273,7 @@ def _check_blind(lines: list[_Line], is_blind: bool | None, path) -> bool:
 def _read_words(
   lines: list[_Line], path, problems: list[str]
 ) -> tuple[str, ...]:
-  """Returns the words of a sentence and adds problems with them."""
+  """Returns a sentence's words, and adds problems with them to `problems`."""
   for line in lines:
     if not line.word:
       problems.append(
@@ -285,7 +285,7 @@ def _read_words(
 def _read_tags(
   lines: list[_Line], scheme: Scheme, path, problems: list[str]
 ) -> tuple[str, ...]:
-  """Returns the tags of a sentence and adds problems with them."""
+  """Returns a sentence's tags, and adds problems with them to `problems`."""
   tags = [line.tag or '' for line in lines]
   if scheme is Scheme.PLAIN:
     return tuple(tags)

@@ -45,7 +45,7 @@ class _Word(NamedTuple):
 
 
 class _Sentence(NamedTuple):
-  """A sentence, with its multiword tokens as texts 'first-last form'."""
+  """Words of a sentence, and its multiword tokens in the form '1-2 token'."""
 
   last_line_number: int
   id: str | None

@@ -173,7 +173,7 @@ def _read_rows(path, num_texts: int):
 
 
 def _read_tsv(path):
-  """Yields the number, the texts and no scores for each line of a TSV file."""
+  """Yields (line number, texts, None) for each line of a TSV file."""
   for number, line in file_reading.read_lines(path):
     if line.strip():
       fields = line.split('\t')
@@ -204,6 +204,6 @@ def _read_json_rows(path):
 
 
 def _first_value(value: Mapping[str, Any], *names: str, default: Any) -> Any:
-  """Returns the first of several keys' values that is not null."""
+  """Returns the value of the first key whose value is not null."""
   values = (value[name] for name in names if value.get(name) is not None)
   return next(values, default)

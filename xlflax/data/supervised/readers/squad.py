@@ -101,7 +101,7 @@ def read_squad(
 
 
 def _mark_unanswerable(examples) -> list[labeled_examples.Question]:
-  """Sets the answer of the questions without one to `UNANSWERABLE`."""
+  """Adds the answer `UNANSWERABLE` to each question without an answer."""
   return [
     example
     if example.answers
@@ -146,7 +146,7 @@ def _read_items(path) -> Iterator[_Item]:
 def _read_answers(
   item: _Item, question_id: str, path, problems: list[str]
 ) -> tuple[labeled_examples.Answer, ...]:
-  """Returns the answers of a question and adds problems with them."""
+  """Returns a question's answers, and adds problems with them to `problems`."""
   answers = []
   if item.question.get('answers') is None:
     return ()  # A blind file may have no list of answers.
@@ -176,7 +176,7 @@ def _read_answers(
 
 
 def _find_nearest(context: str, text: str, start: int) -> int:
-  """Returns the offset of the occurrence of a text nearest to `start`.
+  """Returns the offset at which a text occurs nearest to `start`.
 
   Returns -1 if the context does not contain the text.
   """

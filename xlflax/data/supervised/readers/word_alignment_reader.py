@@ -69,8 +69,8 @@ def read_aligned_sentences(
   if len(paths) not in (2, 3) or first_index not in (0, 1):
     raise errors.ConfigError(
       'Word alignments require two files (text, links) or three files '
-      '(source, target, links), and `first_index` must be 0 or 1, but found '
-      f'{len(paths)} files and first_index={first_index}'
+      '(source, target, links), and `first_index` must be 0 or 1, but '
+      f'{len(paths)} files and first_index={first_index} were passed'
     )
   naacl_links = _read_naacl_links(paths[-1])
   if naacl_links is not None:

@@ -241,7 +241,7 @@ def _read_texts(folder: pathlib.Path, name: str, part: str) -> dict[str, Text]:
 def _get_text(
   value: Mapping[str, Any], names: tuple[str, ...], path, number: int
 ) -> str:
-  """Returns the text or number in the first of several keys, or ''."""
+  """Returns the text or number of the first key that has a value, or ''."""
   name = next((name for name in names if value.get(name) is not None), None)
   if name is None:
     return ''
@@ -259,7 +259,7 @@ def _get_text(
 def _add_text(
   texts: dict[str, Text], key: str, text: str, language: str, path, number: int
 ) -> None:
-  """Adds a text and checks that its id is unique and the text not empty."""
+  """Adds a text, and checks that it has a unique id and is not empty."""
   if not key or not text or key in texts:
     raise file_reading.malformed_line_error(
       'Each line must have a unique id and a text that is not empty, but the '
@@ -338,7 +338,7 @@ def _read_candidates(path) -> dict[str, tuple[str, ...]] | None:
 
 
 def _check_ids(folder, queries, documents, relevance, candidates) -> None:
-  """Raises a CorpusError if a query or document with an id does not exist."""
+  """Raises a CorpusError if an id does not belong to any query or document."""
   for names in (relevance, candidates or {}):
     for query, document_ids in names.items():
       unknown = [name for name in document_ids if name not in documents]

@@ -181,8 +181,8 @@ def switch_halves(
       _combine_texts(original, translation, ids[1]),
     )
   raise errors.ConfigError(
-    f'The example {original.id!r} cannot be code-switched, because it does '
-    'not have a premise and a hypothesis or a question and a context',
+    f'The example {original.id!r} cannot be code-switched. It must have a '
+    'premise and a hypothesis, or a question and a context',
     got=original.KIND,
   )
 

@@ -53,7 +53,7 @@ class ExampleSource:
     return ''
 
   def find_line(self, part: str, values: Collection[str]) -> str | None:
-    """Returns the file and line of a language split that contains all values.
+    """Returns the location of the first line that contains all given values.
 
     Args:
       part: Name of the language split.
@@ -293,7 +293,7 @@ class BitextMiningSource:
     raise NotImplementedError
 
   def missing_languages(self) -> tuple[str, ...]:
-    """Returns the names of the data set's language pairs without data."""
+    """Returns the names of the language pairs for which there is no data."""
     return ()
 
   def load(self, part: str) -> labeled_examples.BitextSentences:
@@ -357,7 +357,7 @@ class BitextMiningFiles(BitextMiningSource):
 
 
 def _get_files(files: Mapping[str, Any], part: str) -> Any:
-  """Returns a language split's files, or raises a CorpusError without any."""
+  """Returns a language split's files. Raises a CorpusError if it has none."""
   if part not in files:
     raise errors.CorpusError(
       'No files are specified for the requested language split',

@@ -117,7 +117,7 @@ class SeqioBitextMining(example_source.BitextMiningSource):
 
 
 def _tasks_by_part(mixture: str, split: str) -> dict[str, list[str]]:
-  """Returns the names of the tasks that have a split, by language split."""
+  """Groups the tasks that have a split by language or language pair."""
   registry = _load_registry()
   tasks: dict[str, list[str]] = {}
   for name in registry.expand_mixture(mixture, split=split):

@@ -81,7 +81,7 @@ def _read_table() -> dict[str, Any]:
 def _make_task(
   name: str, fields: dict[str, Any], added_languages: str = ''
 ) -> XtremeTask:
-  """Returns a task from its definition, with additional languages."""
+  """Creates a task from its definition, and adds languages to the task."""
   languages = [*fields['languages'].split(), *added_languages.split()]
   return XtremeTask(
     name=name,
