@@ -398,7 +398,7 @@ def _evaluate_identifier(
 def _select_installed(
   names: Iterable[str], modules: dict[str, str]
 ) -> list[str]:
-  """Returns the names of those libraries that are installed."""
+  """Returns the names of the libraries that are installed."""
   return [
     name
     for name in names

@@ -147,7 +147,7 @@ def _num_layers(config) -> int:
 
 
 def _describe_repeated_reads(module, layers: int) -> Iterator[str]:
-  """Describes arrays that unrolled layers' kernels repeatedly read in full."""
+  """Describes arrays that unrolled layers repeatedly read in full."""
   reads: dict[str, tuple[float, int]] = {}
   for computation, value in _iterate_kernels(module):
     size = 0.0 if value.is_tuple else value.traffic

@@ -258,7 +258,7 @@ class Decoder(nn.Module):
     return self.dropout(states, deterministic=deterministic)
 
   def _parameters(self, shared):
-    """Returns the parameters of the layers, merged with shared ones."""
+    """Returns the parameters of the layers, including the shared parameters."""
     config = self.config
     layer_params = scan_layers.layer_parameters(
       self, config.num_decoder_layers, scan=config.scan_layers

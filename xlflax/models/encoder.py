@@ -111,7 +111,7 @@ class Encoder(veco.PlugIn):
     ]
 
   def __call__(self, token_ids: jax.Array, **inputs) -> jax.Array:
-    """Returns logits [B, T, V], or hidden states [B, T, H] without a head.
+    """Returns logits [B, T, V], or hidden states [B, T, H] if it has no head.
 
     Initialization through this method creates all parameters, including the
     parameters of `plug_in`.

@@ -129,7 +129,7 @@ class XlflaxError(Exception):
 
   @property
   def status(self) -> ExitStatus:
-    """Exit status of the command if the error ends it."""
+    """Exit status of a command that the error ends."""
     passing = is_temporary(self.__cause__)
     if self._status is ExitStatus.MISTAKE and passing:
       return ExitStatus.FAILURE

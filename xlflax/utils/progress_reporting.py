@@ -56,7 +56,7 @@ class Progress:
     done: float = 0,
     total: float | None = None,
   ):
-    """Starts the clock.
+    """Starts measuring the elapsed time.
 
     Args:
       what: Name of the operation. The attribute of the same name can be changed

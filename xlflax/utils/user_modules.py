@@ -145,7 +145,7 @@ def _is_missing(name: str, error: BaseException) -> bool:
 
 
 def importable_name(module: str, *, where: str) -> str:
-  """Returns the name by which a module of `import_modules` is imported.
+  """Returns the name by which `import_modules` imports a module.
 
   Args:
     module: An importable name, which is returned unchanged, or a path.

@@ -439,7 +439,7 @@ def _to_pydantic_class(cls: type) -> Any:
 
 
 def _to_number(value: Any, *, noun: str) -> int | float:
-  """Converts numbers of NumPy to those of Python; rejects everything else."""
+  """Converts a number to a Python number, and rejects other values."""
   if isinstance(value, bool) or not isinstance(value, numbers.Real):
     raise PydanticCustomError('type', 'Input should be {noun}', {'noun': noun})
   if isinstance(value, numbers.Integral):

@@ -131,7 +131,7 @@ def count_collectives(
 
 
 def _count_exchanges(computation, instruction, placement: Placement) -> Counts:
-  """Counts the collectives of an instruction whose opcode is a collective."""
+  """Counts the collective operations of a single collective instruction."""
   groups = replica_groups.parse_replica_groups(
     instruction.attributes, placement.devices
   )

@@ -393,7 +393,7 @@ def _assignments(choice: export_plan.Choice, checkpoint) -> list[Assignment]:
 
 
 def _add_run_options(options, architecture, task, run, shapes, dtype):
-  """Returns the options, extended by those that depend on the run."""
+  """Adds the options that depend on the run, and returns all options."""
   spec = run.vocabulary.spec
   options = options | {
     'model_type': architecture.model_type,
