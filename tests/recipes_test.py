@@ -379,6 +379,24 @@ def test_veco_begins_from_a_run_of_the_user(tmp_path):
   assert train_phases.check([first, second]) == [False, False]
 
 
+@pytest.mark.parametrize('position', [0, 1])
+def test_phases_that_begin_from_a_missing_run_are_refused(position):
+  files = 'papers/veco/large_phase1.gin,papers/veco/large_phase2.gin'
+  trainers = [
+    dataclasses.replace(phase_trainer, vocabulary='vocabulary')
+    for phase_trainer in _trainers(files, "INIT_DIR='runs/xlmr'").values()
+  ]
+  if position:
+    trainers = [
+      dataclasses.replace(trainers[0], init_from=None),
+      dataclasses.replace(
+        trainers[1], init_from=[trainers[1].init_from, 'runs/xlmr']
+      ),
+    ]
+  with raises_error(errors.CheckpointError, got='runs/xlmr'):
+    train_phases.check(trainers)
+
+
 @pytest.mark.parametrize(
   'phases, bindings, message',
   [

@@ -16,6 +16,7 @@ from typing import Any
 
 from xlflax.cli import run_options
 from xlflax.config import config_files, gin_config
+from xlflax.storage import paths
 from xlflax.utils import errors
 
 _INIT_MACRO = 'INIT_DIR'
@@ -58,8 +59,9 @@ def check(trainers: Sequence[Any]) -> list[bool]:
     trainers: Trainer of each phase, in order.
 
   Raises:
-    CheckpointError: If the parameters of a phase cannot be initialized from the
-      previous phase.
+    CheckpointError: If a phase is initialized from a run that does not exist
+      and that no earlier phase writes, or if the parameters of a phase cannot
+      be initialized from the previous phase.
     RunDirectoryError: If a finished phase had a different configuration, or a
       phase has started although the previous phase has not finished.
   """
@@ -72,6 +74,7 @@ def check(trainers: Sequence[Any]) -> list[bool]:
   )
   from xlflax.training.initialization import init_from
 
+  _check_checkpoints_exist(trainers)
   finished: list[bool] = []
   previous = None
   for trainer in trainers:
@@ -104,6 +107,26 @@ def check(trainers: Sequence[Any]) -> list[bool]:
       logging.info('Skipping %s, which has finished.', setup.model_dir)
     previous = setup
   return finished
+
+
+def _check_checkpoints_exist(trainers: Sequence[Any]) -> None:
+  """Checks the runs that initialize phases and are not phases themselves.
+
+  Like the text, these runs are not read if only the size of the vocabulary is
+  given, or if the plan is made for another machine.
+  """
+  from xlflax.data.tokenizers import vocabulary_spec
+  from xlflax.training.initialization import init_from
+
+  planned: set[pathlib.Path] = set()
+  for trainer in trainers:
+    if not trainer.partitioner.topology and not isinstance(
+      trainer.vocabulary, vocabulary_spec.VocabularySpec
+    ):
+      init_from.check_checkpoints_exist(
+        trainer.init_from, trainer.model_dir, planned=planned
+      )
+    planned.add(paths.to_absolute_path(trainer.model_dir))
 
 
 def without_missing_checkpoint(trainer: Any) -> Any:

@@ -154,7 +154,10 @@ def checkpoints_of(init: Inits | None) -> list[str]:
 
 
 def check_checkpoints_exist(
-  init: Inits | None, model_dir: str | pathlib.Path
+  init: Inits | None,
+  model_dir: str | pathlib.Path,
+  *,
+  planned: Collection[pathlib.Path] = (),
 ) -> None:
   """Checks that the checkpoints that initialize a new run exist.
 
@@ -163,12 +166,16 @@ def check_checkpoints_exist(
   Args:
     init: Value of `init_from`: the runs that provide initial parameters.
     model_dir: Model directory of the run that is initialized.
+    planned: Absolute paths of model directories that are not checked, because
+      they are written before the run starts.
 
   Raises:
     CheckpointError: If a directory or a checkpoint does not exist.
   """
-  if not checkpoint_reader.finished_steps(model_dir):
-    for source in as_init_list(init):
+  if checkpoint_reader.finished_steps(model_dir):
+    return
+  for source in as_init_list(init):
+    if paths.to_absolute_path(source.model_dir) not in planned:
       _find_checkpoint(source)
 
 
