@@ -65,7 +65,7 @@ def open_loader(
     corpus = corpus_directory.Corpus(corpus)
   if cache_dir is None:
     live_loader, registration = _import_live_modules(dataset)
-    registration.register_tasks(corpus, task_modules)
+    registration.register_tasks(corpus, task_modules, mixture=dataset.mixture)
     return live_loader.LiveLoader(dataset, vocabulary=vocabulary, seed=seed)
   from xlflax.data.cache import cached_loader
 

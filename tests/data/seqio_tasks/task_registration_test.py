@@ -28,6 +28,33 @@ def test_task_modules_are_imported_from_the_working_directory(
 
 
 @pytest.mark.parametrize(
+  'options, with_web_corpora',
+  [
+    ({'mixture': 'corpus.mono.en'}, False),
+    ({'mixture': 'wiki40b.de'}, False),
+    ({'mixture': 'fineweb2.no_such_language'}, True),
+    ({'mixture': 'corpus.mono.en', 'task_modules': ['my_tasks']}, True),
+    ({}, True),
+  ],
+)
+def test_web_corpora_are_registered_only_if_they_may_be_read(
+  tmp_path, monkeypatch, options, with_web_corpora
+):
+  (tmp_path / 'corpus/mono').mkdir(parents=True)
+  (tmp_path / 'corpus/mono/en.txt').write_text('one\n')
+  (tmp_path / 'my_tasks.py').write_text('')
+  monkeypatch.chdir(tmp_path)
+  modules, imported = [], task_registration.importlib.import_module
+  monkeypatch.setattr(
+    task_registration.importlib,
+    'import_module',
+    lambda name, *args: modules.append(name) or imported(name, *args),
+  )
+  task_registration.register_tasks('corpus', **options)
+  assert ('xlflax.tasks.web_corpora' in modules) == with_web_corpora
+
+
+@pytest.mark.parametrize(
   'line, error_class',
   [
     ("task_registry.add_mixture('m', ['corpus.mono.zz'])", errors.CorpusError),

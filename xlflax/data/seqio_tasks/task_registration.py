@@ -15,16 +15,19 @@ PUBLIC_TASK_MODULES = (
   'opus',
   'paracrawl',
   'wmt',
-  'web_corpora',
   'ecs',
   'labeled_tfds',
 )
+# Modules with thousands of tasks, whose registration takes about a second.
+LARGE_TASK_MODULES = ('web_corpora',)
 
 
 def register_tasks(
   corpus: Corpus | str | None,
   task_modules: Sequence[str] = (),
   tfds_data_dir: str | None = None,
+  *,
+  mixture: str | None = None,
 ) -> None:
   """Registers public tasks, corpus tasks and the tasks of user modules.
 
@@ -36,21 +39,38 @@ def register_tasks(
     task_modules: Names or paths of modules that register tasks. The modules may
       use the tasks of the corpus. See `import_task_modules`.
     tfds_data_dir: Directory of prepared TensorFlow datasets.
+    mixture: Name of the only task or mixture that is read. If it is registered
+      without the tasks in `LARGE_TASK_MODULES`, those are not registered. If
+      None, or if user modules are imported, all public tasks are registered.
   """
   if tfds_data_dir:
     seqio.set_tfds_data_dir_override(tfds_data_dir)
-  import_public_tasks()
+  _import_tasks(PUBLIC_TASK_MODULES)
   if isinstance(corpus, str):
     corpus = Corpus(corpus)
   if corpus is not None:
     corpus_tasks.register_corpus(corpus)
+  if mixture is None or task_modules or not _is_registered(mixture):
+    _import_tasks(LARGE_TASK_MODULES)
   import_task_modules(task_modules)
 
 
 def import_public_tasks() -> None:
   """Registers the tasks for public corpora by importing `xlflax.tasks`."""
-  for module in PUBLIC_TASK_MODULES:
+  _import_tasks(PUBLIC_TASK_MODULES + LARGE_TASK_MODULES)
+
+
+def _import_tasks(modules: Sequence[str]) -> None:
+  """Imports modules of `xlflax.tasks`, which register their tasks."""
+  for module in modules:
     importlib.import_module(f'xlflax.tasks.{module}')
+
+
+def _is_registered(name: str) -> bool:
+  """Returns whether a task or mixture is registered."""
+  return (
+    name in seqio.TaskRegistry.names() or name in seqio.MixtureRegistry.names()
+  )
 
 
 def import_task_modules(modules: Sequence[str]) -> None:
