@@ -28,7 +28,7 @@ def create_parser(
 
 
 def input_directory(text: str) -> pathlib.Path:
-  """Returns the path of a directory that must exist.
+  """Converts an argument to the path of an existing directory.
 
   This is the `type` of arguments.
   """
@@ -43,7 +43,7 @@ def run_command(
   command: Callable[[argparse.Namespace], int | None],
   arguments: Sequence[str] | None,
 ) -> int:
-  """Parses the arguments and runs a study, printing errors on one line.
+  """Parses the arguments and runs a study. Prints any error on one line.
 
   Args:
     parser: The study's argument parser.

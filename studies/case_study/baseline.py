@@ -68,7 +68,7 @@ def estimate_steps(run: Callable[[int], float], budget: float) -> int:
 
 
 def train_masked_lm(work: pathlib.Path, threads: int) -> pathlib.Path:
-  """Pretrains BertForMaskedLM and returns its folder.
+  """Pretrains a BertForMaskedLM and returns the output folder.
 
   Args:
     work: Folder to which run.sh has written its outputs.
@@ -88,7 +88,7 @@ def train_masked_lm(work: pathlib.Path, threads: int) -> pathlib.Path:
   )
 
   def run(steps: int, name: str = 'pilot') -> float:
-    """Trains and returns the CPU seconds, including interrupted attempts."""
+    """Trains a model and returns the CPU seconds of all attempts."""
     import torch
 
     run_setting = dataclasses.replace(
@@ -121,7 +121,7 @@ def train_masked_lm(work: pathlib.Path, threads: int) -> pathlib.Path:
 
 
 def read_pairs(work: pathlib.Path, count: int) -> list[str]:
-  """Returns training pairs as lines 'English<TAB>translation', shuffled.
+  """Returns training pairs as shuffled lines 'English<TAB>translation'.
 
   Args:
     work: Folder to which run.sh has written its outputs.
@@ -142,7 +142,7 @@ def read_pairs(work: pathlib.Path, count: int) -> list[str]:
 def train_on_pairs(
   work: pathlib.Path, model: pathlib.Path, threads: int
 ) -> pathlib.Path:
-  """Trains a masked LM with Sentence-Transformers and returns its folder.
+  """Trains a masked LM with Sentence-Transformers. Returns the output folder.
 
   Args:
     work: Folder to which run.sh has written its outputs.
@@ -167,7 +167,7 @@ def train_on_pairs(
   )
 
   def run(steps: int, name: str = 'pilot') -> float:
-    """Trains for some steps and returns the CPU seconds."""
+    """Trains for the given number of steps and returns the CPU seconds."""
     run_setting = dataclasses.replace(
       setting, work=f'{setting.work}/{name}-{steps}'
     )

@@ -44,7 +44,7 @@ _MODELS = ('untrained', 'baseline', 'aligned')
 def _locate_results(
   work: pathlib.Path, model: str, folder: str
 ) -> pathlib.Path:
-  """Returns the directory with the results for a row in `_ROWS`."""
+  """Returns the directory with the results for a row of a table."""
   if not folder:
     return work / 'runs' / model
   results = work / 'scores' / model / folder

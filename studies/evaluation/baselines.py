@@ -167,7 +167,7 @@ def attachment_baselines(train, tests) -> dict[str, dict[str, Scores]]:
 
 
 def split_units(text: str, language: str) -> tuple[list[str], str]:
-  """Splits a text into characters or words; also returns their separator.
+  """Returns a text's characters or words, and the separator to join them.
 
   The units are characters in Chinese and words in other languages.
   """
@@ -233,7 +233,7 @@ def expected_mining_f1(first: int, second: int, gold: int) -> float:
 
 
 def diagonal_links(source_size: int, target_size: int) -> set[tuple[int, int]]:
-  """Returns diagonal word links, one for each word in the longer sentence."""
+  """Links the words at the same relative positions in two sentences."""
   size = max(source_size, target_size)
   return {
     (n * source_size // size, n * target_size // size) for n in range(size)
@@ -243,7 +243,7 @@ def diagonal_links(source_size: int, target_size: int) -> set[tuple[int, int]]:
 def nearest_translations(
   train: list[tuple[str, str]], sources: list[str]
 ) -> list[str]:
-  """Returns each source's translation in the most similar training pair.
+  """Returns the most similar training sentence's translation for each source.
 
   The most similar sentence is the training sentence whose set of words has the
   highest Jaccard similarity.
@@ -321,7 +321,7 @@ def classification_baselines(train, tests) -> dict[str, Scores]:
 def tagging_baselines(
   train, tests, score: Callable[[list, list], float]
 ) -> dict[str, Scores]:
-  """Returns the scores of three baselines: a majority tagger and two lexicons.
+  """Returns the scores of a majority tagger and of two lexicon taggers.
 
   Args:
     train: Training examples.
@@ -365,7 +365,7 @@ def tagging_baselines(
 
 
 def _treebank_files(data: pathlib.Path, split: str) -> dict[str, Any]:
-  """Returns each language's treebank. Only English has a training set."""
+  """Returns the treebank file for each language that has the given split."""
   ud = data / 'ud'
   english = ud / 'UD_English-EWT' / 'en_ewt-ud'
   if split == 'train':

@@ -84,7 +84,7 @@ def pawsx_split(sentence: str) -> str:
 
 
 def prepare_pawsx(data: pathlib.Path, output: pathlib.Path) -> None:
-  """Splits the pairs of PAWS-X according to the first English sentence.
+  """Splits the pairs of PAWS-X by a hash of their first English sentence.
 
   All languages' files contain the same pairs in the same order.
 
@@ -108,8 +108,8 @@ def prepare_pawsx(data: pathlib.Path, output: pathlib.Path) -> None:
     if num_equal_labels < 0.98 * len(lines):
       raise SystemExit(
         f'PAWS-X {code}: at least 98 % of the lines must have the same label '
-        'as the same line of the English file. The labels are equal in '
-        f'{num_equal_labels} of {len(lines)} lines.'
+        'as the corresponding lines of the English file. The labels are '
+        f'equal in {num_equal_labels} of {len(lines)} lines.'
       )
     for name in ('train', 'dev', 'test'):
       write_lines(

@@ -24,7 +24,7 @@ Scores = dict[str, float]
 
 
 def read_layer_scores(path: pathlib.Path) -> dict[int, Scores]:
-  """Returns each layer's retrieval accuracy on pairs that share no string."""
+  """Returns each layer's retrieval accuracy on pairs without string overlap."""
   rows = json.loads(path.read_text('utf-8'))['tables']['layers']
   accuracies = collections.defaultdict(lambda: collections.defaultdict(list))
   for row in rows:

@@ -60,7 +60,7 @@ def plan_arguments(
 
 
 def plan_row(work: pathlib.Path, file: str, *sizes: int) -> dict:
-  """Makes the dry-run plan of a model and returns its JSON values.
+  """Creates the dry-run plan of a model and returns it as JSON values.
 
   Args:
     work: Folder to which the plan is written.

@@ -45,7 +45,7 @@ def format_table(results: dict[str, dict]) -> str:
 
 
 def _format_files(files: tuple[str, ...]) -> str:
-  """Formats the names of gin files. Only the first one includes its folder."""
+  """Formats the names of gin files, with the folder of only the first file."""
   first, *others = files
   names = [first, *(file.split('/')[-1] for file in others)]
   return ', '.join(f'`{name}`' for name in names)

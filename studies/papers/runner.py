@@ -249,7 +249,7 @@ class Runner:
     )
 
   def train(self, row: Row) -> pathlib.Path:
-    """Trains the models that initialize a row's model, and then that model."""
+    """Trains the model of a row, after the models that initialize it."""
     macros: dict[str, object] = {
       macro: str(self.train(self.rows[name])) for macro, name in row.macros
     }

@@ -189,7 +189,7 @@ def _veco_translation(language: str) -> list[runner.Row]:
 
 
 def _veco_scripts() -> list[runner.Row]:
-  """Returns tiny runs for VECO table 3 with settings from authors' scripts."""
+  """Returns tiny runs for VECO table 3 with the settings in VECO's scripts."""
   return [
     paper_row(
       f'veco_script_{language}',

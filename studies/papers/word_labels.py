@@ -72,7 +72,7 @@ def transfer_labels(
 def convert(
   lines: Iterable[str], segment: Callable[[str], Iterable[str]]
 ) -> Iterable[str]:
-  """Yields lines with one labeled word each, from lines of labeled characters.
+  """Converts lines of labeled characters to lines of labeled words.
 
   Args:
     lines: Lines with one character and its label each.
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _print_words(args: argparse.Namespace) -> None:
-  """Prints the lines of the file of words."""
+  """Reads a file of labeled characters and prints the labeled words."""
   lines = args.characters.read_text(encoding='utf-8').splitlines()
   for line in convert(lines, word_segmentation.chinese_words()):
     print(line)

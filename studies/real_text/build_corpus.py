@@ -69,7 +69,7 @@ def normalize_text(text: str) -> str:
 
 
 def read_tsv(path: pathlib.Path) -> list[list[str]]:
-  """Returns the lines of a file that have two columns.
+  """Returns the columns of each line that has exactly two columns.
 
   If the file does not exist, the list is empty.
   """
@@ -83,7 +83,7 @@ def read_tsv(path: pathlib.Path) -> list[list[str]]:
 
 
 def read_guide(folder: pathlib.Path) -> list[list[str]]:
-  """Returns each article's paragraphs, without its header, markup and URLs."""
+  """Returns each article's paragraphs, without header, markup and URLs."""
   documents = []
   for path in sorted(folder.glob('*.md')):
     text = path.read_text(encoding='utf-8')
@@ -367,7 +367,7 @@ def _build_corpus(args: argparse.Namespace) -> None:
   """Builds the corpus from the command-line arguments."""
   if args.languages[0] != 'en' or len(args.languages) < 2:
     raise errors.ConfigError(
-      'The languages must consist of en and at least one other language',
+      'The languages must include en and at least one other language',
       got=' '.join(args.languages),
       where='--languages',
     )

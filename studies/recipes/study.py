@@ -68,7 +68,7 @@ def run_xlflax(*arguments: str, cores: str, log: pathlib.Path) -> float:
 
 
 class Study:
-  """Recipe study, which creates its inputs and executes its runs.
+  """Recipe study that prepares inputs, and trains and evaluates models.
 
   Each input and each run is created only once.
 

@@ -112,7 +112,7 @@ def _held_out_losses(result: dict) -> dict[int, float]:
 
 
 def _final_losses(result: dict) -> list[float]:
-  """Returns the final losses on validation pages: English, Russian, mean."""
+  """Returns the final validation losses: English, Russian and their mean."""
   metrics = result['measures'][f'perplexity/{result["steps"]}']
   return [metrics[f'loss/{name}'] for name in ('en', 'ru', 'mean')]
 

@@ -44,7 +44,7 @@ class Plan:
   size: Size = Size()
 
   def initialization_chain(self, condition: Condition) -> tuple[Condition, ...]:
-    """Returns the chain of initializations that ends with a condition.
+    """Returns a condition, preceded by the conditions that initialize it.
 
     If C is initialized from B, and B from A, the result is (A, B, C).
     """
@@ -187,7 +187,7 @@ class _Experiment:
   def _train(
     self, condition: Condition, seed: int
   ) -> tuple[Trainer, runner.TrainedRun, StudyData]:
-    """Trains a run, and saves it if others are initialized from it."""
+    """Trains a run, and saves it if other runs are initialized from it."""
     with self._lock('languages', wait=True):
       data = self._get_data(condition.text)
       trainer = trainers.build_trainer(
@@ -246,7 +246,7 @@ class _Experiment:
     return run_measures
 
   def _get_data(self, text: TextVariant) -> StudyData:
-    """Returns a text variant's languages, writing them if necessary."""
+    """Returns the data for a text variant, after writing missing files."""
     if text not in self._data:
       self._data[text] = self._plan.data_spec.create_data(self._work, text)
       self._data[text].write()

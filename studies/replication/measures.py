@@ -203,7 +203,7 @@ def embedding_norms(setup: training_setup.Setup, params) -> dict[str, float]:
 
 
 def _mapped_accuracy(first, second, first_tested, second_tested) -> float:
-  """Returns a layer's accuracy after a map fitted on `first` and `second`."""
+  """Returns retrieval accuracy with a map fitted on `first` and `second`."""
   alignment = procrustes.fit_alignment(first, second)
   accuracy = _layer_accuracy(
     alignment.map_source(first_tested)[None],

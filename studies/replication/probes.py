@@ -100,7 +100,7 @@ def _mean_loss(
   first_sides: Sequence[Sequence[int]],
   second_sides: Sequence[Sequence[int]],
 ) -> float:
-  """Returns the mean loss on the masked tokens in pairs."""
+  """Returns the mean loss on the masked tokens of sentence pairs."""
   spec = model.vocabulary.spec
   units = token_batches.fitting_pairs(first_sides, second_sides, dataset)
   batches = token_batches.make_batches(units, language_ids, dataset, spec)

@@ -238,7 +238,7 @@ class RealStudyData(StudyData):
     return self.spec.dictionaries
 
   def held_out_translations(self, language: str) -> list[tuple[str, str]]:
-    """Returns held-out sentence pairs that share no string, in random order.
+    """Returns held-out pairs without string overlap, in random order.
 
     No sentence occurs in more than one pair.
 

@@ -1,4 +1,4 @@
-"""Runner of training runs, which reuses compiled steps across seeds.
+"""Execution of training runs, with compiled steps reused across seeds.
 
 For the study's small runs, compilation takes as much time as training. A
 program is therefore compiled only once for all trainers that differ only in the
@@ -48,7 +48,7 @@ class TrainedRun(NamedTuple):
 
 
 class Runner:
-  """Runner of training runs, which reuses setups and compiled steps."""
+  """Training executor that reuses setups and compiled steps."""
 
   def __init__(self):
     self._setups: dict[str, training_setup.Setup] = {}
@@ -96,7 +96,7 @@ class Runner:
     return TrainedRun(setup, state, tuple(losses))
 
   def _free_programs_if_scarce(self) -> None:
-    """Frees all programs if the process uses most of its memory maps."""
+    """Frees all compiled programs if most memory maps are in use."""
     if mmap_limit.is_scarce():
       self._setups.clear()
       self._steps.clear()

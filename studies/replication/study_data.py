@@ -134,7 +134,7 @@ class StudyData:
     (self.folder / 'done').touch()
 
   def with_same_domain(self) -> 'StudyData':
-    """Returns the data in the variant SAME_DOMAIN, to train vocabularies on."""
+    """Returns the data of the variant SAME_DOMAIN, to train vocabularies."""
     return dataclasses.replace(self, text=TextVariant.SAME_DOMAIN)
 
   def prepare_vocabulary(self, anchors: Anchors | None) -> pathlib.Path:

@@ -180,5 +180,8 @@ def list_nouns(
 
 
 def is_anchorable(concept: Concept) -> bool:
-  """Returns whether languages may share the word (false for function words)."""
+  """Returns whether languages may share the word for a concept.
+
+  The result is False for function words.
+  """
   return concept.group != 'function'

@@ -52,7 +52,7 @@ _COLUMNS: dict[str, Callable[..., tuple[str, ...]]] = {
 
 
 def _tsv_writer(family: str) -> Callable[..., Files]:
-  """Returns a function that formats the columns in `_COLUMNS`."""
+  """Returns a function that yields TSV files with the columns in `_COLUMNS`."""
 
   def write(
     split: str, items: Sequence, codes: Sequence[str], renderer: Renderer
@@ -232,7 +232,7 @@ def _choices(
 def _similarity(
   split: str, items: Sequence, codes: Sequence[str], renderer: Renderer
 ) -> Files:
-  """Yields sentence pairs with the pivot language and their similarity."""
+  """Yields cross-lingual sentence pairs with similarity ratings."""
   yield from _rated_pairs(
     'similarity', split, items, codes, renderer, lambda item: item.rating
   )
@@ -241,7 +241,7 @@ def _similarity(
 def _pairs(
   split: str, items: Sequence, codes: Sequence[str], renderer: Renderer
 ) -> Files:
-  """Yields sentence pairs with the pivot language, labeled as translations."""
+  """Yields cross-lingual sentence pairs, labeled as translations or not."""
   yield from _rated_pairs(
     'pairs',
     split,
@@ -260,7 +260,10 @@ def _rated_pairs(
   renderer: Renderer,
   score: Callable[[Any], float],
 ) -> Files:
-  """Yields sentence pairs with the pivot language and their score."""
+  """Yields cross-lingual sentence pairs with scores.
+
+  The second sentence of each pair is in the pivot language.
+  """
   for code in codes[1:]:
     rows = (
       (
@@ -324,7 +327,7 @@ def _unanswerable(
 
 
 def _find_answers(rendered: Rendered, key: str) -> list[dict]:
-  """Returns the phrase with a key as a SQuAD answer, or [] if there is none."""
+  """Returns the phrase with the given key as a SQuAD answer, or [] if none."""
   if not any(node.key == key for node in rendered.nodes):
     return []
   answer = rendered.phrase(key)

@@ -100,7 +100,7 @@ def read_options(directory: str | pathlib.Path) -> SyntheticOptions:
 
 
 def _check_directory(directory: pathlib.Path, record: str) -> None:
-  """Raises an error if the directory's data was not written with the record."""
+  """Checks that a directory is empty or was written with the same options."""
   path = directory / RECORD
   if path.is_file():
     if path.read_text(encoding='utf-8') == record:
@@ -154,7 +154,7 @@ def _write_corpus(
 def _render_pairs(
   options: SyntheticOptions, renderer: Renderer, code: str
 ) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-  """Yields splits and sentence pairs in the pivot language and a language."""
+  """Yields each split's name and pivot-language sentences with translations."""
   for split, sentences in examples.parallel_sentences(options, code):
     yield (
       split,

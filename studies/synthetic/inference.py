@@ -119,7 +119,7 @@ def _draw_phrase(sampler: Sampler, topic: int) -> Phrase:
 
 
 def _weaker_clauses(clause: Clause) -> Iterator[Clause]:
-  """Yields all clauses that are entailed by the clause after one change."""
+  """Yields all entailed clauses that differ from `clause` by one change."""
   for phrase in _weaker_phrases(clause.subjects[0]):
     yield dataclasses.replace(clause, subjects=(phrase,))
   if clause.object is not None:
@@ -132,7 +132,7 @@ def _weaker_clauses(clause: Clause) -> Iterator[Clause]:
 
 
 def _weaker_phrases(phrase: Phrase) -> Iterator[Phrase]:
-  """Yields the phrase without its adjective and with its hypernym."""
+  """Yields a phrase without its adjective, and one with the noun's hypernym."""
   if phrase.adjective is not None:
     yield dataclasses.replace(phrase, adjective=None)
   noun = CONCEPTS[phrase.head[0]]
@@ -141,7 +141,7 @@ def _weaker_phrases(phrase: Phrase) -> Iterator[Phrase]:
 
 
 def _draw_other_clause(sampler: Sampler, clause: Clause) -> Clause:
-  """Replaces one element, so that neither clause entails the other."""
+  """Changes one element of a clause, so that neither entails the other."""
   rng = sampler.rng
   verb = CONCEPTS[clause.verb or '']
   roles = ['subject', 'verb', 'tense']
@@ -205,7 +205,7 @@ def _draw_other_place(sampler: Sampler, place: Phrase | None) -> Phrase:
 def _draw_until(
   draw_phrase: Callable[[], Phrase], accepts: Callable[[Phrase], bool]
 ) -> Phrase:
-  """Draws phrases until one is accepted."""
+  """Draws phrases until one is accepted, and returns it."""
   while not accepts(phrase := draw_phrase()):
     pass
   return phrase

@@ -148,7 +148,7 @@ def _build_lexicon(
 
 
 def _draw_affixes(language: Language, rng: RandomGenerator) -> dict[str, str]:
-  """Draws different affixes for all marks."""
+  """Draws a different affix for each grammatical mark."""
   affixes: list[str] = []
   while len(affixes) < len(AFFIXES):
     affix = scripts.draw_affix(language.script, rng)
@@ -197,7 +197,7 @@ def _add_word(
 def _attach_affixes(
   stem: str, marks: Sequence[str], affixes: dict[str, str], language: Language
 ) -> str:
-  """Returns the stem with the affixes for the marks."""
+  """Returns a stem with the affixes for the given grammatical marks."""
   for mark in AFFIXES:
     if mark in marks:
       if language.morphology is Morphology.PREFIXING:

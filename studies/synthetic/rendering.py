@@ -67,7 +67,7 @@ class Renderer:
     }
 
   def __call__(self, sentence: Sentence, code: str) -> Rendered:
-    """Renders a sentence in the language with a code."""
+    """Renders a sentence in the language with the given code."""
     grammar = self._grammars[code]
     root = grammar.build_tree(sentence)
     nodes = tuple(root.in_order())

@@ -169,7 +169,7 @@ class Sampler:
     return item
 
   def _add_modifier(self, subject: Phrase, shape: str, topic: int) -> Phrase:
-    """Adds a possessor or a relative clause, depending on the shape."""
+    """Adds the modifier that `shape` specifies, such as a relative clause."""
     if shape == 'owner':
       owner = (
         self.draw_name('PER')

@@ -178,7 +178,7 @@ class Grammar:
     return verb_group, root
 
   def _build_subjects(self, clause: Clause, key: str) -> list[Node]:
-    """Returns the node for the subjects, or [] in a relative clause."""
+    """Returns a list with the root node of the subjects, if there are any."""
     if not clause.subjects:
       return []
     nodes = [

@@ -86,7 +86,7 @@ class Language:
 def _parse_member(
   enum_type: type[enum.Enum], value: Any, field: str
 ) -> enum.Enum:
-  """Returns the enum member with a value."""
+  """Returns the enum member with the given value."""
   try:
     return enum_type(value)
   except ValueError as error:
@@ -155,7 +155,7 @@ PRESETS = {language.code: language for language in _PRESETS}
 def parse_languages(
   codes: Sequence[str], changes: Iterable[str] = ()
 ) -> tuple[Language, ...]:
-  """Returns languages in which some typological properties are changed.
+  """Returns predefined languages after changing some of their properties.
 
   A language whose code is not predefined has the same factors as `en`, except
   for its changes.
@@ -187,7 +187,7 @@ def parse_languages(
 
 
 def _make_language(code: str, changes: dict[str, Any]) -> Language:
-  """Returns a predefined language, or `en`, with changes."""
+  """Applies changes to a predefined language, or to `en` for a new code."""
   if code not in PRESETS and not changes:
     raise errors.ConfigError(
       'No predefined synthetic language has the requested code',

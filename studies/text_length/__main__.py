@@ -117,7 +117,7 @@ def read_udhr(data: pathlib.Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def read_django() -> Iterator[tuple[str, list[str]]]:
-  """Yields the code and the messages of languages in Django's catalogs.
+  """Yields each language's code and its messages in Django's catalogs.
 
   Messages with Latin letters are skipped, because they contain untranslated
   text.

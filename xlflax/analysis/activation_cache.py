@@ -120,7 +120,7 @@ class SentenceReader:
         yield states
 
   def _compute(self, models, ref, texts, language):
-    """Yields the states of sentences without the cache."""
+    """Yields states of sentences, computed without the cache."""
     return corpus_hidden_states.sentence_blocks(
       models.eval_model(ref),
       texts,

@@ -149,7 +149,7 @@ def _undefined_notes(rows: list[analysis_report.Row]) -> list[str]:
 
 
 def _averages(diagonal: list[analysis_report.Row]) -> list[analysis_report.Row]:
-  """Returns the mean over layers of each pair and series (ECS, figure 7)."""
+  """Averages the CKA of each pair and series over layers (ECS, figure 7)."""
   groups: dict[tuple[str, str], list[analysis_report.Row]] = {}
   for row in diagonal:
     groups.setdefault((row['pair'], row['series']), []).append(row)

@@ -220,7 +220,7 @@ class _WordTokenizer:
 
 
 def _language_id(eval_model: eval_task.EvalModel, language: str) -> int:
-  """Returns the id of a language and logs notes on its choice."""
+  """Returns a language's id, and logs warnings on how the id was chosen."""
   notes: list[str] = []
   language_id = language_codes.language_id(
     eval_model.vocabulary, language, notes, required=eval_model.needs_languages

@@ -164,7 +164,7 @@ def _heat_maps(
   *,
   min_width: float = 0.0,
 ) -> figure.Figure:
-  """Plots panels of equal size with one color bar.
+  """Plots heat maps of equal size that share one color bar.
 
   Args:
     title: Figure title.

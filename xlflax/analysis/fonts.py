@@ -29,7 +29,7 @@ def fit(canvas: figure.Figure) -> None:
 
 
 def _fit_ticks(axis: matplotlib_axis.Axis) -> None:
-  """Sets fonts of named ticks, which are created again for each drawing."""
+  """Sets the fonts of tick labels, which Matplotlib recreates when drawing."""
   if isinstance(axis.get_major_locator(), ticker.FixedLocator):
     labels = [label.get_text() for label in axis.get_ticklabels()]
     families = list(axis.label.get_fontfamily())

@@ -256,7 +256,7 @@ def translate(
 
 
 def _group_translations(rows: np.ndarray) -> dict[int, set[int]]:
-  """Groups the rows of translations by the row of the source word.
+  """Maps each source word's row to the set of rows of its translations.
 
   Raises:
     AnalysisError: If there are no word pairs.

@@ -15,7 +15,7 @@ _MAPPINGS = {'none': 'no map', 'procrustes': 'Procrustes'}
 def _main_rows(
   rows: Sequence[analysis_report.Row],
 ) -> list[analysis_report.Row]:
-  """Returns the rows of CSLS with a map at the last step."""
+  """Selects the last step's rows with CSLS scores and a Procrustes map."""
   return [
     row
     for row in study_base.last_steps(rows)
@@ -24,7 +24,7 @@ def _main_rows(
 
 
 def _representation(row: analysis_report.Row) -> str:
-  """Returns the label of a row's vectors."""
+  """Returns a label for the word vectors that a result row describes."""
   return (
     row['representation'] if row['layer'] is None else f'layer {row["layer"]}'
   )
@@ -53,7 +53,7 @@ def tables(rows: Sequence[analysis_report.Row]) -> list[text.Table]:
 
 
 def _method(row: analysis_report.Row) -> str:
-  """Returns the label of a row's series and vectors."""
+  """Returns a label for the series and the word vectors of a result row."""
   if row['series'] == VECTORS:
     return VECTORS
   return f'{row["series"]}, {_representation(row)}'

@@ -147,7 +147,7 @@ class LexiconInductionStudy(study_base.SeriesStudy):
     )
 
   def _check_vectors(self) -> None:
-    """Checks that all files of word vectors belong to a dictionary."""
+    """Checks that every word-vector file is used with some dictionary."""
     pairs = [name.partition('-')[::2] for name in self.test]
     used_languages = {
       language
@@ -167,7 +167,7 @@ class LexiconInductionStudy(study_base.SeriesStudy):
   def _translate(
     self, columns: analysis_report.Row, sides: Sides, train, test
   ) -> list[analysis_report.Row]:
-    """Returns a row for each map and score."""
+    """Returns a result row for each type of map and of similarity score."""
     rows = []
     has_same_size = len({side.vectors.shape[1] for side in sides}) == 1
     for mapping in lexicon_induction.Mapping:
@@ -292,7 +292,7 @@ class _VectorCache:
   def _store(
     self, ref: model_refs.ModelRef, language: str
   ) -> word_vectors.Store | None:
-    """Returns the file that stores the sums over a text, or None."""
+    """Returns the file for summed states, or None if there is no directory."""
     if self._settings.directory is None:
       return None
     metadata = self._models.identity(ref) | {
@@ -309,7 +309,7 @@ class _VectorCache:
     )
 
   def _vocabulary(self, language: str) -> tuple[str, ...]:
-    """Returns the words of the text, or of the dictionaries without a text."""
+    """Returns the words of the text or, without a text, of the dictionaries."""
     if language not in self._words:
       dictionary_words = sorted(self._dictionary_words[language])
       if self._settings.text is None:
@@ -334,7 +334,7 @@ class _VectorCache:
 
 
 def _sides(case: study_base.Case):
-  """Returns the model and language for both languages of a pair."""
+  """Returns (model, language) for the first and the second language."""
   return tuple(zip((case.first, case.second), case.pair, strict=True))
 
 
@@ -356,8 +356,8 @@ def _read_dictionaries(files: Mapping[str, str]) -> Entries:
     first, dash, second = name.partition('-')
     if not dash or not pathlib.Path(path).is_file():
       raise errors.CorpusError(
-        f"The dictionary '{name}={path}' must consist of two language codes "
-        'and the path of an existing file, such as en-fr=en-fr.txt'
+        f"The dictionary '{name}={path}' must have the form CODE-CODE=FILE, "
+        'such as en-fr=en-fr.txt, and the file must exist'
       )
     with open(path, 'rb') as stream:
       has_tabs = b'\t' in stream.readline()

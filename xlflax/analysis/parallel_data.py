@@ -16,7 +16,7 @@ from xlflax.utils import errors, validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultiwayFiles(text_sources.PairSource):
-  """Sentence pairs from text files that are translated line by line.
+  """Sentence pairs from text files whose lines are translations of each other.
 
   Attributes:
     files: File for each language. The first language is paired with each of the

@@ -310,7 +310,7 @@ def _word_vectors(
 
 
 def _norm_ratio(first: np.ndarray, second: np.ndarray) -> float:
-  """Returns the mean norm of the second vectors divided by the first's."""
+  """Returns the mean norm of `second` divided by the mean norm of `first`."""
   first_attention_norm, second_norm = (
     np.linalg.norm(side, axis=-1).mean() for side in (first, second)
   )

@@ -133,7 +133,7 @@ def map_states(states: jax.Array, parameters: dict[str, Any]) -> jax.Array:
 def _mapped_class(
   base: type[finetuning_objective.FineTuning],
 ) -> type[finetuning_objective.FineTuning]:
-  """Returns the class of an objective with mapped states.
+  """Returns a subclass of an objective that maps the hidden states.
 
   The class is cached, because equal objectives share compiled programs.
   """
@@ -151,7 +151,7 @@ def _mapped_class(
 
 
 def _parameters(saved: alignment_maps.SavedMap) -> dict[str, Any]:
-  """Returns the parameters of `map_states`."""
+  """Converts an alignment map to the parameters of `map_states`."""
   return {
     'matrix': jnp.asarray(saved.alignment.matrix, jnp.float32),
     'source_means': jnp.asarray(saved.alignment.source.means, jnp.float32),

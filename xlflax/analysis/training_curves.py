@@ -218,7 +218,7 @@ def _label(
 
 
 def _names(directories: Sequence[str]) -> list[str]:
-  """Returns the last part of each path, or the complete path of duplicates."""
+  """Returns each path's last component if it is unique, else the full path."""
   names = [pathlib.Path(directory).name for directory in directories]
   return [
     name if names.count(name) == 1 else directory
@@ -227,7 +227,7 @@ def _names(directories: Sequence[str]) -> list[str]:
 
 
 def _tables(rows: Sequence[analysis_report.Row]) -> list[text.Table]:
-  """Returns a table per task with rows of models and columns of steps."""
+  """Returns a table for each task, with models as rows and steps as columns."""
   tables = []
   for task in dict.fromkeys(row['task'] for row in rows):
     task_rows = [row for row in rows if row['task'] == task]

@@ -137,7 +137,7 @@ def _panels(
 def _gains(
   panels: Mapping[str, Mapping[tuple[str, str], float]],
 ) -> dict[str, dict[tuple[str, str], float]]:
-  """Returns the gains of all later models over the first model.
+  """Returns the gains of all other models over the first model.
 
   The names of the panels have the form 'model − first model'.
   """
@@ -205,7 +205,7 @@ def _tables(rows: Sequence[analysis_report.Row]) -> list[text.Table]:
 
 
 def _gap_rows(rows: list[analysis_report.Row]) -> list[analysis_report.Row]:
-  """Returns the transfer gaps as rows for a separate column."""
+  """Returns one row per transfer gap, for an additional table column."""
   gaps = {row['train']: row[_GAP] for row in rows}
   return [
     {'train': train, 'test': _GAP, 'value': gap}

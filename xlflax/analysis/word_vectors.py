@@ -128,7 +128,7 @@ class WordMeans:
 
 @dataclasses.dataclass(frozen=True)
 class Store:
-  """File with a sum of hidden states per word, to resume a computation.
+  """File with sums of hidden states, from which a computation can resume.
 
   Attributes:
     path: Path to the `.npz` file.

@@ -246,7 +246,7 @@ def _copy_changed_files(folder: pathlib.Path, output: pathlib.Path) -> None:
 
 
 def _catalog_paths(locale: str, directory: pathlib.Path) -> list[pathlib.Path]:
-  """Returns Django's catalogs of a locale.
+  """Returns the paths of Django's message catalogs for a locale.
 
   A compiled catalog (.mo) is only included if its source (.po) is missing.
   """
@@ -261,7 +261,10 @@ def _catalog_paths(locale: str, directory: pathlib.Path) -> list[pathlib.Path]:
 
 
 def _clean_message(message: gettext_catalogs.Message) -> tuple[str, str]:
-  """Returns plain source and translation, or empty texts for a fragment."""
+  """Returns a message's source and translation as plain text.
+
+  Both texts are empty if the source is a fragment.
+  """
   if message_text.is_fragment(message.source):
     return '', ''
   return (

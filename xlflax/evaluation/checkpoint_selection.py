@@ -12,7 +12,7 @@ CHOICES = ('last', 'all', 'best', 'none')
 
 
 def check_checkpoint_steps(steps: str | Sequence[int]) -> None:
-  """Checks that `steps` is a named choice or a list of steps.
+  """Checks that `steps` is one of `CHOICES` or a list of steps.
 
   Raises:
     ConfigError: If `steps` is a string that is not in `CHOICES`.
@@ -120,7 +120,7 @@ def _best_checkpoint(run, available: list[int], metric: str | None) -> int:
 
 
 def _describe_failures(run, metric: str) -> str:
-  """Returns the failures of a metric's task as text, '' if there are none."""
+  """Returns failures of a metric's task as text, or '' if there are none."""
   results = result_store.find_results(run.directory, metric.partition('/')[0])
   return '; '.join(
     dict.fromkeys(

@@ -331,7 +331,7 @@ class EvalTask(validation.ValidatedFields):
     return ()
 
   def missing_parts(self) -> tuple[str, ...]:
-    """Returns the languages of the data set that have no data.
+    """Returns languages of the data set for which the source has no data.
 
     By default, the result is empty.
     """

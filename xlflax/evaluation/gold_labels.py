@@ -1,4 +1,4 @@
-"""Checks of test data for gold labels before fine-tuning."""
+"""Checks for missing gold labels in test data, before fine-tuning."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping

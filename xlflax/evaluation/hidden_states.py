@@ -413,7 +413,7 @@ def pooled_states(model, partitioner, params, batch) -> jax.Array:
 
 
 def _weighted_token_rows(token_ids, language_ids, rows, length, spec, pooling):
-  """Returns the batch of `token_rows` with the pooling weights of tokens."""
+  """Adds the tokens' pooling weights to the batch that `token_rows` returns."""
   batch = token_rows(token_ids, language_ids, rows, length, spec)
   return batch | {
     _WEIGHTS: _weights(

@@ -252,7 +252,7 @@ def draw_heatmap(
 
 
 def _text_color(position: float, around_zero: bool) -> str:
-  """Returns a text color that is readable on a color of the map.
+  """Returns a text color that is readable on a background in a color map.
 
   Args:
     position: Relative position in the color map, from 0 to 1.
@@ -593,7 +593,7 @@ def _task_curves(
 
 
 def _draw_intervals(axes, name: str, intervals: IntervalsByStep) -> bool:
-  """Draws the confidence intervals of a metric and returns if there are any."""
+  """Draws a metric's confidence intervals. Returns False if there are none."""
   bounds = {
     max(result_store.step_sort_key(step), 0): step_intervals[name]
     for step, step_intervals in intervals.items()

@@ -103,7 +103,7 @@ def null_score(logits: Sequence[tuple[np.ndarray, np.ndarray]]) -> float:
 def _is_best_window(
   windows: Sequence[question_featurizer.Window], number: int, max_span: int
 ) -> np.ndarray:
-  """Returns whether a window is the best for each of its spans.
+  """Returns a mask of the spans for which a window is the best window.
 
   As in BERT, the best window maximizes the context on the shorter side of the
   first token, plus a hundredth of the window's length. The first of several
@@ -129,7 +129,7 @@ def _is_best_window(
 
 
 def _context_size(window, token: np.ndarray) -> np.ndarray:
-  """Returns the amount of context that a window has around its tokens."""
+  """Returns a measure of a window's context around the given tokens."""
   left_context = token - window.first
   size = window.num_tokens
   return np.minimum(left_context, size - 1 - left_context) + 0.01 * size
@@ -158,7 +158,7 @@ def _span_scores(window, start, end, max_span) -> np.ndarray:
 
 
 def _largest_indices(scores: np.ndarray, count: int) -> np.ndarray:
-  """Returns the indices of the largest finite scores, ties by index."""
+  """Returns indices of the largest finite scores, with ties in index order."""
   indices = np.flatnonzero(scores > -np.inf)
   if len(indices) > count:
     threshold = np.partition(scores[indices], -count)[-count]

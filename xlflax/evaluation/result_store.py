@@ -112,7 +112,10 @@ class ResultStore:
     return self._task_identity(task) | {'checkpoint': checkpoint}
 
   def _task_identity(self, task: eval_task.EvalTask) -> dict[str, Any]:
-    """Returns the identity without the checkpoint. Reads the task's text."""
+    """Returns the identity of a task's results, without the checkpoint.
+
+    The first call for a task reads the task's text.
+    """
     if task.name not in self._task_identities:
       self._task_identities[task.name] = result_identity(
         task,
@@ -482,7 +485,7 @@ def _record_owner(directory: pathlib.Path, run: saved_run.SavedRun) -> None:
 
 
 def _read_owner(directory: pathlib.Path) -> dict[str, Any]:
-  """Returns the record of `_record_owner`, or {} if there is none."""
+  """Returns the record that `_record_owner` wrote, or {} if none exists."""
   path = directory / run_directory.EVALUATION / OWNER_FILE
   if not path.exists():
     return {}
@@ -495,7 +498,7 @@ def _read_owner(directory: pathlib.Path) -> dict[str, Any]:
   )
   if not all(isinstance(owner.get(key), str) for key in ('run', 'id')):
     raise errors.RunDirectoryError(
-      'The file that identifies the run of the results must contain the '
+      'The file that identifies the run of these results must contain the '
       'string fields `run` and `id`',
       where=str(path),
     )

@@ -188,12 +188,12 @@ class _IntervalInputs:
 
 @functools.lru_cache(maxsize=2048)
 def _compute_intervals_once(inputs: _IntervalInputs) -> dict[str, Interval]:
-  """Computes the intervals of a result, unless the content is known."""
+  """Computes the intervals of a result, or returns cached intervals."""
   return _compute_intervals(inputs.task, inputs.result, inputs.folder)
 
 
 def _parts_of_all_metrics(result: eval_task.EvalResult) -> list[str]:
-  """Returns the languages or files with a value, in the order of metrics."""
+  """Returns languages or files with a value, in the order of the metrics."""
   return list(dict.fromkeys(name.partition('/')[2] for name in result.metrics))
 
 

@@ -360,7 +360,7 @@ def _check_missing(
 
 
 def _describe_available(available: tuple[str, ...]) -> str:
-  """Describes languages, or pairs such as 'de-en' and their languages."""
+  """Describes the available languages, or language pairs such as 'de-en'."""
   if not any('-' in name for name in available):
     return 'one or more of the languages ' + ', '.join(available)
   languages = sorted({code for name in available for code in name.split('-')})

@@ -146,7 +146,7 @@ def _truncate(reading: Reading, limit: int) -> Reading:
 
 
 def _word_numbers(reading: Reading) -> np.ndarray:
-  """Returns the numbers of the words in ascending order."""
+  """Returns the indices of the words that have tokens, in ascending order."""
   return np.unique(reading.words[reading.words >= 0])
 
 

@@ -301,7 +301,7 @@ def _evaluate_settings(
   tested: Tested,
   batch_size: int,
 ) -> grid_report.GridReport:
-  """Evaluates the trials of the tested settings and adds them to the report."""
+  """Evaluates the tested settings' trials and adds the scores to the report."""
   settings: Sequence[model_selection.Setting]
   if tested is Tested.ALL:
     settings = report.settings

@@ -65,7 +65,7 @@ class GridReport:
     return self._ranked(untrained=True)
 
   def _ranked(self, *, untrained: bool) -> tuple[model_selection.Setting, ...]:
-    """Ranks the settings that are untrained, or those that are not."""
+    """Ranks either the untrained settings or all other settings."""
     settings = [
       setting for setting in self.settings if setting.untrained == untrained
     ]
@@ -415,7 +415,7 @@ def _describe_selection(report: GridReport) -> list[str]:
 def _baselines_of_scores(
   report: GridReport, spreads: Mapping[str, model_selection.Spread]
 ) -> dict[str, tuple[str, float]]:
-  """Returns the name and the score of the best baseline by test score."""
+  """Returns the best baseline for each metric and language, with its score."""
   baselines: dict[str, tuple[str, float]] = {}
   for name, spread in spreads.items():
     task, _, metric_and_part = name.partition('/')
@@ -586,7 +586,7 @@ def _shown_metrics(reports: Iterable[GridReport]) -> list[str]:
 def _test_bounds(
   report: GridReport, metric: str
 ) -> dict[str, dict[str, tuple[float, float]]]:
-  """Returns mean - std and mean + std by setting and part of a test metric."""
+  """Returns a test metric's (mean - std, mean + std) by setting and part."""
   return {
     setting.name: {
       name.removeprefix(f'{metric}/'): (

@@ -435,7 +435,7 @@ class TrialRunner:
       manifests.write_files(self.output, manifests.Kind.GRID, {name: text})
 
   def _prune(self, result: TrialResult) -> None:
-    """Deletes the checkpoints of a finished trial that are not evaluated."""
+    """Deletes a finished trial's checkpoints, except the one to evaluate."""
     if (
       self.keep is Keep.ALL
       or result.status is not Status.FINISHED
@@ -450,7 +450,7 @@ class TrialRunner:
 
 
 def _error_fields(error: errors.XlflaxError) -> dict[str, Any]:
-  """Returns the fields of a result after an error.
+  """Returns the fields of a trial's result that describe an error.
 
   A training error whose status is MISTAKE means that the trial diverged. Trials
   that ended because of a hang, a lost process or a full disk are repeated.

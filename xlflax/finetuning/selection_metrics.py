@@ -96,5 +96,5 @@ def _task_languages(task: eval_task.EvalTask) -> list[str]:
 
 
 def _first_part(task: eval_task.EvalTask) -> str:
-  """Returns the first language of a task, or 'mean'."""
+  """Returns the first language of a task, or 'mean' if none is known."""
   return (_task_languages(task) or ['mean'])[0]

@@ -67,8 +67,8 @@ def load_map(path: validation.FilePath) -> SavedMap:
   except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
     errors.raise_if_system_error(error, path)
     raise errors.AnalysisError(
-      'The file cannot be read as an alignment map, as written by '
-      '`xlflax analyze procrustes`',
+      'The file must contain an alignment map that was written by '
+      '`xlflax analyze procrustes`, but it cannot be read',
       got=str(error),
       where=str(path),
     ) from error

@@ -236,7 +236,7 @@ def _square(layer: np.ndarray) -> float:
 
 
 def _spread(own_hsic: np.ndarray, squares: np.ndarray) -> np.ndarray:
-  """Returns the roots of the layers' own HSIC, NaN for constant layers."""
+  """Returns roots of each layer's HSIC with itself, NaN for constant layers."""
   spread = np.sqrt(np.maximum(own_hsic, 0))
   return np.where(spread > _CONSTANT * squares, spread, np.nan)
 

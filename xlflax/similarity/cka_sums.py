@@ -93,7 +93,7 @@ class _Batch(NamedTuple):
 
 
 class _ModelSums:
-  """Sums over the layers of one model."""
+  """Running sums over the hidden states of one model, for each layer."""
 
   def __init__(self, states: np.ndarray):
     self.origin = np.array(

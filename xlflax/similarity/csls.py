@@ -78,7 +78,7 @@ def find_nearest(
 def _means(
   queries, keys, all_queries, k: int, blocks: Blocks
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns r of the queries, and r of the keys among all queries."""
+  """Returns each query's and each key's mean cosine to its neighbors."""
   if all_queries is None:  # One pass serves both directions.
     forward, backward = neighbors.find_nearest_both_ways(
       queries, keys, k=k, blocks=blocks

@@ -160,7 +160,7 @@ def margin_scores(
 def _scored(
   cosines: np.ndarray, mean: np.ndarray, margin: Margin
 ) -> np.ndarray:
-  """Compares cosines with the mean cosines of the neighbors, of equal shape."""
+  """Computes margin scores from cosines and neighbor means of equal shape."""
   if margin is Margin.DISTANCE:
     return cosines - mean
   if margin is Margin.RATIO:
@@ -174,7 +174,7 @@ def _best(
   key_means: np.ndarray,
   margin: Margin,
 ) -> Candidates:
-  """Returns the neighbor of each query with the greatest score.
+  """Returns each query's neighbor with the greatest margin score.
 
   Args:
     nearest: Nearest neighbors of each query, of shape [N, k].

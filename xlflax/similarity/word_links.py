@@ -244,7 +244,7 @@ def matrix_to_links(matrix: np.ndarray) -> frozenset[Link]:
 def _exceeding(
   plan: np.ndarray, axis: int, threshold: float | None
 ) -> np.ndarray:
-  """Returns a mask of entries that are greatest or above a threshold."""
+  """Returns a mask of the greatest entries, or of those above a threshold."""
   if threshold is None:
     return _greatest(plan, axis)
   return plan > threshold * plan.sum(axis, keepdims=True)

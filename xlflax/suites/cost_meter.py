@@ -29,7 +29,7 @@ class Meter:
     self._wall_start = time.monotonic()
 
   def read(self) -> score_table.Cost:
-    """Returns the cost that was incurred since the meter was created.
+    """Returns the cost incurred since the creation of the meter.
 
     Accelerator time counts from the meter's creation, including idle time.
     """

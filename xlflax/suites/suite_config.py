@@ -110,7 +110,7 @@ class Suite:
       if task.trials is not None and task.trials not in names:
         raise errors.ConfigError(
           f'The field `trials` of the task {task.name!r} must be the name of a '
-          f'task of the suite {self.name!r}',
+          f'task in the suite {self.name!r}',
           got=task.trials,
           expected='one of ' + ', '.join(names),
         )

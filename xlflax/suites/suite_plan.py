@@ -184,7 +184,7 @@ class _Planner:
   def _plan_grid(
     self, name: str, models: Sequence[suite_runner.Model]
   ) -> dict[str, SplitFiles]:
-    """Plans a grid, checks its files, and returns them by split."""
+    """Plans a grid, and returns which languages have files, by split."""
     if name in self._splits:
       return self._splits[name]
     task = self._runner.suite.task(name)
@@ -224,7 +224,7 @@ class _Planner:
 
 
 def _find_files(sources: Iterable[Any]) -> SplitFiles:
-  """Returns the languages of sources, by whether their files exist."""
+  """Divides the languages of sources into those with and without files."""
   available: list[str] = []
   missing: list[str] = []
   for source in sources:
@@ -294,7 +294,7 @@ def print_plan(plan: SuitePlan, console: Any) -> None:
 
 
 def _format_task(task: TaskPlan, plan: SuitePlan) -> list[str]:
-  """Returns the cells of a task, after its name."""
+  """Returns a task's table cells, except for the cell with its name."""
   grid = plan.grids.get(task.grid or '')
   runs = '-'
   if task.grid is None:

@@ -294,7 +294,7 @@ class TaskResult:
     }
 
   def _coverage_to_json(self, name: str) -> dict[str, int]:
-    """Returns the coverage of a mean as entries, or {} for other values."""
+    """Returns a mean's coverage as a JSON object, or {} for other values."""
     metric, _, part = name.partition('/')
     return self.coverage(metric)._asdict() if part == MEAN else {}
 
@@ -570,7 +570,7 @@ class SuiteReport:
 def _languages_by_metric(
   task: eval_task.EvalTask, result: eval_task.EvalResult
 ) -> dict[str, tuple[str, ...]]:
-  """Returns the languages of a task's test data by metric of its result.
+  """Maps each metric of a task's result to the languages of its test data.
 
   If the metrics name pairs with English by their other language, so does the
   result.

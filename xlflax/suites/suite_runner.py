@@ -147,7 +147,7 @@ def shard(
 
 
 def _labels(model_dirs: Sequence[str]) -> list[str]:
-  """Returns path suffixes of equal length, the shortest that are distinct."""
+  """Returns the shortest path suffixes, of equal length, that are distinct."""
   parts = [pathlib.Path(path).absolute().parts for path in model_dirs]
   if len(set(parts)) < len(parts):
     raise errors.ConfigError(

@@ -233,7 +233,7 @@ def write(
   report: suite_report.SuiteReport,
   output: pathlib.Path,
 ) -> None:
-  """Writes the table as Markdown, CSV and, with measured scores, as a figure.
+  """Writes the table as Markdown and CSV. Plots it if scores were measured.
 
   Args:
     table: Table of a paper that the suite reproduces.

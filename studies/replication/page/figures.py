@@ -67,7 +67,7 @@ def collect_rows(
 def _condition_rows(
   title: str, by_seed: ScoresBySeed
 ) -> dict[str, ScoresBySeed]:
-  """Returns the figure row of a condition, or one for each `nli` measure."""
+  """Returns the figure row of a condition, or one row per `nli` measure."""
   measures = {measure for values in by_seed.values() for measure in values}
   parts = sorted(name for name in measures if name.startswith(f'{_NLI}/'))
   rows: dict[str, ScoresBySeed] = {

@@ -94,7 +94,7 @@ def write_page(
 
 
 def _sort_key(study: Study, result: Result) -> tuple[int, int]:
-  """Sorts by the order of conditions, then by seed; unknown conditions last."""
+  """Returns a key that sorts results by condition (unknown last) and seed."""
   positions = {
     name: position for position, name in enumerate(study.conditions_by_name)
   }
@@ -261,7 +261,7 @@ def _difference(finding: Finding) -> str:
 
 
 def _verdict(finding: Finding, verdict: Verdict) -> str:
-  """Formats a verdict and the number of seeds that the claim would require."""
+  """Formats a verdict and, if not resolved, the number of required seeds."""
   label = verdict.label
   if verdict is Verdict.NOT_RUN and finding.seeds:
     return f'{label} ({len(finding.seeds)} of {FEWEST_SEEDS} seeds)'
@@ -325,7 +325,7 @@ def _control_label(claim: Claim) -> str:
 
 
 def _first_seeds(finding: Finding, scores: Scores) -> str:
-  """Formats the difference with the first seeds, if it changes the verdict."""
+  """Formats the difference for the first seeds if their verdict differs."""
   first = sensitivity.find_by_first_seeds(finding, scores)
   if first is None or first.verdict is finding.verdict:
     return ''
@@ -346,7 +346,7 @@ def _cpu_minutes(claim: Claim, results: Sequence[Result]) -> float:
 
 
 def _tokens(claim: Claim, study: Study) -> str:
-  """Formats the thousands of tokens that a claim's conditions read."""
+  """Formats how many thousand tokens each condition of a claim reads."""
   conditions = study.conditions_by_name
   first, second = (
     round(

@@ -28,7 +28,7 @@ def find_by_first_seeds(finding: Finding, scores: Scores) -> Finding | None:
 
 
 def find_by_other_measure(finding: Finding, scores: Scores) -> Finding | None:
-  """Tests a claim about transfer with retrieval scores, or the reverse.
+  """Tests a claim again with the other measure, transfer or retrieval.
 
   Returns:
     The finding, or None if the claim uses a different measure.

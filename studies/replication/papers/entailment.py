@@ -1,4 +1,4 @@
-"""Classifiers of sentence pairs that are trained on translated examples.
+"""Sentence-pair classifiers that are trained on translated examples.
 
 Each measure is a classifier's accuracy in the second language. The classifiers
 differ in their training data:
@@ -122,7 +122,7 @@ def _code_switching_methods(data: StudyData) -> Iterator[TrainingMethod]:
 
 
 def _plug_in_methods(data: StudyData) -> Iterator[TrainingMethod]:
-  """Yields the methods with and without reading each example's translation."""
+  """Yields the methods that read each example alone or with its translation."""
   examples = concatenated_source.ConcatDataset(
     sources=(
       data.inference_examples('train', FIRST_LANGUAGE),

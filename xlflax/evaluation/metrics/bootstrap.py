@@ -271,7 +271,7 @@ def _test_single_runs(scores, values, runs, size) -> tuple[float, float, float]:
 def _test_several_runs(
   scores, values, runs, size
 ) -> tuple[float, float, float]:
-  """Returns the interval and the p-value for several runs of a model.
+  """Returns the interval and the p-value for several runs of either model.
 
   Both are computed from the variance due to the examples and the variance
   between the runs.
@@ -288,7 +288,7 @@ def _test_several_runs(
 
 
 def _contrast(runs: tuple[int, int]) -> np.ndarray:
-  """Returns weights of runs that yield the difference of two means."""
+  """Returns the weight of each run in the difference of two mean scores."""
   return np.repeat([-1 / runs[0], 1 / runs[1]], runs)
 
 

@@ -124,13 +124,13 @@ def best_threshold(
 
 
 def _midpoint(lower: float, upper: float) -> float:
-  """Returns the midpoint, or `upper` if no float lies between the two."""
+  """Returns the midpoint, or `upper` if no float lies between the bounds."""
   middle = (lower + upper) / 2
   return middle if lower < middle else upper
 
 
 def _scores(correct: int, mined: int, gold: int) -> tuple[float, float, float]:
-  """Returns precision, recall and F1 for numbers of pairs."""
+  """Computes precision, recall and F1 from numbers of sentence pairs."""
   if not correct:
     return 0.0, 0.0, 0.0
   return correct / mined, correct / gold, 2 * correct / (mined + gold)

@@ -193,7 +193,7 @@ def entity_spans(tags: Sequence[str]) -> list[Span]:
 
 
 def is_entity_tag(tag: str) -> bool:
-  """Returns whether a tag is O, or a prefix such as B- and an entity type."""
+  """Returns whether a tag is 'O' or an entity type with a prefix like 'B-'."""
   return tag == 'O' or (tag.startswith(_PREFIXES) and len(tag) > 2)
 
 
@@ -202,7 +202,7 @@ def _span_scores(
   predicted: Tags,
   find_spans: Callable[[Sequence[str]], list[Span]] = entity_spans,
 ) -> EntityScores:
-  """Computes micro-averaged scores of the spans of tags."""
+  """Computes micro-averaged scores of the spans that tag sequences define."""
   rows = []
   num_correct: Counter[str] = Counter()
   num_predicted: Counter[str] = Counter()
@@ -228,7 +228,7 @@ def _span_scores(
 
 
 def _type_scores(correct: int, predicted: int, gold: int) -> TypeScores:
-  """Returns the scores for numbers of spans."""
+  """Computes precision, recall and F1 from numbers of spans."""
   divide = example_statistics.safe_divide
   return TypeScores(
     precision=float(divide(correct, predicted, empty=0.0)),

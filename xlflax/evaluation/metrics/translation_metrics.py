@@ -212,7 +212,7 @@ def _is_installed(tokenizer: str) -> bool:
 
 
 def _bleu_metric(tokenizer: str) -> metrics.BLEU:
-  """Returns the BLEU metric with a tokenizer after checking its name."""
+  """Checks the tokenizer and returns the BLEU metric that uses it."""
   tokenizer_names = metrics.BLEU.TOKENIZERS
   if tokenizer not in tokenizer_names or not _is_installed(tokenizer):
     raise errors.ConfigError(

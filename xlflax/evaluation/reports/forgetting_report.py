@@ -265,7 +265,8 @@ def compare_results(
         )
   if not any(change.is_new for change in changes):
     raise errors.ConfigError(
-      'None of the compared results is for a language of --new_languages',
+      'None of the compared results is for a language given with '
+      '--new_languages',
       got=', '.join(new_languages),
       expected='one of '
       + (', '.join(sorted({c.language for c in changes})) or 'the languages'),
@@ -280,7 +281,7 @@ def _comparable_metric(
   vocabularies: frozenset[str | None],
   notes: list[str],
 ) -> str:
-  """Returns the primary metric, or one that does not depend on tokens.
+  """Returns the primary metric, or one that is independent of tokenization.
 
   Perplexities of tokens can only be compared if all runs have the same recorded
   vocabulary. Otherwise, a note is added. If the result has no metric of the same
@@ -429,7 +430,7 @@ def _bootstrap_runs(
   samples: int,
   seed: int,
 ) -> bootstrap.Drawn | None:
-  """Returns scores on resampled test sets, or None without statistics."""
+  """Returns scores on resampled test sets, or None if they are unavailable."""
   task = result_tables.Recorded(group.task, group.split, metric)
   try:
     statistics = [task.statistics(part, folder)[metric] for _, folder in runs]

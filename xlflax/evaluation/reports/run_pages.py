@@ -180,7 +180,7 @@ def _read_metrics(
 ) -> tuple[
   dict[str, dict[int, float]], dict[str, dict[str, float]], dict[str, float]
 ]:
-  """Returns losses by name and step, token counts, and the last speed.
+  """Returns losses by name and step, token counts, and the last logged speed.
 
   Lines that are damaged or incomplete are skipped.
   """
@@ -212,7 +212,7 @@ def _read_metrics(
 
 
 def _read_settings(directory: pathlib.Path) -> dict[str, Any]:
-  """Returns the settings that identify a run, or {} without a record."""
+  """Returns the settings that identify a run, or {} if none are recorded."""
   if not (directory / run_directory.TRAINER).exists():
     return {}
   record = run_directory.read_run_file(directory, run_directory.TRAINER)
@@ -220,7 +220,7 @@ def _read_settings(directory: pathlib.Path) -> dict[str, Any]:
 
 
 def _describe_vocabulary(directory: pathlib.Path) -> dict[str, str]:
-  """Returns the size and the hash of a run's vocabulary, or {}."""
+  """Returns a run's vocabulary size and hash, or {} if they are unknown."""
   identity = run_directory.read_vocabulary_identity(directory)
   if identity is None:
     return {}
@@ -321,7 +321,7 @@ def _untrained_notes(runs: Sequence[RunRecord]) -> list[str]:
 
 
 def _loss_differences(runs: Sequence[RunRecord]) -> list[str]:
-  """Returns the settings because of which losses cannot be compared."""
+  """Returns the differing settings that make losses incomparable."""
   names = sorted({name for run in runs for name in run.settings})
   return [
     label
@@ -372,7 +372,7 @@ def _training_table(
 
 
 def _tokens_table(runs: Sequence[RunRecord]) -> text.Table:
-  """Returns the number of tokens read by run, objective and language."""
+  """Returns a table of the tokens read, by run, objective and language."""
   languages = dict.fromkeys(
     code for run in runs for counts in run.tokens.values() for code in counts
   )
@@ -390,7 +390,7 @@ def _tokens_table(runs: Sequence[RunRecord]) -> text.Table:
 
 
 def _environments_table(runs: Sequence[RunRecord]) -> text.Table:
-  """Returns the versions and devices of each run whenever they change."""
+  """Returns a table of each run's versions and devices, one row per change."""
   rows: list[list[str]] = []
   for run in runs:
     previous: list[str] = []
@@ -461,7 +461,7 @@ def _results_csv(runs: Sequence[RunRecord]) -> str:
 
 
 def _loss_panels(runs: Sequence[RunRecord]) -> plots.Panels:
-  """Returns a panel of the total loss and, if several, of each objective."""
+  """Returns a panel of the total loss, and one per objective if several."""
   objectives = list(
     dict.fromkeys(objective for run in runs for objective in _objectives(run))
   )
@@ -481,7 +481,7 @@ def _loss_panels(runs: Sequence[RunRecord]) -> plots.Panels:
 
 
 def _language_loss_panels(runs: Sequence[RunRecord]) -> plots.Panels:
-  """Returns a panel of each run's objective that has several languages."""
+  """Returns a panel for each run and objective with several languages."""
   panels = {}
   for run in runs:
     for objective in _objectives(run):
@@ -500,7 +500,7 @@ def _language_loss_panels(runs: Sequence[RunRecord]) -> plots.Panels:
 
 
 def _objectives(run: RunRecord) -> list[str]:
-  """Returns the names of the objectives with a loss, 'objective/loss'."""
+  """Returns the objectives for which a metric 'objective/loss' exists."""
   names = (name.split('/') for name in run.losses)
   return [parts[0] for parts in names if parts[1:] == ['loss']]
 

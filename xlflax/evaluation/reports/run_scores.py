@@ -124,7 +124,7 @@ def shown_metrics(group: result_store.Group, runs: Sequence[Any]) -> list[str]:
 
 
 def _find_vocabulary_problem(metric: str, runs: Sequence[Any]) -> str:
-  """Returns why perplexities of runs cannot be compared, or ''."""
+  """Returns the reason perplexities are not comparable, or '' if they are."""
   if metric != _TOKEN_METRIC:
     return ''
   vocabularies = {run.settings.get('vocabulary') for run in runs}
@@ -217,7 +217,7 @@ def _compare_runs(
 
 
 def _training_languages(run) -> list[str]:
-  """Returns the languages with a training loss, 'objective/loss/language'."""
+  """Returns the languages with a loss metric 'objective/loss/language'."""
   names = (name.split('/') for name in run.losses)
   return [parts[-1] for parts in names if len(parts) == 3]
 

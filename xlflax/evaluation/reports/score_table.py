@@ -57,7 +57,7 @@ class Cost:
   device: str = 'cpu'
 
   def __add__(self, other: 'Cost') -> 'Cost':
-    """Returns the cost of two sets of scores of the same model."""
+    """Returns the total of two costs of the same model."""
     devices = dict.fromkeys((*self.device.split(', '), other.device))
     return dataclasses.replace(
       self,
@@ -123,8 +123,8 @@ class ScoreTable:
       if key in keys:
         raise errors.ConfigError(
           f'The ScoreTable of the model {self.model!r} must contain one score '
-          'for each task, metric and language, but it contains the same score '
-          'twice',
+          'for each task, metric and language, but it contains two scores for '
+          'the same combination',
           got=' '.join(key),
         )
       keys.add(key)
@@ -228,7 +228,7 @@ class ScoreTable:
 
 
 def _examples_to_json(score: Score) -> dict[str, Any]:
-  """Returns the statistics of examples as an entry, or {} without them."""
+  """Returns per-example statistics as a JSON object, or {} if none exist."""
   if not score.examples:
     return {}
   return {'examples': [run.to_json() for run in score.examples]}

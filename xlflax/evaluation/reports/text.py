@@ -221,7 +221,7 @@ def _averages_table(summaries, details) -> Table:
 
 
 def _gaps_table(summaries, details) -> Table:
-  """Returns the table of transfer gaps of the tasks that have one."""
+  """Returns the table of transfer gaps, for the tasks that have a gap."""
   tasks = [
     task
     for task in task_names(summaries)

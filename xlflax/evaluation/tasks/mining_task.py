@@ -241,8 +241,8 @@ def _deduplicate(mined: labeled_examples.BitextSentences) -> _Collections:
   for first_id, second_id in mined.gold or ():
     if first_id not in mined.first or second_id not in mined.second:
       raise errors.CorpusError(
-        f'The gold pair of the sentences {first_id!r} and {second_id!r} '
-        'contains a sentence that does not exist',
+        f'The gold pair of {first_id!r} and {second_id!r} refers to a sentence '
+        'that does not exist',
         where='-'.join(mined.languages),
       )
   sides: list[dict[str, str | None]] = []

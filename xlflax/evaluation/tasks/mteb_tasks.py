@@ -301,7 +301,7 @@ class Probe(_LabeledVectors):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ranking(sentence_task.SentenceTask):
-  """Document ranking by cosine with a query, for retrieval or reranking.
+  """Retrieval or reranking of documents by cosine similarity to a query.
 
   The metrics are means over the queries of a part that have a relevant
   document:

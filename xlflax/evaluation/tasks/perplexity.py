@@ -93,7 +93,7 @@ class _MaskedPerplexity(eval_task.EvalTask):
     layout: dataset_config.ExampleLayout,
     **options,
   ) -> dataset_config.DatasetConfig:
-    """Returns the configuration of the sequences."""
+    """Returns the dataset configuration for the sequences to score."""
     length = min(self.length, eval_model.model.config.max_position_embeddings)
     return dataset_config.DatasetConfig(
       name=self.name,
@@ -240,7 +240,7 @@ def _encode(
 
 
 def _random_words(eval_model: eval_task.EvalModel) -> RandomWords:
-  """Returns the words that replace masked tokens at random.
+  """Returns the choice of words that replace masked tokens at random.
 
   The words are in the text's language if the language has its own embeddings.
   """

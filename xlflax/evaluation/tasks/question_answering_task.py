@@ -176,7 +176,7 @@ class ExtractiveQA(head_task.HeadOnTexts):
     return candidates[0].text
 
   def _problem_rows(self, part, examples) -> list[eval_task.Row]:
-    """Returns the rows of a part in the table `problems`."""
+    """Returns the rows for a language or file in the table `problems`."""
     problems = list(self.source.problems(part))
     problems += [
       f'question {name}: the context does not contain an answer at its position'

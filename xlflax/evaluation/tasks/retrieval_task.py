@@ -245,7 +245,7 @@ class Retrieval(sentence_task.SentenceTask):
 
   @property
   def further_metrics(self) -> tuple[str, ...]:
-    """Names of the accuracies for pairs without and with a common string."""
+    """Names of the accuracies for pairs without and with string overlap."""
     return ('accuracy_unshared', 'accuracy_shared')
 
   def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
@@ -364,7 +364,7 @@ class Retrieval(sentence_task.SentenceTask):
   def _score_vectors(
     self, first: np.ndarray, second: np.ndarray, kinds: np.ndarray
   ) -> _LayerScores:
-    """Returns the accuracies of vectors of shape [N, H], without cosines."""
+    """Returns the accuracies of vectors [N, H], without their mean cosines."""
     targets = np.arange(len(first))
     nearest = {'accuracy': cosine.find_nearest(first, second)}
     if self.csls is not None:
@@ -410,7 +410,7 @@ def _example_statistics(
 def _layer_rows(
   pair: text_sources.Pair, layers: list[_LayerScores]
 ) -> list[eval_task.Row]:
-  """Returns a language pair's rows in the table `layers`, forward first."""
+  """Returns a pair's rows in the table `layers`, forward direction first."""
   return [
     {
       'pair': text_sources.pair_name(pair),

@@ -301,7 +301,7 @@ class CollectionTask(SentenceTask):
 
   @classmethod
   def source_factory(cls, name: str) -> Callable[..., Any]:
-    """Returns the function that creates a bitext mining source of a mixture."""
+    """Returns the function that creates a mining source from a mixture."""
 
     def select_collections(
       mixture: str, split: str = 'test'
