@@ -35,7 +35,7 @@ _TOKENIZER_FILES = ('tokenizer.json', 'tokenizer_config.json')
 
 
 def run_timed(command: list[str]) -> float:
-  """Runs a command and returns its CPU seconds, including child processes."""
+  """Runs a command and returns its CPU seconds and those of its children."""
   before = resource.getrusage(resource.RUSAGE_CHILDREN)
   subprocess.run(command, check=True)
   after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -51,7 +51,7 @@ def digest_settings(
 
 
 def _describe(value: Any) -> dict[str, Any]:
-  """Returns fields that affect equality and differ from their defaults."""
+  """Returns a dataclass's non-default fields that affect equality."""
   return {
     field.name: config_serialization.to_json_config(getattr(value, field.name))
     for field in dataclasses.fields(value)

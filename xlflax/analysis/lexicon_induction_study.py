@@ -272,7 +272,7 @@ class _VectorCache:
   def _mean_states(
     self, ref: model_refs.ModelRef, language: str
   ) -> word_vectors.WordMeans:
-    """Returns the mean states of the words of a text, which are cached."""
+    """Returns the mean states of the words of a text, and caches them."""
     key = (self._models.resolve(ref), language)
     if key not in self._means:
       # The sums are large, so that only two are kept in memory.

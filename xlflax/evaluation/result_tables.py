@@ -442,7 +442,7 @@ def _page_header(metric: str, step: result_store.Step) -> str:
 
 
 def _rows(task, by_step, columns, languages: Sequence[str]):
-  """Yields each language or file with its label and values, the means last."""
+  """Yields each language or file with label and values, and the means last."""
   parts = parts_of(task.primary_metric, by_step)
   unknown_parts = _parts_outside(parts, languages)
   values = {
