@@ -107,7 +107,7 @@ def _describe_unknown_languages(
 
 
 def _vocabulary_languages(vocabulary: Any) -> tuple[str, ...]:
-  """Returns the languages of a vocabulary, given as an object or a directory."""
+  """Returns the languages of a vocabulary object or vocabulary directory."""
   if isinstance(vocabulary, str):
     vocabulary = base_vocabulary.Vocabulary.load(vocabulary).spec
   return tuple(vocabulary.languages)
