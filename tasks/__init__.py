@@ -1,4 +1,4 @@
-"""SeqIO tasks over public corpora, which are registered on import.
+"""SeqIO tasks over public corpora. Importing this package registers them.
 
 `wiki40b`, `mc4`, `opus`, `paracrawl` and `wmt` read prepared TensorFlow
 Datasets. `web_corpora` reads FineWeb2, HPLT, MADLAD-400, GlotCC and CC-100.

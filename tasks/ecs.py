@@ -1,10 +1,10 @@
-"""ECS mixtures: English Wikipedia, and Wikipedia or web text in one language.
+"""Mixtures of English and one other language, as in Wu, Conneau et al. (2020).
 
 There are mixtures for en-fr, en-ru and en-zh. They sample each language at a
 rate proportional to N^0.7, where N is its number of examples. In
 `ecs.wiki.en_fr`, both languages come from Wikipedia. In `ecs.wiki_cc.en_fr`,
-the second language comes from Common Crawl. Source: Wu, Conneau et al. 2020,
-sections 3.1 and 4.1.
+the second language comes from Common Crawl. Source: ECS (Wu, Conneau et al.
+2020), sections 3.1 and 4.1.
 """
 
 from xlflax.data.seqio_tasks import task_registry

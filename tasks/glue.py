@@ -1,4 +1,4 @@
-"""Sources of the GLUE tasks, in the folder that the download script creates.
+"""GLUE examples, read from the folder that GLUE's download script creates.
 
 The test set labels are not public, so scores are compared on the dev sets. The
 columns are the same as those read by Hugging Face's GLUE processors.
@@ -42,7 +42,7 @@ def examples(
   *,
   max_examples: validation.PositiveInt | None = None,
 ) -> example_source.FileDataset:
-  """Returns the source of a GLUE task's split, whose only language is 'en'.
+  """Returns the source of the English examples in a split of a GLUE task.
 
   Args:
     directory: Folder that contains `CoLA/train.tsv` and the other tasks' files.

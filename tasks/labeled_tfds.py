@@ -151,7 +151,7 @@ def to_xnli_pair(example: Mapping, *, language: str) -> dict:
 
 
 def to_review(example: Mapping) -> dict:
-  """Extracts a review and its label, 'positive' for more than three stars."""
+  """Extracts a review. Reviews with more than three stars are 'positive'."""
   data = example['data']
   return {
     'id': data['review_id'],
@@ -171,7 +171,7 @@ def to_tagged_words(
 
 
 def to_tree(example: Mapping) -> dict:
-  """Converts a Universal Dependencies sentence to its syntactic words.
+  """Extracts the words, tags, heads and relations of a dependency tree.
 
   Multiword tokens and empty nodes, which have no head, are dropped.
   """
@@ -188,7 +188,7 @@ def to_tree(example: Mapping) -> dict:
 
 
 def to_question(example: Mapping) -> dict:
-  """Converts a question from the SQuAD format."""
+  """Converts a SQuAD example to flat fields, such as `answer_starts`."""
   return {
     'id': example['id'],
     'title': example['title'],
@@ -365,7 +365,7 @@ def _add(
   mixture: bool = True,
   members: Sequence[str] | None = None,
 ) -> None:
-  """Registers the tasks `<name>.<part>`, and their mixture.
+  """Registers a task for each item of `parts`, and optionally a mixture.
 
   Args:
     name: Name of the mixture, without the prefix.
@@ -422,7 +422,7 @@ def _starts_with(example: Mapping, *, start: str) -> tf.Tensor:
 
 
 def _label_names(ids: tf.Tensor, labels: Sequence[str]) -> tf.Tensor:
-  """Returns the names of label ids; '' for -1."""
+  """Returns the name of each label id, or '' for the id -1."""
   return tf.gather(tf.constant(['', *labels]), ids + 1)
 
 

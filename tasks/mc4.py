@@ -123,7 +123,7 @@ LANGUAGES = [
 
 
 def language_code(name: str) -> str:
-  """Converts C4's name for a language: `zh-Latn` to `zh_Latn`, `iw` to `he`."""
+  """Converts a C4 language code to an xlflax code, such as `iw` to `he`."""
   return 'he' if name == 'iw' else name.replace('-', '_')
 
 

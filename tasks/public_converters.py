@@ -147,7 +147,7 @@ def convert_flores_plus(
 
 
 def convert_massive(source: pathlib.Path, output: pathlib.Path) -> FileNames:
-  """Writes the intents and slots in MASSIVE.
+  """Writes the intents and slots of MASSIVE's utterances.
 
   The files are `intents/<locale>/<split>.tsv` and
   `slots/<locale>/<split>.conll`.
@@ -173,7 +173,7 @@ def convert_massive(source: pathlib.Path, output: pathlib.Path) -> FileNames:
 
 
 def slot_lines(annotated: str, locale: str) -> list[str]:
-  """Converts an annotated MASSIVE utterance to lines `word<TAB>tag`.
+  """Converts an annotated MASSIVE utterance to `word<TAB>tag` lines.
 
   Words and slots are the same as in the original MASSIVE code (FitzGerald et
   al., 2023): Japanese and Chinese text is split into characters, except for
@@ -253,7 +253,7 @@ def convert_seahorse(source: pathlib.Path, output: pathlib.Path) -> FileNames:
             lines_of_files.setdefault(name, []).append(line)
   if num_missing:
     logging.warning(
-      'Dropped %d summaries of SEAHORSE without an article.', num_missing
+      'Dropped %d SEAHORSE summaries that have no article.', num_missing
     )
   return [
     write_lines(output, name, lines) for name, lines in lines_of_files.items()

@@ -77,7 +77,7 @@ def convert_lareqa(source: pathlib.Path, output: pathlib.Path) -> FileNames:
 
 
 def _sentence_document(sentence: str, paragraph: str) -> str:
-  """Returns a sentence as the text of a document, as in XTREME-R."""
+  """Joins a sentence and its paragraph to a document, as in XTREME-R."""
   return (sentence + paragraph).replace('\n', '')
 
 
@@ -280,7 +280,7 @@ def convert_mewslix(source: pathlib.Path, output: pathlib.Path) -> FileNames:
 
 
 def _mewslix_files(source: pathlib.Path, split: str) -> list[pathlib.Path]:
-  """Returns a split's published file, or its XTREME-R files.
+  """Returns a split's file in Mewsli-X, or its files in XTREME-R.
 
   XTREME-R has one file for each language.
   """

@@ -108,7 +108,7 @@ class WebCorpus:
   def read_documents(
     self, records: Iterable[tuple[int, record_reader.Record]], where: str
   ) -> Iterator[tuple[str]]:
-    """Yields the documents as rows with the text as the only column.
+    """Yields each document as a row with a single column, the text.
 
     Args:
       records: Numbered records with the column `text_field`.
@@ -211,7 +211,7 @@ CORPORA = {
 
 @functools.cache
 def list_languages(corpus: str) -> dict[str, str]:
-  """Returns the languages of a web corpus, as {xlflax code: publisher's code}.
+  """Returns the publisher's language codes in a web corpus, by xlflax code.
 
   For example, `list_languages('fineweb2')['sw']` is `swh_Latn`. If two subsets
   have the same xlflax code, the code of the subset with more documents is
@@ -252,7 +252,7 @@ def _read_table() -> list[dict[str, str]]:
 
 @functools.cache
 def _published_counts() -> dict[tuple[str, str], int]:
-  """Numbers of training documents according to the publishers' statistics."""
+  """Returns the published numbers of training documents in all web corpora."""
   return {
     (row['corpus'], row['code']): int(row['documents'])
     for row in _read_table()
@@ -326,7 +326,7 @@ def _document_rows(
 def _read_file(
   path: pathlib.Path,
 ) -> Iterator[tuple[int, record_reader.Record]]:
-  """Yields the numbered records of a file, or its lines as records."""
+  """Yields a file's records, or its lines as records, with their numbers."""
   if record_formats.is_records(path):
     yield from line_reader.read_records(path)
     return

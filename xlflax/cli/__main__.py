@@ -1,4 +1,4 @@
-"""Runs the command line as `python -m xlflax.cli`."""
+"""Entry point of `python -m xlflax.cli`."""
 
 import sys
 

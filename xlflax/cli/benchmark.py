@@ -1,4 +1,4 @@
-"""`xlflax benchmark`: measures training steps on synthetic batches."""
+"""`xlflax benchmark`: times training steps on synthetic batches."""
 
 import dataclasses
 import json
@@ -14,7 +14,7 @@ _TRAIN_STEPS = 1_000_000
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BenchmarkOptions(run_options.RunOptions):
-  """Measures a configuration's training steps on synthetic batches.
+  """Times a configuration's training steps on synthetic batches.
 
   Prints step time, tokens per second, model FLOP utilization and peak memory as
   JSON.
@@ -36,7 +36,7 @@ Measure the step time of a base encoder:
 
 
 def main(options: BenchmarkOptions) -> None:
-  """Measures training steps and prints the result."""
+  """Times training steps and prints the result."""
   configuration = gin_config.load_configuration(
     _with_total_steps(options.gin),
     {'MODEL_DIR': gin_config.Placeholder('unused')} | options.macros(),

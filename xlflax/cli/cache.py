@@ -258,7 +258,7 @@ SUBCOMMANDS = {'finalize': finalize, 'verify': verify, 'copy': copy}
 
 
 def write(options: CacheOptions, mixtures: list[str]) -> list:
-  """Writes the token caches of mixtures' tasks and returns the metadata."""
+  """Writes the caches of all tasks in mixtures and returns their metadata."""
   from xlflax.data.cache import cache_writer
 
   with progress_reporting.Progress('cache', unit='shards') as bar:
@@ -285,7 +285,7 @@ def write_shard(
 
 
 def corpus_mixtures(directory: str | None) -> list[str]:
-  """Returns the names of a corpus's tasks, for use as mixtures.
+  """Returns the names of a corpus's tasks, which serve as mixtures.
 
   Raises:
     ConfigError: If no corpus directory is given.
@@ -369,7 +369,7 @@ def _beam_runner(options: CacheOptions):
 
 
 def _with_absolute_paths(options: CacheOptions) -> CacheOptions:
-  """Returns options with absolute paths, for other working directories."""
+  """Returns the options with absolute paths, which Beam workers can read."""
   changes = {}
   for name in ('output', 'corpus', 'tfds_data_dir'):
     path = getattr(options, name)

@@ -55,7 +55,7 @@ def _share_among_processes() -> None:
 
 @functools.cache
 def _processor() -> str:
-  """Returns the processor model of this host and its features."""
+  """Returns the model and the features of this host's processor."""
   path = pathlib.Path('/proc/cpuinfo')
   lines = path.read_text().splitlines() if path.exists() else []
   prefixes = ('flags', 'Features', 'model name', 'CPU part')

@@ -271,7 +271,7 @@ class FromPeftOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MergeAdaptersOptions:
-  """Merges LoRA adapters into the parameters of their base.
+  """Merges LoRA adapters into the parameters of their base model.
 
   Attributes:
     model_dir: Directory of a run with adapters.
@@ -289,7 +289,7 @@ class MergeAdaptersOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReplaceAdapterOptions:
-  """Replaces an adapter by an adapter of another run with the same base.
+  """Replaces an adapter by one from another run with the same base model.
 
   For example, replaces the language adapter below a task adapter, to transfer
   the task to another language.
@@ -484,7 +484,7 @@ def from_peft(options: FromPeftOptions) -> None:
 
 
 def merge_adapters(options: MergeAdaptersOptions) -> None:
-  """Writes a run whose LoRA adapters are merged into the base."""
+  """Writes a run whose LoRA adapters are merged into the base model."""
   from xlflax.training.initialization import adapter_merging
 
   names = adapter_merging.merge_adapters(

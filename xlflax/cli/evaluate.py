@@ -331,7 +331,7 @@ def configure(options: EvaluateOptions) -> gin_config.Configuration:
 def build_tasks(
   options: EvaluateOptions, configuration: gin_config.Configuration
 ) -> list[Any]:
-  """Creates the tasks in `--tasks`. Other options specify the tasks' text.
+  """Creates the evaluation tasks that are listed in `--tasks`.
 
   Args:
     options: The command's options.
@@ -376,7 +376,7 @@ def build_tasks(
 def build_mteb_tasks(
   options: EvaluateOptions, configuration: gin_config.Configuration
 ) -> list[Any]:
-  """Builds the tasks of the package mteb that the option `--mteb` selects.
+  """Builds the mteb tasks that the option `--mteb` selects.
 
   Args:
     options: The command's options.
@@ -396,7 +396,7 @@ def build_mteb_tasks(
 
 
 def _report_mteb_summary(options: EvaluateOptions, report: Any) -> None:
-  """Writes the means over all tasks of mteb, and logs them."""
+  """Writes and logs the mean scores over all mteb tasks."""
   from xlflax.interop import mteb_task
 
   steps = dict.fromkeys(
@@ -414,8 +414,8 @@ def _report_mteb_summary(options: EvaluateOptions, report: Any) -> None:
     )
     if not summary:
       logging.warning(
-        'Step %s: The means over tasks of mteb are left out, because results '
-        'are missing.',
+        'Step %s: The mean scores over all mteb tasks are not computed, '
+        'because results are missing.',
         step,
       )
       continue

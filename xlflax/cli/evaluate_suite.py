@@ -106,7 +106,7 @@ def _check_options(options: 'evaluate.EvaluateOptions') -> None:
 
 
 def _recipe_files(options: 'evaluate.EvaluateOptions') -> list[str]:
-  """Returns the gin file of `--recipe`, if it has one."""
+  """Returns a list with the recipe's gin file, or [] for the default recipe."""
   if options.recipe == 'default':
     return []
   if options.recipe.endswith('.gin'):

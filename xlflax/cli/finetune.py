@@ -175,7 +175,7 @@ def _swept_macros(options: FinetuneOptions) -> list[str]:
 
 
 def _eval_gin(options: FinetuneOptions) -> shared_options.GinOptions:
-  """Returns the gin files and bindings of the tests."""
+  """Returns the gin files and bindings for evaluation on test sets."""
   return shared_options.GinOptions(
     gin_file=options.eval_gin_file,
     gin_search_paths=options.gin.gin_search_paths,
@@ -184,14 +184,14 @@ def _eval_gin(options: FinetuneOptions) -> shared_options.GinOptions:
 
 
 def _languages(options: FinetuneOptions) -> list[str]:
-  """Returns the training languages of the matrix, if there is one."""
+  """Returns the languages in --train_languages, or [] if it is not set."""
   return options.train_languages.split(',') if options.train_languages else []
 
 
 def _check_bindings(
   options: FinetuneOptions, training: Any, axes: Any, inherited: Collection[str]
 ) -> None:
-  """Checks that the bindings have an effect, without building an object.
+  """Checks that each binding has an effect, without building any object.
 
   Args:
     options: The command's options.
@@ -217,7 +217,7 @@ def _check_bindings(
 def _test_configuration(
   options: FinetuneOptions, training: Any
 ) -> tuple[Any, Collection[str]]:
-  """Creates the gin configuration of the tests.
+  """Creates the gin configuration for evaluation on test sets.
 
   The format of the files and the type of the labels are those of the training
   configuration, unless a gin file of the user or --eval_gin sets them.
@@ -240,7 +240,7 @@ def _test_configuration(
 
 
 def _inherited_macros(training: Any, test: Any) -> dict[str, Any]:
-  """Returns the macros of training that also apply to the test files."""
+  """Returns the macros of training that the test configuration inherits."""
   inherited = {
     name: training.macro(name)
     for name in _INHERITED_MACROS
@@ -338,7 +338,7 @@ def _run_grids(
 
 
 def _write_page(options: FinetuneOptions, reports: dict[str, Any]) -> None:
-  """Writes the page `report.html` of the grids."""
+  """Writes the results of the grids to the page `report.html`."""
   from xlflax.finetuning import grid_report
   from xlflax.training.distributed import distributed_job
 

@@ -134,7 +134,7 @@ def _main(
 
 
 def _split_modules(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-  """Splits the leading options --launcher_module off the arguments."""
+  """Separates the leading --launcher_module options from other arguments."""
   modules, other_arguments = [], list(arguments)
   while (
     other_arguments and other_arguments[0].partition('=')[0] == _MODULE_OPTION

@@ -356,7 +356,7 @@ def check_excludes(
   given: bool,
   fix: str | None = None,
 ) -> None:
-  """Raises an error for options that another option excludes.
+  """Raises an error for options that cannot be combined with another option.
 
   Args:
     options: Options of the command.

@@ -204,7 +204,7 @@ def _describe_constraint(error: pydantic.ValidationError) -> str:
 
 
 def _add_bindings(options: Any, bindings: Sequence[str], prog: str) -> Any:
-  """Returns the options with gin bindings in their `GinOptions`."""
+  """Returns the options with gin bindings added to their `GinOptions`."""
   for field in dataclasses.fields(options):
     group = getattr(options, field.name)
     if isinstance(group, shared_options.GinOptions):

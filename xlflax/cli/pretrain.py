@@ -16,7 +16,7 @@ from xlflax.utils import errors, signals
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainOptions:
-  """Pretraining with one command, which selects the settings automatically.
+  """Pretrains a model in one command, with automatically selected settings.
 
   Selects the vocabulary size, the recipe and the number of steps based on the
   text and the available devices. Then prints the equivalent commands and runs

@@ -118,7 +118,7 @@ class LinkedCorpus:
 
 
 def _check_links_only(root: pathlib.Path) -> pathlib.Path:
-  """Returns a directory that does not exist or contains only links.
+  """Checks that a directory is new or contains only links, and returns it.
 
   Raises:
     RunDirectoryError: If the directory contains other files, which would be
@@ -136,7 +136,7 @@ def _check_links_only(root: pathlib.Path) -> pathlib.Path:
 
 
 def _files(root: pathlib.Path) -> dict[str, pathlib.Path]:
-  """Returns the files of a directory by their path in a corpus directory.
+  """Returns a directory's files by the paths that they have in a corpus.
 
   In a plain directory, en.jsonl and en-de.tmx become mono/en.jsonl and
   parallel/en-de.tmx, and de/train/1.parquet becomes mono/de.train.1.parquet.

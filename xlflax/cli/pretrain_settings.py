@@ -51,7 +51,7 @@ class PretrainSettings:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Budget:
-  """Training budget: exactly one of `hours` and `steps`, and gin settings."""
+  """Training budget in hours or in steps, and the gin options of the run."""
 
   hours: float | None
   steps: int | None
@@ -137,7 +137,11 @@ def _select_recipe(
   vocabulary_size: int,
   platform: str,
 ) -> tuple[list[str], int]:
-  """Returns gin files and steps of the largest recipe with enough tokens."""
+  """Selects the largest recipe for which the corpus has enough tokens.
+
+  Returns:
+    The gin files of the recipe and the number of training steps.
+  """
   max_tokens: float = _MAX_EPOCHS * num_tokens
   if num_tokens >= _MAX_BYTES // _BYTES_PER_TOKEN:
     max_tokens = math.inf  # The corpus is larger than the text that was read.
@@ -243,7 +247,7 @@ def _read_statistics(corpus: Any) -> _TextStatistics:
 
 
 def _select_vocabulary_size(text: _TextStatistics, platform: str) -> int:
-  """Returns a vocabulary size, rounded down to two digits.
+  """Returns a vocabulary size, rounded down to two significant digits.
 
   Each character is a token. The number of subwords is at most a third of the
   number of words.

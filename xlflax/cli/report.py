@@ -153,7 +153,7 @@ def _report_forgetting(
 
 
 def _join_suites(options: ReportOptions) -> pathlib.Path:
-  """Writes the page that joins outputs of suites and returns its path."""
+  """Writes the page that joins suite results, and returns its path."""
   from xlflax.evaluation.reports import joined, report_files
 
   output = paths.to_path(options.output)

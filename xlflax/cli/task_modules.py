@@ -1,4 +1,4 @@
-"""Import of the modules in `--task_module`."""
+"""Import of the modules that `--task_module` lists."""
 
 from collections.abc import Sequence
 

@@ -14,7 +14,7 @@ from xlflax.utils import errors
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslateOptions:
-  """Translates a file, or standard input line by line, with beam search.
+  """Translates the lines of a file or of standard input with beam search.
 
   Attributes:
     model_dir: Directory of a run with an encoder-decoder.
@@ -97,7 +97,7 @@ def main(options: TranslateOptions) -> None:
 
 
 def _open_translator(options: TranslateOptions):
-  """Opens the run with the options of the search."""
+  """Opens the run for translation with the given search options."""
   from xlflax import translate
 
   search_options: dict[str, Any] = {
@@ -120,7 +120,7 @@ def _open_translator(options: TranslateOptions):
 
 
 def _translate_stream(translator, options: TranslateOptions):
-  """Translates from or to a standard stream.
+  """Translates from standard input, to standard output, or both.
 
   Returns:
     The counts of lines, or None if standard output has no reader.

@@ -220,7 +220,7 @@ class VocabOptions:
       )
 
   def _check_extension(self):
-    """Raises a ConfigError if options of an extension conflict with others."""
+    """Raises ConfigError if --extend conflicts with other options."""
     shared_options.check_requires(
       self,
       ['new_languages', 'allow_changed_ids'],
@@ -414,11 +414,11 @@ def _extend(
 
 
 def _load_extensible(directory: pathlib.Path) -> Any:
-  """Loads a vocabulary, and converts SentencePiece models with moved ids.
+  """Loads a vocabulary in a format that can represent added tokens.
 
   tokenizer.json represents the ids of any extension. A SentencePiece model with
   the ids of fairseq, T5 or DeBERTa does not, because special tokens have the
-  last ids.
+  last ids. Such a model is converted to tokenizer.json.
   """
   from xlflax.data.tokenizers import fairseq_vocabulary, huggingface_vocabulary
   from xlflax.data.tokenizers.base_vocabulary import Vocabulary
@@ -442,7 +442,7 @@ def _load_extensible(directory: pathlib.Path) -> Any:
 def _warn_of_changed_text(
   statistics: list[dict[str, Any]], normalization: str
 ) -> None:
-  """Logs a warning if encoding and decoding changes the text of languages."""
+  """Logs a warning if encoding and decoding changes the text of a language."""
   changed = {
     row['language']: row['changed_rate']
     for row in statistics
@@ -450,9 +450,10 @@ def _warn_of_changed_text(
   }
   if changed and normalization != 'identity':
     logging.warning(
-      'Normalization %s changes sentences that are encoded and decoded: %s. '
-      'Models cannot generate the original characters, which limits translation '
-      'scores. Pass --normalization=identity for translation.',
+      'With the normalization %s, encoding and decoding changes a fraction of '
+      'the sentences: %s. Models cannot generate the original characters, '
+      'which limits translation scores. Pass --normalization=identity for '
+      'translation.',
       normalization,
       ', '.join(f'{code} {100 * rate:.0f} %' for code, rate in changed.items()),
     )

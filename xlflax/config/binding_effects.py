@@ -22,7 +22,7 @@ _EVALUATION_TASKS = 'xlflax.evaluation.tasks.'
 
 @dataclasses.dataclass(frozen=True)
 class Effects:
-  """Objects that a command builds, and the gin bindings that supply values.
+  """Objects that a command builds, and the gin bindings that set their values.
 
   Attributes:
     parameters: Scope, selector and parameter of each binding that supplies a
@@ -270,8 +270,8 @@ def _evaluation_only_error(
   """Creates the error for a macro of evaluation tasks that are not built."""
   binding = unused[0]
   return errors.ConfigError(
-    'The macro is used only in the evaluation on development files, but the '
-    'command does not evaluate in training',
+    'The macro is used only for evaluation on development files, but the '
+    'command does not evaluate during training',
     got=binding.name,
     where=binding.location,
     fix=f'Set {_DEV_FILES} and --metric_for_best_model (or, for `xlflax '
@@ -282,7 +282,7 @@ def _evaluation_only_error(
 
 
 def _list_others(unused: Sequence[binding_locations.Binding]) -> str:
-  """Returns a sentence that lists all bindings without effect but the first."""
+  """Returns a sentence that lists the unused bindings after the first."""
   others = ', '.join(f'{other.name} ({other.location})' for other in unused[1:])
   if not others:
     return ''
@@ -295,7 +295,7 @@ def _alternatives(
   effects: Effects,
   imports: Collection[Any],
 ) -> set[str]:
-  """Returns bindings that would have an effect, similar to one without.
+  """Suggests bindings that have an effect, in place of one without effect.
 
   The suggestions are bindings for objects of the same class. If no object of
   the class is constructed, they are bindings for other classes that have the

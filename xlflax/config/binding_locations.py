@@ -56,7 +56,7 @@ class _Macro:
 
 
 class _Delegate(config_parser.ParserDelegate):
-  """Parses references without resolving them."""
+  """Parser delegate that does not resolve references."""
 
   def configurable_reference(self, scoped_configurable_name, evaluate):
     del evaluate
@@ -157,7 +157,7 @@ def check_order(tree: config_files.Tree) -> None:
 
 
 def _order_key(binding: Binding) -> tuple[str, str, str]:
-  """Returns a key that is independent of the names of imported modules."""
+  """Returns a key that identifies a parameter without its module's name."""
   return (binding.scope, binding.selector.rpartition('.')[2], binding.parameter)
 
 

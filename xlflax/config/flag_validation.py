@@ -239,7 +239,7 @@ def suite_recipes() -> set[str]:
 
 
 def _declared(node: ast.ClassDef) -> Iterable[str]:
-  """Yields the default of the field `name` and the keys of `SOURCES`."""
+  """Yields the task names that a class declares in `name` and `SOURCES`."""
   values = {
     statement.target.id: statement.value
     for statement in node.body

@@ -340,7 +340,7 @@ def check_bindings(configurations: Sequence[Configuration]) -> None:
 
 
 def _warn_of_unread_macros(configurations: Sequence[Configuration]) -> None:
-  """Logs a warning for each macro of a flag that no object reads."""
+  """Logs a warning for each macro that a flag sets but no object reads."""
   keys = {
     (name, gin_errors.MACRO, 'value')
     for configuration in configurations
@@ -490,7 +490,7 @@ def _import_user_modules(files: Iterable[config_files.GinFile]) -> None:
 
 
 def _check_given(target: Callable, fields: Mapping[str, Any]) -> None:
-  """Raises ConfigError if an argument of an unbound target is missing."""
+  """Raises ConfigError if no value is given for a required parameter."""
   missing = [
     parameter.name
     for parameter in inspect.signature(target).parameters.values()
@@ -525,7 +525,7 @@ def split_statements(text: str) -> list[str]:
 
 @contextlib.contextmanager
 def _search_in(folders: Sequence[str]) -> Iterator[None]:
-  """Context in which Gin searches files in folders and in the package.
+  """Context in which Gin searches for files in folders and in the package.
 
   Gin logs each folder in which it does not find a file as an error. These
   records are dropped.
@@ -569,7 +569,7 @@ def _without_type_errors(
 def _recording_stages(
   bound: gin_errors.Bound, stages: list[gin_errors.Bound]
 ) -> Iterator[None]:
-  """Context in which the bindings after each file that Gin parses are stored.
+  """Context in which the bindings are stored after Gin has parsed each file.
 
   Args:
     bound: Dictionary to which Gin adds the bindings of each file that it

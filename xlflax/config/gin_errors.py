@@ -143,7 +143,7 @@ def check_required_by(bound: Bound, value: Any) -> None:
 
 
 def _required_by(bound: Bound, value, scope: tuple[str, ...], seen: set):
-  """Yields the keys of required values that a value refers to, in a scope."""
+  """Yields the keys of unset required parameters on which a value depends."""
   for reference in references_in(value):
     inner = tuple(reference.scopes) or scope
     selector = reference.configurable.selector
@@ -423,7 +423,7 @@ def _configurables(name: str) -> set[str]:
 
 
 def _members_like(class_name: str, text: str, module: str) -> list[str]:
-  """Returns the classes, or the functions, of the module in Gin's message.
+  """Returns the classes or functions of the module that Gin's message names.
 
   Args:
     class_name: Name that the module does not define. If it starts with a

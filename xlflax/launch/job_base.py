@@ -138,7 +138,7 @@ def parse_variables(values: Sequence[str], option: str) -> dict[str, str]:
 def check_command(
   command: Sequence[str], commands: Sequence[str] = DISTRIBUTED_COMMANDS
 ) -> tuple[str, ...]:
-  """Returns a job's command without a leading 'xlflax'.
+  """Checks a job's command and returns it without a leading 'xlflax'.
 
   Args:
     command: Arguments of a command line.

@@ -250,7 +250,7 @@ class NodeJob(_SupervisedJob):
 
   @property
   def _node_rank(self) -> int:
-    """Index of this node, with its default."""
+    """Index of this node, by default from Slurm's environment, or 0."""
     if self.node_rank is not None:
       return self.node_rank
     return int(os.environ.get('SLURM_NODEID', 0))
@@ -262,7 +262,7 @@ class NodeJob(_SupervisedJob):
       preflight.warn_of_node_local_outputs(self.command, os.getcwd())
 
   def coordinator(self, default_port: int | None = None) -> str:
-    """Returns the address of process 0, which restarts do not change."""
+    """Returns the address of process 0, which stays the same after restarts."""
     del default_port
     return self.rdzv_endpoint
 

@@ -38,14 +38,14 @@ def check_shared_outputs(
 
   Raises:
     ConfigError: If an output directory, such as that of `--model_dir`, is
-      neither in a bucket nor on a writable shared volume.
+      outside of all buckets and writable shared volumes.
   """
   mounts = list(mounts)
   all_mounts = [*mounts, *read_only_mounts]
   for flag, directory in _output_directories(command):
     if _innermost_mount(directory, all_mounts) not in mounts:
       raise errors.ConfigError(
-        f'The directory of {flag} must be accessible to all nodes of the job. '
+        f'The {flag} directory must be accessible to all nodes of the job. '
         + (
           'It must be on a shared volume that is not mounted read-only, or be '
           'a bucket path gs://... or s3://...'
@@ -74,7 +74,7 @@ def check_not_node_local(
   """
   for flag, directory in _node_local_outputs(command, working_directory):
     raise errors.ConfigError(
-      f'The directory of {flag} must be accessible to all nodes of the job. '
+      f'The {flag} directory must be accessible to all nodes of the job. '
       'It must be on a shared file system, or be a bucket path gs://... or '
       's3://...',
       got=directory,
@@ -95,8 +95,8 @@ def warn_of_node_local_outputs(
   """
   for flag, directory in _node_local_outputs(command, working_directory):
     logging.warning(
-      'The directory of %s must be accessible to all nodes of the job, but %s '
-      'is probably on a local disk.',
+      'The %s directory must be accessible to all nodes of the job, but %s is '
+      'probably on a local disk.',
       flag,
       directory,
     )
@@ -105,7 +105,7 @@ def warn_of_node_local_outputs(
 def warn_of_host_outputs(
   command: Sequence[str], host_directories: Mapping[str, str]
 ) -> None:
-  """Logs a warning for each output directory on a directory of the nodes.
+  """Logs a warning for each output directory inside a mounted node directory.
 
   Args:
     command: Command that the job runs.
@@ -116,8 +116,8 @@ def warn_of_host_outputs(
     mount = _innermost_mount(directory, host_directories)
     if mount is not None:
       logging.warning(
-        'The directory of %s, %s, is in the directory %s of each node. This '
-        'path must be the same shared storage on every node.',
+        'The %s directory %s is in the mounted node directory %s. The node '
+        'directory must be the same shared storage on every node.',
         flag,
         directory,
         host_directories[mount],
@@ -140,8 +140,8 @@ def warn_of_unmounted_inputs(
     value = job_base.flag_value(command, flag)
     if value and not paths.is_bucket(value) and not _is_below(value, mounts):
       logging.warning(
-        '%s=%s is neither in a bucket nor on a mounted volume. %s must '
-        'contain it.',
+        '%s=%s is outside of all buckets and mounted volumes. %s must contain '
+        'this path.',
         flag,
         value,
         place,

@@ -468,7 +468,7 @@ class Run(saved_run.SavedRun):
     return self.restore_params(self.step, partitioner=self.partitioner)
 
   def _override_encoding(self, pooling, max_length, *, layer=None):
-    """Returns a copy of `sentence` with the arguments that are not None."""
+    """Returns `sentence`, updated with the arguments that are not None."""
     if pooling is not None:
       pooling = validation.validate(pooling, Pooling, name='Run.encode.pooling')
     return self.sentence.changed(

@@ -92,9 +92,7 @@ def _copied(name: str, folder: pathlib.Path) -> pathlib.Path:
 
 
 def find_written_copy(directory: pathlib.Path, mark: str) -> pathlib.Path:
-  """Returns the path of an output's local copy if it is current.
-
-  Otherwise, the result is the path of the output itself.
+  """Returns an output's local copy if it is current, or the output itself.
 
   Args:
     directory: Output directory, on disk or in a bucket.
@@ -241,7 +239,7 @@ class _Mirror:
     self._move('Copying', self._get, json_files)
 
   def upload(self, *, is_shard: bool = False) -> None:
-    """Uploads the local copy to the bucket. The manifest is the last file.
+    """Uploads the local copy to the bucket. The manifest is uploaded last.
 
     Args:
       is_shard: Whether the copy is one shard of an output, so the bucket may
@@ -316,7 +314,7 @@ class _Mirror:
       raise self._bucket_error(f'{MANIFEST}: {error}') from error
 
   def _state(self, name: str) -> _State:
-    """Returns the current state of an object, which may be newer than the list."""
+    """Requests an object's state, in case it changed after it was listed."""
     return _state(self._retry(self._files.info, self._url(name)))
 
   def _move(

@@ -383,7 +383,7 @@ def _combine(size: int, sums: list[int]) -> str:
 
 
 def _stored_digest(path: pathlib.Path) -> str | None:
-  """Returns the digest of an object that the bucket stores, if it has one."""
+  """Returns the digest that a bucket stores for an object, or None."""
   checksum, size = paths.read_stored_checksum(path)
   return (
     f'{size}-{_CRC32C}:{base64.b64decode(checksum).hex()}' if checksum else None

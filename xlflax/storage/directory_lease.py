@@ -119,7 +119,7 @@ class Lease:
         )
 
   def _create(self) -> bool:
-    """Creates the lease and returns whether there was none before."""
+    """Tries to create the lease, and returns whether it was created."""
     self._created_directory = not self._path.parent.exists()
     return paths.create_file(self._path, self._content())
 

@@ -211,7 +211,7 @@ def write_atomically(
 
 
 def _temporary(path: pathlib.Path) -> pathlib.Path:
-  """Returns a temporary name next to `path` for incomplete content.
+  """Returns the path of a temporary file in the same directory as `path`.
 
   On the first call for a directory, temporary files of killed processes are
   removed.

@@ -53,7 +53,7 @@ class MetricAccumulator:
     self._clear()
 
   def _clear(self) -> None:
-    """Resets the sums, except the streak of skipped steps."""
+    """Resets the sums, except the number of consecutive skipped steps."""
     self._pending: list[train_step.StepOutput] = []
     self._steps = 0
     self._scalars = {

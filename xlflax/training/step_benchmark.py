@@ -153,7 +153,7 @@ def peak_memory() -> int:
 
 
 def _synthetic_batch(specs, vocabulary, seed: int):
-  """Returns sequences of random ordinary tokens, with languages in turn."""
+  """Creates a batch of random tokens. Sequences cycle through the languages."""
   rng = np.random.default_rng(seed)
   ordinary = np.setdiff1d(
     np.arange(vocabulary.size), vocabulary.special_ids

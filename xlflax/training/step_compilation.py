@@ -60,7 +60,7 @@ class StepCompiler:
       self._thread.join()
 
   def wait_lowered(self) -> None:
-    """Waits until the thread has traced the first step.
+    """Waits until the background thread has traced the first step.
 
     XLA then compiles the step in the thread, which is not waited for. Tracing
     another program earlier would delay the compilation, because both traces
@@ -88,7 +88,7 @@ class StepCompiler:
     return self._steps[active]
 
   def _first_step(self, active: tuple[int, ...]):
-    """Returns a step function that is called for the first time."""
+    """Returns the step function of active objectives before its first call."""
     if active != self._active:
       return self._setup.jitted_step(active)
     if self._uses_thread:
@@ -98,7 +98,7 @@ class StepCompiler:
     return self.step
 
   def _compile(self) -> None:
-    """Compiles the first step in the thread."""
+    """Compiles the first step in the background thread."""
     try:
       with self._setup.settings.partitioner.scope():
         batches = self._setup.abstract_batches(self._active)

@@ -168,7 +168,7 @@ class TrainStepBuilder(NamedTuple):
     return grads, outputs, objective_state
 
   def _entry_gradients(self, entry, state, batch, rng, objective_state, weight):
-    """Computes the gradient of `weight` times the mean loss of one entry.
+    """Computes the gradient of `weight` times one objective's mean loss.
 
     Returns:
       The gradient and the output of the objective.
@@ -274,7 +274,7 @@ class TrainStepBuilder(NamedTuple):
     return state.replace(step=state.step + 1)
 
   def _name_metrics(self, outputs) -> dict[str, objective_base.WeightedMean]:
-    """Returns the metrics of all entries with their prefixed names."""
+    """Returns the metrics of all objectives, with a prefix for each."""
     metrics: dict[str, objective_base.WeightedMean] = {}
     for i, out in outputs.items():
       prefix = metric_prefix(self.mixture, i)
@@ -287,7 +287,7 @@ class TrainStepBuilder(NamedTuple):
 
 
 def _advance_schedules(state: train_state.TrainState) -> train_state.TrainState:
-  """Counts a skipped step in the schedules, which follow the run's steps."""
+  """Advances the step counts of the schedules after a skipped step."""
   opt_state = jax.tree.map(
     lambda x: x._replace(count=x.count + 1) if _is_schedule(x) else x,
     state.opt_state,

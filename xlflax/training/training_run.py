@@ -406,7 +406,7 @@ class TrainingRun:
     return self.setup.model_dir
 
   def _describe(self) -> str:
-    """Returns the last message of this process if another process fails."""
+    """Returns the text that this process prints if another process fails."""
     activity = f'This process has been {self.activities.describe()}.'
     return f'{activity} {self.checkpoints.describe_last()}'
 

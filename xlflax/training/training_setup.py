@@ -88,7 +88,7 @@ class Setup:
     )
 
   def _with_default_rate(self) -> 'Trainer':
-    """Returns the fields of the run with the default learning rate."""
+    """Returns the run's settings with the default learning rate filled in."""
     settings, config = self.settings, self.settings.model.config
     active_by_step = [settings.objectives.active(step) for step in range(256)]
     tokens = sum(
@@ -111,7 +111,7 @@ class Setup:
     return dataclasses.replace(settings, optimizer=optimizer)
 
   def _with_frozen_base(self) -> 'Trainer':
-    """Returns the fields of the run in which only adapters are trained.
+    """Returns the run's settings with training limited to adapters, if any.
 
     `Optimizer.trainable` takes precedence, except for frozen adapters.
     """
@@ -300,7 +300,7 @@ class Setup:
       return flops.count_training_step(forward, params, batches)
 
   def _context(self, entry) -> objective_base.ObjectiveContext:
-    """Returns a context for tracing the objective of an entry."""
+    """Returns a context for tracing the objective of a mixture entry."""
     state = jax.tree.map(
       lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
       self.factory.abstract.objective_state.get(entry.objective.name, ()),

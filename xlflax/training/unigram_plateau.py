@@ -148,7 +148,7 @@ class Plateaus:
         logging.info('%s', message)
 
   def result(self) -> dict[str, Any]:
-    """Returns each objective's unigram entropy and its loss plateau's steps.
+    """Returns each objective's unigram entropy and the steps of its plateau.
 
     Advice on plateaus is logged.
     """
@@ -221,7 +221,7 @@ def unigram_entropy(
 
 
 def _estimate_entropy(keys: np.ndarray) -> float:
-  """Estimates the entropy of int64 [N] in nats, with Miller's correction."""
+  """Estimates the entropy of N integers in nats, with Miller's correction."""
   _, counts = np.unique(keys, return_counts=True)
   total = max(len(keys), 1)
   probabilities = counts / total
@@ -230,7 +230,7 @@ def _estimate_entropy(keys: np.ndarray) -> float:
 
 
 def _language_token_keys(loader, spec) -> np.ndarray:
-  """Returns one number per pair of language and token, for the first batches.
+  """Encodes each token of the first batches and its language as one number.
 
   Returns:
     The keys language * vocabulary_size + token of all text tokens, int64 [N].

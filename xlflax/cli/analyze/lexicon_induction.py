@@ -96,7 +96,7 @@ def main(options: LexiconInductionOptions) -> int:
 
 
 def _open_text(options: LexiconInductionOptions):
-  """Returns the text from a corpus directory or from files, if any."""
+  """Returns the text in --text (a corpus directory or files), or None."""
   from xlflax.analysis import text_files
 
   if not options.text:

@@ -8,7 +8,7 @@ from xlflax.cli.analyze import analysis_options
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceRetrievalOptions(analysis_options.ModelAnalysisOptions):
-  """Retrieves translations by each layer's hidden states.
+  """Retrieves translations of sentences with the hidden states of each layer.
 
   Reports the accuracy for the original hidden states, and for states that are
   mapped by an orthogonal map learned from different parallel text (Wu et al.,
@@ -73,7 +73,7 @@ def _load_pairs(
   option: str,
   max_pairs: int | None,
 ):
-  """Returns the parallel text of an option."""
+  """Returns the parallel text that an option specifies."""
   return analysis_options.load_pairs(
     items,
     option,

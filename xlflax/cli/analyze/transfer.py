@@ -71,7 +71,7 @@ def main(options: TransferOptions) -> int:
 
 
 def _build_task(options: TransferOptions):
-  """Returns the evaluation task of the head."""
+  """Returns the task on which the head is evaluated."""
   from xlflax.data.supervised.sources import example_source
   from xlflax.evaluation.tasks import (
     classification_task,

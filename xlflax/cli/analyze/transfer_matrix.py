@@ -11,7 +11,7 @@ from xlflax.utils import errors
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TransferMatrixOptions(analysis_options.AnalysisOptions):
-  """Plots matrices of scores for each training and test language.
+  """Plots matrices of scores by training language and test language.
 
   Compares the results of several `xlflax finetune --train_languages` commands,
   and plots each model's gains over the first model (Chi et al., 2022, figure
@@ -39,7 +39,7 @@ def main(options: TransferMatrixOptions) -> int:
 
 
 def _parse_results(items: tuple[str, ...]) -> dict[str, str]:
-  """Returns the result directories by name of the model.
+  """Returns the result directories by model name.
 
   Raises:
     ConfigError: If two models have the same name.

@@ -146,7 +146,7 @@ def make_handlers(save_concurrent_gb: int | None) -> dict[str, Any]:
 
 
 def split_params(params: Any) -> dict[str, Any]:
-  """Splits a parameter tree by the checkpoint items that contain its parts.
+  """Splits a parameter tree into the parts that each checkpoint item contains.
 
   The item 'adapters' exists only if the parameters contain adapters.
 
@@ -403,7 +403,7 @@ def _find_problems(
 def _list_files(
   directory: pathlib.Path,
 ) -> list[tuple[str, *tuple[int, ...]]] | None:
-  """Returns the state of each sealed file, or None if a file is missing.
+  """Returns the states of files in `digests.json`, or None if one is missing.
 
   The state consists of the name, the size, the inode, and the times of the last
   modification and of the last change. An edit that restores the size and the

@@ -398,7 +398,7 @@ class _FailureReport:
 
 
 def _raise_if_unavailable(error: Exception) -> None:
-  """Raises an error if a read failed for a reason other than the file.
+  """Raises an error if a checkpoint is unavailable rather than damaged.
 
   Raises:
     CheckpointError: If the storage does not respond, or if another process of
@@ -415,7 +415,7 @@ def _raise_if_unavailable(error: Exception) -> None:
 
 
 def _suggest_fix(error: Exception) -> str:
-  """Returns the instruction for a failed write."""
+  """Returns a hint on how to recover from a failed write."""
   if failures.is_lost_process(error):
     return 'Another process of the job was lost. Start the job again.'
   return 'Check free space and permissions, and start again.'

@@ -226,7 +226,7 @@ def _class_fields(description: dict) -> dict[str, dataclasses.Field]:
 
 
 def _flatten(description: Any, path: str) -> Iterator[tuple[str, Any]]:
-  """Yields the paths and plain values that belong to the identity."""
+  """Yields the settings in a run's identity, as paths and plain values."""
   if isinstance(description, dict) and CLASS in description:
     yield f'{path or "run"}.class', description[CLASS]
     fields_by_name = _class_fields(description)
@@ -257,7 +257,7 @@ class _Content(str):
 
 
 def _fields_with_contents(description: dict) -> dict[str, Any]:
-  """Returns the fields of a description, with contents instead of paths."""
+  """Returns a description's fields, with file contents instead of paths."""
   values = dict(description[FIELDS])
   for name, content in description.get(CONTENTS, {}).items():
     content_value = _Content(content)
@@ -266,7 +266,7 @@ def _fields_with_contents(description: dict) -> dict[str, Any]:
 
 
 def _keep_common_contents(description: Any, other: Any) -> Any:
-  """Removes the contents of paths that another description lacks."""
+  """Removes file contents of fields for which `other` has none."""
   if isinstance(description, list):
     other_items = other if isinstance(other, list) else []
     pairs = itertools.zip_longest(description, other_items[: len(description)])
@@ -331,7 +331,7 @@ def _format_value(identity: dict[str, Any], key: str) -> str:
 
 
 def _to_enum(value: Any, hint: Any) -> Any:
-  """Converts strings to members of the enums in the type of a field."""
+  """Converts strings to enum members if a field's type contains an enum."""
   if isinstance(value, tuple):
     return tuple(_to_enum(item, hint) for item in value)
   if isinstance(value, str):

@@ -117,7 +117,7 @@ def _check_inputs(
   checkpoint: pathlib.Path,
   fingerprint: Mapping[str, Any],
 ) -> None:
-  """Rejects a change of the data, or logs it."""
+  """Raises an error or logs a warning if the training data have changed."""
   saved = checkpoint_items.read_meta(checkpoint)['inputs']
   if _other_config(setup) is run_directory.OnConfigMismatch.ERROR:
     data_fingerprint.check_inputs(saved, fingerprint, where=checkpoint)

@@ -106,7 +106,11 @@ def _read_digest(model_dir: pathlib.Path, step: int) -> str:
 
 
 def _is_kept(line: bytes, step: int) -> bool:
-  """Returns whether a line is complete, and a restart or not after a step."""
+  """Returns whether to keep a line of the metrics file.
+
+  Complete lines are kept if they belong to `step` or an earlier step, or if
+  they have the key 'restart'.
+  """
   try:
     record = json.loads(line)
     is_due = record['step'] <= step or 'restart' in record

@@ -415,9 +415,9 @@ def record_vocabulary(model_dir: pathlib.Path) -> None:
 def copy_origin(
   sources: Iterable[str | pathlib.Path], model_dir: pathlib.Path
 ) -> None:
-  """Copies a published model's records to a run that is initialized from it.
+  """Copies a published model's metadata to a run that is initialized from it.
 
-  The records identify the model and define its sentence embeddings.
+  The metadata identify the model and define its sentence embeddings.
 
   Args:
     sources: Model directories from which parameters are initialized. Each

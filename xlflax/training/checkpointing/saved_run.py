@@ -135,7 +135,7 @@ class SavedRun:
       )
 
   def _abstract(self, saved, partitioner):
-    """Returns ShapeDtypeStructs with shardings. Heads have the saved shapes."""
+    """Returns sharded abstract parameters. Heads have their saved shapes."""
     boxed = models_api.abstract_params(self.model)
     # `unbox` is traced, because it rejects abstract shapes if a mesh is set.
     shapes = jax.eval_shape(nn.meta.unbox, boxed)

@@ -32,7 +32,7 @@ def measure_matmul_rate(
 
 
 def _time_call(function, array: jax.Array, repeats: int) -> float:
-  """Returns the seconds per call in a loop on the device.
+  """Returns the seconds per call of a function, measured in a device loop.
 
   Args:
     function: Function that maps an array to an array of the same shape.

@@ -156,7 +156,7 @@ def node_size(
 
 
 def _processes_per_node(environment: Mapping[str, str]) -> int:
-  """Returns the processes per node, or 1 if nodes differ or it is unknown."""
+  """Returns the processes per node, or 1 if the number is unknown or varies."""
   slurm_counts = set(cluster_detection.tasks_per_node(environment))
   if len(slurm_counts) == 1:
     return slurm_counts.pop()

@@ -1,4 +1,4 @@
-"""Limit on the number of memory maps, of which compiled programs use many.
+"""Freeing of compiled programs when a process has too many memory maps.
 
 JAX keeps compiled programs, and XLA:CPU creates dozens to hundreds of memory
 maps for each. Linux limits the maps of a process to

@@ -240,7 +240,7 @@ class Partitioner:
     return spec
 
   def _find_unsplit(self, name, names, shape) -> list['Unsharded']:
-    """Finds the dimensions of an array that are not divisible."""
+    """Finds the dimensions of an array that cannot be split evenly."""
     unsplit = []
     for i, axes in enumerate(self._partition_spec(names, shape)):
       num_devices = _size(self.mesh, axes)

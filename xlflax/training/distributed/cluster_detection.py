@@ -143,7 +143,7 @@ def detect_job(
 
 
 def _add_variables(flags, environment, cluster):
-  """Adds the values of environment variables to those of flags."""
+  """Replaces missing flag values by the values of environment variables."""
   if cluster is Cluster.NONE:
     return dict(flags)
   job_values = {
@@ -215,7 +215,7 @@ def _is_in_slurm_step(environment: Mapping[str, str]) -> bool:
 
 
 def _detect_scheduler(environment, cluster: Cluster) -> Cluster | None:
-  """Detects the scheduler that started this process as one of several.
+  """Detects the scheduler that started this process along with others.
 
   Args:
     environment: This process's environment variables.
@@ -250,7 +250,7 @@ def _read_number(environment, name: str) -> int:
 
 
 def _detect_with_jax(known_values, cluster: Cluster, initialization_timeout):
-  """Adds missing values by the detection of JAX.
+  """Fills in missing values with those that JAX detects.
 
   Raises:
     ConfigError: If JAX cannot detect all values that are None in

@@ -213,7 +213,7 @@ def leaving_together(command: str, *, stopped_status: int = 0):
 
 
 def _describe_failure(error: BaseException, command: str) -> tuple[str, int]:
-  """Returns the message to print and the exit code."""
+  """Returns the message to print and the exit code for a failure."""
   name = f'process {jax.process_index()} of {jax.process_count()}'
   error = errors.convert_out_of_memory_error(error) or error
   if isinstance(error, errors.XlflaxError):

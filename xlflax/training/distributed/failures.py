@@ -291,7 +291,7 @@ class FailureMonitor:
     self._exit(failure['exit_code'])
 
   def _call_roll(self, failure: Mapping[str, Any]) -> list[int]:
-    """Waits until all processes have received a failure.
+    """Waits until all processes have received the report of a failure.
 
     Returns:
       The numbers of processes that did not respond.

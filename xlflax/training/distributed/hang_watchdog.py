@@ -114,7 +114,7 @@ class Watchdog:
     return max(self._limit, self._step_limit) * _duration_factor(activity)
 
   def _stop_limit(self, activity: Activity) -> float:
-    """Returns the maximum duration after a stop request in seconds."""
+    """Returns the maximum duration, in seconds, after a stop request."""
     if activity is Activity.SAVE:
       return math.inf
     # Compilation includes a first step, whose duration is not measured.
@@ -124,7 +124,7 @@ class Watchdog:
 
   @property
   def _step_limit(self) -> float:
-    """Maximum duration of a step in seconds, given the longest step."""
+    """Maximum duration of a step in seconds, based on the longest step."""
     return _STEP_FACTOR * self.activities.longest[Activity.STEP]
 
   def _run(self) -> None:

@@ -125,8 +125,8 @@ def compare_processes(
   except RuntimeError as error:
     raise errors.ConfigError(
       f'Process {job.process_id} lost the connection to the other processes '
-      f'while it joined the job. All {job.num_processes} processes must join '
-      f'the coordinator within {timeout_seconds} s',
+      f'while it joined the job. All {job.num_processes} processes must '
+      f'connect to the coordinator within {timeout_seconds} s',
       got=str(error).splitlines()[0],
       where=job.coordinator_address,
       fix='Check the logs of the other processes.',
@@ -199,7 +199,7 @@ def _describe_difference(
   first_configuration: Callable[[], str],
   configuration: str,
 ) -> dict[str, str] | None:
-  """Returns the arguments of the error if a process differs from process 0."""
+  """Returns the arguments of the error if settings differ from process 0's."""
   names = (
     f'process 0 on {first["host"]}',
     f'process {process_id} on {settings["host"]}',
@@ -256,7 +256,7 @@ def _changed_lines(
 
 @contextlib.contextmanager
 def _registration_timeout(seconds: int) -> Iterator[None]:
-  """Context in which process 0 waits this long for others to register.
+  """Context in which process 0 waits `seconds` for other processes to register.
 
   The service of JAX waits for an hour, and only its own timeout names the
   missing processes. `jax.distributed.initialize` does not have an argument for

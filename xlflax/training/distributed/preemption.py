@@ -79,7 +79,7 @@ class StopConsensus:
     threading.Thread(target=self._agree, args=(reason,), daemon=True).start()
 
   def _agree(self, reason: str) -> None:
-    """Exchanges the numbers of checks with the other processes."""
+    """Agrees with the other processes on when to stop."""
     client, number = self._monitor.client, self._monitor.process_id
     self.on_request(reason)
     # If an exchange fails, JAX ends the job.

@@ -137,9 +137,9 @@ class StepTimes:
     self._reported |= set(unreported)
     for process in unreported:
       logging.warning(
-        'Process %d on %s delays the others. It spends %.3f s per step without '
-        'waiting for devices, of which %.3f s waiting for batches. The median '
-        'is %.3f s, and a step takes %.3f s.',
+        'Process %d on %s delays the others. Without waiting for devices, it '
+        'spends %.3f s per step, which includes %.3f s of waiting for batches. '
+        'The median over all processes is %.3f s, and a step takes %.3f s.',
         process,
         self._hosts[process],
         times.own[process],

@@ -158,5 +158,5 @@ class LossSpikeHook(hook_base.Hook):
 
 
 def _key(active: tuple[int, ...]) -> str:
-  """Returns a JSON key for the entries of a step."""
+  """Returns the JSON key for a combination of active objectives."""
   return ','.join(map(str, active))

@@ -170,7 +170,7 @@ class SilentDataCorruptionHook(hook_base.Hook):
     )
 
   def _run_xla_checker(self, active, step: int, state, args) -> None:
-    """Computes the step on a copy with XLA's checker.
+    """Computes the step on a copy of the state with XLA's checker.
 
     Raises:
       TrainingError: If XLA's checker detects an error in the step. The exit
@@ -225,7 +225,7 @@ class _Digests(NamedTuple):
     )
 
   def _mismatches(self, marks: list[np.ndarray]) -> '_Mismatches':
-    """Joins the marks of all trees."""
+    """Joins the mismatch marks of all trees into one `_Mismatches`."""
     digesters = [digester for digester, _ in self.parts]
     return _Mismatches(
       np.concatenate(marks, axis=-1),
@@ -235,7 +235,7 @@ class _Digests(NamedTuple):
 
 
 class _Mismatches(NamedTuple):
-  """Arrays with wrong values by device.
+  """Arrays with wrong values, and the devices on which the values are wrong.
 
   Attributes:
     marks: Boolean array of shape [*mesh, arrays], True for arrays with wrong

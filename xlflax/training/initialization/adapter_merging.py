@@ -1,4 +1,4 @@
-"""Merging of LoRA adapters into the base, and replacement of adapters.
+"""Merging of LoRA adapters into the base model, and replacement of adapters.
 
 A merged run computes the same function without the adapter's matrix
 multiplications, and can be exported as an ordinary model. MAD-X (Pfeiffer et
@@ -39,7 +39,7 @@ def merge_adapters(
   names: Sequence[str] = (),
   step: int | None = None,
 ) -> list[str]:
-  """Writes a run in which LoRA adapters are merged into the kernels.
+  """Writes a run in which LoRA adapters are merged into the base model.
 
   Args:
     model_dir: Model directory of a run with adapters.
@@ -223,7 +223,7 @@ def find_adapter(
     raise errors.ConfigError(
       'The run does not have the requested adapter'
       if name
-      else 'The run has several adapters, of which one must be selected',
+      else 'The run has several adapters, and one of them must be selected',
       got=name,
       expected=name_suggestions.format_choices(a.name for a in adapters),
       where=str(run.directory),

@@ -108,9 +108,10 @@ def wechsel_mixture(
     ]
     if len(aligned_pairs) < _DIMENSIONS:
       logging.warning(
-        'Embeddings of %s keep their random initialization: only %d of its '
-        'tokens occur in the text and have a match that occurs in the source '
-        'text, but the alignment requires %d. Pass a dictionary or more text.',
+        'The embeddings of the language %s keep their random initialization. '
+        'Only %d of its tokens occur in the text and have a match that occurs '
+        'in the source text, but the alignment requires %d. Pass a dictionary '
+        'or more text.',
         code,
         len(aligned_pairs),
         _DIMENSIONS,
@@ -203,7 +204,7 @@ def _longest_matches(
   token: token_normalization.PlainToken,
   ids_by_token: Mapping[token_normalization.PlainToken, int],
 ) -> list[int]:
-  """Segments a token by greedy longest match, and skips other characters."""
+  """Segments a token by greedy longest match. Skips unmatched characters."""
   ids = []
   start = 0
   while start < len(token.text):
@@ -278,7 +279,7 @@ def _compute_mixtures(
   candidates: np.ndarray,
   weigh: Callable[[np.ndarray], np.ndarray],
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Computes the nearest sources of tokens and their weights.
+  """Finds the nearest source tokens of each token and computes their weights.
 
   Args:
     vectors: Static token vectors of length 1, of shape [V, D].

@@ -1,4 +1,4 @@
-"""Transfer of embeddings between vocabularies, with counts by type of match."""
+"""Transfer of embeddings between vocabularies, and counts of token matches."""
 
 import functools
 import json
@@ -228,7 +228,7 @@ class MatchedRows:
     }
 
   def _format_table(self) -> str:
-    """Formats one line per token: id, piece, match, and those of the source."""
+    """Formats a table of tokens, their match types and their source tokens."""
     target = vocabulary_matching.comparable_tokens(self._target)
     source = vocabulary_matching.comparable_tokens(self._source)
     lines = ['id\tpiece\tfound\tsource_id\tsource_piece']

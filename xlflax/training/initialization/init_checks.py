@@ -36,7 +36,7 @@ def check_renames(init: Any) -> None:
 
 
 def check_fit(init: Any, sources, saved, checkpoint, model) -> None:
-  """Checks that no checkpoint parameter is unused and no position is shifted.
+  """Checks that all checkpoint parameters are used and that positions match.
 
   Raises:
     CheckpointError: If a parameter of the checkpoint is unused, or if its

@@ -367,7 +367,7 @@ def _special_ids(spec: vocabulary_spec.VocabularySpec) -> set[int]:
 
 
 def _match_special_ids(target, source) -> Mapping[int, int]:
-  """Maps special target ids to source ids with the same purpose."""
+  """Maps ids of special target tokens to source ids of the same purpose."""
   pairs = {
     getattr(target, name): getattr(source, name)
     for name in ('pad_id', 'bos_id', 'eos_id', 'unk_id', 'mask_id')

@@ -1,4 +1,4 @@
-"""Mirror of growing files to a bucket, whose objects cannot be appended to."""
+"""Copying of growing files to a bucket, which does not support appending."""
 
 import logging
 import pathlib

@@ -29,7 +29,7 @@ class Destination(enum.Enum):
 
 
 class MetricWriter(Protocol):
-  """Interface of a writer, which writes metrics to one destination."""
+  """Interface of an object that writes metrics to one destination."""
 
   def write(self, step: int, metrics: Metrics) -> None:
     """Writes a step's metrics.

@@ -148,7 +148,7 @@ class Optimizer(validation.ValidatedFields, abc.ABC):
       )
 
   def _with_rates(self, common) -> optax.GradientTransformation:
-    """Replaces `common` for parameters that match a pattern of `rates`."""
+    """Applies `lr_multipliers` to the parameters that match their patterns."""
 
     def label(name, _):
       for i, (pattern, _) in enumerate(self.lr_multipliers):
@@ -235,7 +235,7 @@ class StableAdamW(AdamW):
     )
 
   def _clip_update(self, name, update, gradient, moment):
-    """Divides an update by max(1, RMS) of each matrix."""
+    """Divides each matrix's update by max(1, RMS of the scaled gradient)."""
     matrix_axes = tuple(range(_num_stacked_axes(name), update.ndim))
     squares = gradient**2 / jnp.maximum(moment, self.eps**2)
     mean = jnp.mean(squares, axis=matrix_axes, keepdims=True)

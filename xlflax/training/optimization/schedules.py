@@ -113,7 +113,7 @@ class _Decay(Peaked):
 
   @abc.abstractmethod
   def _make_decay(self, decay_steps: int) -> optax.Schedule:
-    """Returns the schedule after the warmup, which starts at step 0."""
+    """Returns the decay schedule, in which step 0 is the end of the warmup."""
 
   def _num_warmup_steps(self) -> int:
     assert self.total_steps is not None
@@ -305,7 +305,7 @@ def resolve_schedules(value: Any, total_steps: int) -> Any:
 
 
 def _shorten_warmup(warmup_steps: int, total_steps: int) -> int:
-  """Returns a tenth of the run as warmup, and logs a warning."""
+  """Returns a tenth of the run's steps as the new warmup; logs a warning."""
   shortened_warmup = total_steps // 10
   logging.warning(
     'The warmup of %d steps is not shorter than the run of %d steps. '
