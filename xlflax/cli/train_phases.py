@@ -110,7 +110,7 @@ def check(trainers: Sequence[Any]) -> list[bool]:
 
 
 def _check_checkpoints_exist(trainers: Sequence[Any]) -> None:
-  """Checks the runs that initialize phases and are not phases themselves.
+  """Checks that runs that initialize phases exist, if they are not phases.
 
   Like the text, these runs are not read if only the size of the vocabulary is
   given, or if the plan is made for another machine.
