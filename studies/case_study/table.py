@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 
 from studies import command_line
-from xlflax.evaluation import result_store, result_tables
+from xlflax.evaluation import result_store, result_tables, score_format
 
 # Title, task, metric, and the folder of the results in scores/MODEL. If the
 # folder is empty, the results are in the model directory.
@@ -77,7 +77,7 @@ def format_scores(run: pathlib.Path, task: str, metric: str) -> dict[str, str]:
     folder = run / 'eval' / group.folder / str(step)
     intervals = result_tables.result_intervals(summary, by_step[step], folder)
     return {
-      name.partition('/')[2]: result_tables.format_cell(value)
+      name.partition('/')[2]: score_format.format_score(value)
       + result_tables.format_interval(metric, intervals.get(name))
       for name, value in by_step[step].metrics.items()
       if name.partition('/')[0] == metric

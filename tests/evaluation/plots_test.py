@@ -110,7 +110,18 @@ def test_perplexity_has_a_logarithmic_axis():
   )
   (axes,) = figure.axes
   assert axes.get_yscale() == 'log'
-  assert axes.yaxis.get_major_formatter()(20) == '20'
+  for formatter in (
+    axes.yaxis.get_major_formatter(),
+    axes.yaxis.get_minor_formatter(),
+  ):
+    assert [formatter(value) for value in (20, 1e6)] == ['20', '1,000,000']
+
+
+def test_large_numbers_of_bars_have_thousands_separators():
+  canvas = plots.bar_chart('t', 'perplexity', {'a': {'de': 11343.0}})
+  (axes,) = canvas.axes
+  assert [text.get_text() for text in axes.texts] == ['11,340']
+  assert axes.yaxis.get_major_formatter()(12000) == '12,000'
 
 
 def test_the_heat_map_has_the_mean_of_both_directions():

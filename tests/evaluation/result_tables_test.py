@@ -45,7 +45,7 @@ def test_a_table_has_parts_down_and_steps_across():
   assert lines[3] == ['untrained', '20']
   assert lines[5:8] == [
     ['de', '0.100', '0.500'],
-    ['sw', '-', '1.234e+04'],
+    ['sw', '-', '12,340'],
     ['mean', '0.100', '-'],
   ]
 
@@ -95,8 +95,10 @@ def test_intervals_of_perplexities_show_both_bounds():
   """They are not symmetric, so half of the width would be misread."""
   assert result_tables.format_interval('accuracy', (0.4, 0.6)) == ' ± 0.100'
   format_interval = result_tables.format_interval
-  assert format_interval('perplexity', (9.123, 12.34)) == ' [9.12, 12.3]'
-  assert format_interval('perplexity', (3404.2, 13540.1)) == ' [3404, 13540]'
+  assert format_interval('perplexity', (9.123, 12.34)) == ' [9.123 … 12.34]'
+  assert format_interval('perplexity', (3404.2, 13540.1)) == (
+    ' [3,404 … 13,540]'
+  )
   assert result_tables.format_interval('accuracy', None) == ''
 
 
@@ -158,7 +160,7 @@ def test_the_log_line_of_a_task_that_is_named_like_its_metric():
   task = result_tables.Recorded('perplexity', 'all', 'perplexity')
   result = eval_task.EvalResult(metrics={'perplexity/mean': 12.5})
   line = result_tables.summary_line(task, result)
-  assert line.split() == ['perplexity', '12.500']
+  assert line.split() == ['perplexity', '12.50']
 
 
 def test_coverage_counts_a_pair_with_english_by_its_other_language():
@@ -237,7 +239,7 @@ def test_the_mean_of_perplexities_is_geometric():
   )
   lines = _printed({20: result}, task, languages=('de', 'en'))
   [last] = [line for line in lines if 'vocabulary' in line]
-  assert last[-1] == '100.000'
+  assert last[-1] == '100.0'
 
 
 def _write_statistics(folder, hits):

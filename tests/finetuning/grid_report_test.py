@@ -84,6 +84,11 @@ def test_the_mean_over_seeds_selects():
   assert str(spread) == '0.5000 ± 0.5657'
 
 
+def test_large_scores_have_thousands_separators():
+  assert str(model_selection.Spread((11000.0, 13000.0))) == '12,000 ± 1,414'
+  assert str(model_selection.Spread((341.78,))) == '341.8'
+
+
 def test_of_equals_the_earlier_is_selected():
   assert make_report(_2=[0.5], _1=[0.5]).ranking[0].name == 'RATE=2'
 

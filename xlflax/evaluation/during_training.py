@@ -8,6 +8,7 @@ from typing import Any
 from xlflax.evaluation import (
   eval_task,
   result_store,
+  score_format,
   sentence_embedding,
   task_families,
 )
@@ -167,7 +168,8 @@ def _log_primary_metrics(tasks, step, metrics) -> None:
     'step %d | %s',
     step,
     ' | '.join(
-      f'{name} {"failed" if value is None else f"{value:.4g}"}'
+      f'{name} '
+      + ('failed' if value is None else score_format.format_score(value))
       for name, value in means.items()
     ),
   )

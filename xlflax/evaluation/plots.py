@@ -6,6 +6,7 @@ design"). Languages are labeled with their codes, since Matplotlib's fonts lack
 many scripts.
 """
 
+import functools
 import io
 import math
 import pathlib
@@ -20,6 +21,7 @@ from xlflax.evaluation import (
   eval_task,
   result_store,
   result_tables,
+  score_format,
   task_families,
 )
 from xlflax.evaluation.metrics.metric import Better, Unit
@@ -329,6 +331,9 @@ def bar_chart(
     )
     axes.set_xlim(-0.6, per_row - 0.4)
     axes.set_ylim(min([0.0, *values]) * 1.15, top)
+    if top >= 1000:
+      # By default, large numbers have a common factor, such as 1e6.
+      axes.yaxis.set_major_formatter(score_format.format_tick)
     is_slanted = longest * per_row > 70
     axes.set_xticks(
       range(len(row_names)),
@@ -417,7 +422,12 @@ def _draw_bars(
     )
     if show_numbers:
       digits = 3 - sum(axes.get_ylim()[1] > top for top in (2, 10, 1000))
-      axes.bar_label(bars, fmt=f'%.{digits}f', fontsize=font_size, padding=1)
+      axes.bar_label(
+        bars,
+        fmt=functools.partial(score_format.format_score, decimals=digits),
+        fontsize=font_size,
+        padding=1,
+      )
   axes.axhline(0, color='black', linewidth=0.8)
 
 
@@ -575,8 +585,8 @@ def _task_curves(
   if metric.unit is Unit.UNBOUNDED and metric.better is Better.LOWER:
     axes.set_yscale('log')
     # By default, the numbers are powers of ten.
-    axes.yaxis.set_major_formatter('{x:g}')
-    axes.yaxis.set_minor_formatter('{x:g}')
+    axes.yaxis.set_major_formatter(score_format.format_tick)
+    axes.yaxis.set_minor_formatter(score_format.format_tick)
     axes.tick_params(axis='y', which='minor', labelsize='small')
   axes.locator_params(axis='x', integer=True)
   axes.grid(alpha=0.3)

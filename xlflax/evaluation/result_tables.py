@@ -19,7 +19,12 @@ import rich.console
 import rich.table
 
 from xlflax.data.corpus import language_codes
-from xlflax.evaluation import eval_task, result_store, task_families
+from xlflax.evaluation import (
+  eval_task,
+  result_store,
+  score_format,
+  task_families,
+)
 from xlflax.evaluation.metrics import bootstrap
 from xlflax.evaluation.metrics.metric import Better, Unit
 from xlflax.storage import paths
@@ -427,7 +432,7 @@ def result_table(
       label,
       *(score_note(note, counts.get(part)) for note, counts in notes.items()),
       *(
-        format_cell(value)
+        score_format.format_score(value)
         + format_interval(metric, bounds.get(step, {}).get(f'{metric}/{name}'))
         for value, (metric, step, _) in zip(values, columns, strict=True)
       ),
@@ -597,7 +602,8 @@ def describe_coverage(
 def summary_line(task: eval_task.EvalTask, result: eval_task.EvalResult) -> str:
   """Formats mean scores for a log line, as in 'retrieval accuracy 0.612'."""
   means = (
-    f'{metric} {format_cell(result.metrics.get(f"{metric}/mean"))}'
+    f'{metric} '
+    + score_format.format_score(result.metrics.get(f'{metric}/mean'))
     for metric in (task.primary_metric, *task.further_metrics)
     if metric == task.primary_metric or f'{metric}/mean' in result.metrics
   )
@@ -623,11 +629,13 @@ def score_note(name: str, value: float | None) -> str:
   """Formats the baseline or count that is displayed next to a score."""
   if value is None:
     return ''
-  return format_cell(value) if name in _ALL_BASELINES else f'{value:,.0f}'
+  if name in _ALL_BASELINES:
+    return score_format.format_score(value)
+  return f'{value:,.0f}'
 
 
 def format_interval(metric: str, interval: Interval | None) -> str:
-  """Formats a confidence interval: ' ± 0.012', or ' [91, 120]' if unbounded.
+  """Formats a confidence interval: ' ± 0.012', or ' [91 … 120]' if unbounded.
 
   Intervals of metrics without a range, such as perplexities, are not symmetric.
 
@@ -639,9 +647,8 @@ def format_interval(metric: str, interval: Interval | None) -> str:
   if interval is None:
     return ''
   if task_families.find_metric(metric).unit is Unit.UNBOUNDED:
-    digits = '.3g' if max(map(abs, interval)) < 100 else '.0f'
-    low, high = (f'{bound:{digits}}' for bound in interval)
-    return f' [{low}, {high}]'
+    low, high = map(score_format.format_score, interval)
+    return f' [{low} … {high}]'
   return f' ± {(interval[1] - interval[0]) / 2:.3f}'
 
 
@@ -794,21 +801,13 @@ def describe_best(metric: str, by_step) -> str:
   if len(means) > 1:
     step = max(means, key=lambda step: sign * means[step])
     name = f'step {step:,}' if isinstance(step, int) else f'the {step} model'
-    descriptions.append(
-      f'{name} has the best score for {parts[-1]} ({format_cell(means[step])})'
-    )
+    score = score_format.format_score(means[step])
+    descriptions.append(f'{name} has the best score for {parts[-1]} ({score})')
   last = scores(max(steps), [part for part in parts if part != 'mean'])
   if len(last) > 1:
     worst = min(last, key=lambda part: sign * last[part])
     descriptions.append(
       f'at step {max(steps):,}, {worst} has the worst score '
-      f'({format_cell(last[worst])})'
+      f'({score_format.format_score(last[worst])})'
     )
   return '; '.join(descriptions)
-
-
-def format_cell(value: float | None) -> str:
-  """Formats a score. Missing values and NaN become '-'."""
-  if value is None or math.isnan(value):
-    return '-'
-  return f'{value:.3f}' if abs(value) < 1000 else f'{value:.4g}'

@@ -14,7 +14,13 @@ from typing import Any
 import rich.table
 
 from xlflax import evaluate
-from xlflax.evaluation import eval_task, plots, result_tables, task_families
+from xlflax.evaluation import (
+  eval_task,
+  plots,
+  result_tables,
+  score_format,
+  task_families,
+)
 from xlflax.evaluation.metrics.metric import Better
 from xlflax.evaluation.reports import run_pages
 from xlflax.finetuning import grid_trials, model_selection
@@ -315,10 +321,10 @@ def _best_two_table(report: GridReport, best_two) -> rich.table.Table:
     + ' and '.join(best_two['settings']),
     title_justify='left',
   )
-  table.add_row(f'dev {report.select}', f'{best_two["dev"]:.4f}')
+  table.add_row(f'dev {report.select}', _format_mean(best_two['dev']))
   for name, mean in best_two['test'].items():
     if mean is not None and name.rpartition('/')[0] in report.primary_metrics:
-      table.add_row(f'test {name}', f'{mean:.4f}')
+      table.add_row(f'test {name}', _format_mean(mean))
   return table
 
 
@@ -399,15 +405,18 @@ def _describe_selection(report: GridReport) -> list[str]:
     sign = -1 if better is Better.LOWER else 1
     if len(scores) > 1:
       worst = min(scores, key=lambda name: sign * scores[name])
-      lines.append(f'The worst test score is {worst} ({scores[worst]:.4f}).')
+      lines.append(
+        f'The worst test score is {worst} ({_format_mean(scores[worst])}).'
+      )
     for name, (baseline, baseline_score) in _baselines_of_scores(
       report, spreads
     ).items():
       score = scores.get(name)
       if score is not None and sign * score <= sign * baseline_score:
         lines.append(
-          f'test {name}: the score of the selected setting ({score:.4f}) is not '
-          f'better than the baseline "{baseline}" ({baseline_score:.4f}).'
+          f'test {name}: the score of the selected setting '
+          f'({_format_mean(score)}) is not better than the baseline '
+          f'"{baseline}" ({_format_mean(baseline_score)}).'
         )
   return lines
 
@@ -472,7 +481,7 @@ def _test_table(
   for name in sorted(names, key=lambda name: name.endswith('/mean')):
     scores = (str(spreads.get(name, '-')) for spreads in spreads_of_settings)
     baseline_cells = (
-      _format_mean(by_name[name]) if name in by_name else ''
+      _format_mean(by_name[name].mean) if name in by_name else ''
       for by_name in baselines.values()
     )
     table.add_row(name, *baseline_cells, *scores)
@@ -487,9 +496,9 @@ def _score_heading(spreads: Iterable[model_selection.Spread]) -> str:
   return f'mean ± standard deviation of {num_seeds} seeds'
 
 
-def _format_mean(spread: model_selection.Spread) -> str:
-  """Formats a mean. Without finite numbers, the result is '-'."""
-  return '-' if spread.mean is None else f'{spread.mean:.4f}'
+def _format_mean(mean: float | None) -> str:
+  """Formats a mean score. A missing value becomes '-'."""
+  return score_format.format_score(mean, decimals=4)
 
 
 def write_page(

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from xlflax.evaluation import task_families
+from xlflax.evaluation import score_format, task_families
 from xlflax.evaluation.metrics.metric import Better
 from xlflax.finetuning import grid_trials
 from xlflax.utils import errors
@@ -57,8 +57,11 @@ class Spread:
   def __str__(self) -> str:
     if self.mean is None:
       return '-'
-    std = '' if self.std is None else f' ± {self.std:.4f}'
-    return f'{self.mean:.4f}{std}'
+    mean, std = (
+      score_format.format_score(value, decimals=4)
+      for value in (self.mean, self.std)
+    )
+    return mean if self.std is None else f'{mean} ± {std}'
 
 
 @dataclasses.dataclass(frozen=True)

@@ -82,3 +82,19 @@ def test_tables_that_fit_have_no_hint(tab, url):
   scores, settings, short = tab.run(_MEASURE)
   assert scores['hint'] == scores['scrolls']
   assert not settings['hint'] and not short['hint']
+
+
+def test_numbers_with_thousands_separators_are_sorted_by_size(tab, tmp_path):
+  table = text.Table(
+    'Scores',
+    ['', 'perplexity'],
+    [['de', '342.1'], ['fr', '11,340'], ['ru', '1,234 [1,100 … 1,300]']],
+  )
+  file = tmp_path / 'page.html'
+  file.write_text(page.render_page('Scores', '', [table], {}, []))
+  tab.show(file.as_uri(), width=800, dark=False)
+  tab.run("document.querySelectorAll('thead th')[1].click()")
+  names = "[...document.querySelectorAll('tbody tr')].map(" + (
+    'row => row.cells[0].textContent)'
+  )
+  assert tab.run(names) == ['fr', 'ru', 'de']

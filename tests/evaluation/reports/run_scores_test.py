@@ -1,6 +1,7 @@
 """Scores of runs side by side: their number and their intervals."""
 
 import dataclasses
+import re
 import types
 
 import numpy as np
@@ -101,7 +102,7 @@ def test_two_runs_have_a_paired_difference(tmp_path):
   assert table.head[-1] == 'tlm - mlm [95 % interval]'
   [[*_, cell]] = table.rows
   difference, low, high = (
-    float(number.strip('[],')) for number in cell.split()
+    float(number) for number in re.findall(r'[+-][\d.]+', cell)
   )
   paired = hits[1] - hits[0]
   [line] = run_scores.summarize(_GROUP, runs)

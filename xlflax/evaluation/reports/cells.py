@@ -6,6 +6,7 @@ import pathlib
 import urllib.parse
 from collections.abc import Mapping, Sequence
 
+from xlflax.evaluation import score_format
 from xlflax.evaluation.reports import leaderboard, score_table
 
 SIGNIFICANT = 0.05
@@ -55,8 +56,16 @@ class Detail:
     """Returns a score's cell with interval, significance mark and link."""
     half_width, title = '', ''
     if self.interval is not None:
-      half_width = f'± {self.interval.half_width:.1f}'
-      title = f'95 %: {self.interval.low:.1f} … {self.interval.high:.1f}'
+      width, low, high = (
+        score_format.format_score(value, decimals=1)
+        for value in (
+          self.interval.half_width,
+          self.interval.low,
+          self.interval.high,
+        )
+      )
+      half_width = f'± {width}'
+      title = f'95 %: {low} … {high}'
     note = ' '.join(filter(None, (half_width, self.mark)))
     return Cell(text, note, self.link, title)
 

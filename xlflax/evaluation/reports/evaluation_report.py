@@ -66,7 +66,7 @@ def write_report(
     'language pair. "untrained" is the randomly initialized model before its '
     'first step. "development set" and "evaluated during training" mark results '
     'of evaluations during training. Scores of tasks that store per-example scores have 95 % '
-    'confidence intervals: half of the width after ±, or [lower, upper] for '
+    'confidence intervals: half of the width after ±, or [lower … upper] for '
     'metrics without a range, such as the perplexity. Vertical lines in figures '
     'show the same intervals. ' + result_tables.EXPLAINED_BASELINES,
     tables,

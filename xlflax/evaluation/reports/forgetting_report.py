@@ -18,6 +18,7 @@ from xlflax.evaluation import (
   eval_task,
   result_store,
   result_tables,
+  score_format,
   task_families,
 )
 from xlflax.evaluation.metrics import bootstrap
@@ -577,7 +578,7 @@ def _build_tables(
       row = [
         language,
         'new' if first.is_new else 'old',
-        result_tables.format_cell(first.before),
+        score_format.format_score(first.before),
       ]
       for name in names:
         row += _format_change(by_cell.get((language, name)))
@@ -595,10 +596,13 @@ def _format_change(change: ScoreChange | None) -> list[str]:
   """Formats the score after training, and the difference with its interval."""
   if change is None:
     return ['-', '-']
-  difference = f'{change.difference:+.3f}'
+  difference = score_format.format_score(change.difference, signed=True)
   if change.significance is not None:
-    low, high = change.significance.low, change.significance.high
-    difference += f' [{low:+.3f}, {high:+.3f}]'
+    low, high = (
+      score_format.format_score(bound, signed=True)
+      for bound in (change.significance.low, change.significance.high)
+    )
+    difference += f' [{low} … {high}]'
   if change.adjusted_p is not None and change.adjusted_p < _SIGNIFICANT:
     difference += ' *'
-  return [result_tables.format_cell(change.after), difference]
+  return [score_format.format_score(change.after), difference]

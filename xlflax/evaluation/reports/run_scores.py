@@ -7,6 +7,7 @@ from xlflax.evaluation import (
   eval_task,
   result_store,
   result_tables,
+  score_format,
   task_families,
 )
 from xlflax.evaluation.metrics import bootstrap
@@ -72,7 +73,7 @@ def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
     for name, (_, intervals) in columns.items()
   ]
   differences = {
-    part: _format_difference(metric, comparison)
+    part: _format_difference(comparison)
     for part, comparison in _compare_runs(group, metric, parts, runs).items()
   }
   if differences:
@@ -94,7 +95,7 @@ def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
           for name, values in notes.items()
         ),
         *(
-          result_tables.format_cell(result.metrics.get(f'{metric}/{part}'))
+          score_format.format_score(result.metrics.get(f'{metric}/{part}'))
           + result_tables.format_interval(
             metric, intervals.get(f'{metric}/{part}')
           )
@@ -171,14 +172,13 @@ def summarize(group: result_store.Group, runs: Sequence[Any]) -> list[str]:
   return [f'{group.task}, {metric}: {second} is {relations}.']
 
 
-def _format_difference(metric: str, comparison: bootstrap.Significance) -> str:
+def _format_difference(comparison: bootstrap.Significance) -> str:
   """Formats a difference of scores and its interval, with signs."""
-  digits = '+.3f' if score_table.is_bounded(metric) else '+.3g'
   difference, low, high = (
-    f'{value:{digits}}'
+    score_format.format_score(value, signed=True)
     for value in (comparison.difference, comparison.low, comparison.high)
   )
-  return f'{difference} [{low}, {high}]'
+  return f'{difference} [{low} … {high}]'
 
 
 def _compare_runs(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from xlflax.evaluation import task_families
+from xlflax.evaluation import score_format, task_families
 from xlflax.evaluation.reports import cells, leaderboard, score_table
 
 
@@ -158,8 +158,8 @@ def metric_name(metric: str) -> str:
 
 
 def format_number(value: float | None) -> str:
-  """Formats a number with one decimal place, and None as a dash."""
-  return '–' if value is None else f'{value:.1f}'
+  """Formats a number with at most one decimal place, and None as a dash."""
+  return '–' if value is None else score_format.format_score(value, decimals=1)
 
 
 def _summary_cell(
