@@ -405,11 +405,6 @@ def result_table(
     f'{task.name}: {explained}{split}'
     f'{label_development(by_step.values(), task.split)}'
   )
-  if folder is not None:
-    coverage = describe_coverage(
-      parts_of(task.primary_metric, by_step), languages, last
-    )
-    title = '; '.join(filter(None, (title, coverage)))
   notes = {name: values for name, values in notes.items() if values}
 
   bounds = {
@@ -417,12 +412,17 @@ def result_table(
     for step in steps
     if folder is not None
   }
-  headers = [
-    header + label_intervals(metric, bounds.get(step, {}))
-    for metric, step, header in columns
-  ]
+  interval_labels = dict.fromkeys(
+    label_intervals(metric, bounds.get(step, {})) for metric, step, _ in columns
+  )
+  title = ', '.join(filter(None, (title, *interval_labels)))
+  if folder is not None:
+    coverage = describe_coverage(
+      parts_of(task.primary_metric, by_step), languages, last
+    )
+    title = '; '.join(filter(None, (title, coverage)))
   table = rich.table.Table(title=title, title_justify='left')
-  for name in ('', *notes, *headers):
+  for name in ('', *notes, *(header for *_, header in columns)):
     table.add_column(name, justify='right' if name else 'left')
   for part, label, values in _rows(task, by_step, columns, languages):
     # The label of the mean over the vocabulary's languages is no part of the
@@ -652,20 +652,20 @@ def format_interval(metric: str, interval: Interval | None) -> str:
   return f' ± {(interval[1] - interval[0]) / 2:.3f}'
 
 
-def label_intervals(metric: str, intervals: Mapping[str, Interval]) -> str:
-  """Returns the suffix of a column heading for scores with intervals.
+def label_intervals(metric: str, intervals: Iterable[str]) -> str:
+  """Returns the part of a table's title that explains its intervals.
 
-  The suffix is ' ± 95 % interval', or ' [95 % interval]' for metrics without a
-  range. It is empty if none of the scores has an interval.
+  It is '± 95 % interval', or '[95 % interval]' for metrics without a range, and
+  empty if none of the scores has an interval.
 
   Args:
     metric: Name of the metric.
-    intervals: Intervals by metric name, such as 'accuracy/de'.
+    intervals: Names of the scores with intervals, such as 'accuracy/de'.
   """
   if not any(name.partition('/')[0] == metric for name in intervals):
     return ''
   is_unbounded = task_families.find_metric(metric).unit is Unit.UNBOUNDED
-  return ' [95 % interval]' if is_unbounded else ' ± 95 % interval'
+  return '[95 % interval]' if is_unbounded else '± 95 % interval'
 
 
 def label_development(

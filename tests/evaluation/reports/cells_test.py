@@ -11,6 +11,7 @@ from xlflax.evaluation.metrics import example_statistics
 from xlflax.evaluation.reports import (
   cells,
   joined,
+  leaderboard,
   page,
   report_files,
   score_table,
@@ -128,3 +129,31 @@ def test_costs_of_two_tasks():
   total_cost = _COST + score_table.Cost(parameters=2_000_000, cpu_seconds=5)
   assert (total_cost.cpu_seconds, total_cost.training_seconds) == (15, 1800)
   assert total_cost.device == 'A, cpu'
+
+
+def test_a_comparison_shows_each_number_once():
+  tables = [_table('a', 0.5), _table('b', 0.9)]
+  comparisons = leaderboard.compare_models(tables, samples=200)
+  summaries = [
+    leaderboard.summarize_model(
+      table, source='en', num_languages=leaderboard.count_languages(tables)
+    )
+    for table in tables
+  ]
+  table = text.build_tables(summaries, comparisons, {}, tables)[-1]
+  assert 'a' in table.title.split()
+  rows = [
+    dict(zip(table.head, row, strict=True))
+    for row in table.rows
+    if row[1] == 'xnli'
+  ]
+  assert rows
+  for row in rows:
+    assert (row['model'], row['baseline'], row['score']) == (
+      'b',
+      '50.0',
+      '90.0',
+    )
+  differences = [row['difference [95 % interval]'] for row in rows]
+  assert all(cell.text == '+40.0' for cell in differences)
+  assert any('…' in cell.note for cell in differences)

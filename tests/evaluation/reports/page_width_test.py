@@ -1,9 +1,11 @@
 """Tables of report pages in a narrow window of Chromium."""
 
+import numpy as np
 import pytest
 
 from tests import browser, browser_session
-from xlflax.evaluation.reports import page, text
+from xlflax.evaluation.metrics import example_statistics
+from xlflax.evaluation.reports import leaderboard, page, score_table, text
 
 pytestmark = [
   pytest.mark.slow,
@@ -12,7 +14,7 @@ pytestmark = [
 _WIDTH = 420
 _SCORES = text.Table(
   'Scores',
-  ['', *(f'run-{i}, step 20,000 ± 95 % interval' for i in range(6))],
+  ['', *(f'run-{i}, step 20,000' for i in range(6))],
   [[name, *['0.512 ± 0.031'] * 6] for name in ('de', 'fr', 'ru', 'mean') * 2],
 )
 _SETTINGS = text.Table(
@@ -21,6 +23,32 @@ _SETTINGS = text.Table(
   [
     ['objectives.masking.mask_ratio', '0.15', '0.3'],
     ['corpus', '/a/long/path/of/the/first/corpus', '/another/long/path'],
+  ],
+)
+_COMPARISON = text.Table(
+  'retrieval',
+  [
+    '',
+    'sentences',
+    'chance',
+    'string_overlap',
+    *(
+      f'xlmr-base-{run}, {step}'
+      for run in ('mlm', 'mlm-tlm')
+      for step in ('untrained', 'step 1,250,000')
+    ),
+    'xlmr-base-mlm-tlm - xlmr-base-mlm [95 % interval]',
+  ],
+  [
+    [
+      language,
+      '1,000',
+      '0.001',
+      '0.371',
+      *['0.512 ± 0.031'] * 4,
+      '+0.123 [+0.101 … +0.145]',
+    ]
+    for language in ('de', 'fr', 'mean')
   ],
 )
 _SHORT = text.Table('Training', ['run', 'steps', 'hours'], [['a', '1', '2.0']])
@@ -32,7 +60,7 @@ _MEASURE = """[...document.querySelectorAll('.wide')].map((view) => {
   const lefts = () =>
     [cell, second].map((one) => one.getBoundingClientRect().left);
   const before = lefts();
-  view.scrollLeft = 150;
+  view.scrollLeft = 100;
   const after = lefts();
   view.scrollLeft = 0;
   const hint = [...document.querySelectorAll('.hint')].filter((one) =>
@@ -43,6 +71,34 @@ _MEASURE = """[...document.querySelectorAll('.wide')].map((view) => {
     moved: before.map((left, i) => left - after[i]),
   };
 })"""
+
+
+def _leaderboard_comparison() -> text.Table:
+  """Returns the table that compares models with long names."""
+  tables = [
+    score_table.ScoreTable(
+      f'xlmr-base-{name}@1250000',
+      tuple(
+        score_table.Score(
+          'xquad',
+          'exact_match',
+          language,
+          float(np.mean(hits)),
+          (example_statistics.Statistics(np.array(hits, float)),),
+        )
+        for language in ('de', 'zh-Hans')
+      ),
+    )
+    for name, hits in (('mlm', [1, 0, 0] * 20), ('mlm-tlm', [1, 1, 0] * 20))
+  ]
+  summaries = [
+    leaderboard.summarize_model(table, source='en', num_languages={'xquad': 2})
+    for table in tables
+  ]
+  comparisons = leaderboard.compare_models(
+    tables, baseline=None, source='en', samples=100, seed=0
+  )
+  return text.build_tables(summaries, comparisons, {}, tables)[-1]
 
 
 @pytest.fixture(scope='module')
@@ -58,7 +114,7 @@ def url(tmp_path):
     page.render_page(
       'Comparison of runs',
       'explanation ' * 20,
-      [_SCORES, _SETTINGS, _SHORT],
+      [_SCORES, _SETTINGS, _SHORT, _COMPARISON, _leaderboard_comparison()],
       {},
       [],
       metrics=['accuracy_unshared'],
@@ -70,8 +126,8 @@ def url(tmp_path):
 def test_only_wide_tables_scroll_and_keep_their_first_column(tab, url):
   tab.show(url, width=_WIDTH, dark=False)
   assert tab.outside() <= 0
-  scores, settings, short = tab.run(_MEASURE)
-  assert scores == {'scrolls': True, 'hint': True, 'moved': [0, 150]}
+  scores, settings, short, *_ = tab.run(_MEASURE)
+  assert scores == {'scrolls': True, 'hint': True, 'moved': [0, 100]}
   # Long paths are wrapped, so that both columns are visible.
   for table in (settings, short):
     assert table == {'scrolls': False, 'hint': False, 'moved': [0, 0]}
@@ -79,9 +135,14 @@ def test_only_wide_tables_scroll_and_keep_their_first_column(tab, url):
 
 def test_tables_that_fit_have_no_hint(tab, url):
   tab.show(url, width=1300, dark=False)
-  scores, settings, short = tab.run(_MEASURE)
-  assert scores['hint'] == scores['scrolls']
-  assert not settings['hint'] and not short['hint']
+  for table in tab.run(_MEASURE):
+    assert table['hint'] == table['scrolls']
+
+
+def test_comparisons_fit_into_a_window_of_1280_pixels(tab, url):
+  tab.show(url, width=1280, dark=False)
+  assert tab.outside() <= 0
+  assert not any(table['scrolls'] for table in tab.run(_MEASURE))
 
 
 def test_numbers_with_thousands_separators_are_sorted_by_size(tab, tmp_path):
@@ -98,3 +159,31 @@ def test_numbers_with_thousands_separators_are_sorted_by_size(tab, tmp_path):
     'row => row.cells[0].textContent)'
   )
   assert tab.run(names) == ['fr', 'ru', 'de']
+
+
+def test_names_stay_visible_next_to_the_last_language(tab, tmp_path):
+  languages = [f'language {i}' for i in range(20)]
+  table = text.Table(
+    'Scores',
+    ['model', *languages],
+    [[f'xlmr-base-{i}@1250000', *['51.2'] * 20] for i in range(20)],
+  )
+  file = tmp_path / 'page.html'
+  file.write_text(page.render_page('Scores', '', [table], {}, []))
+  tab.show(file.as_uri(), width=500, dark=False)
+  cells = tab.run(
+    """(() => {
+      const view = document.querySelector('.wide');
+      view.scrollLeft = view.scrollWidth;
+      return [...view.querySelectorAll('tr')].map((row) =>
+        [row.cells[0], row.cells[20]].map((cell) => {
+          const box = cell.getBoundingClientRect();
+          const top = document.elementFromPoint(
+            box.left + 5, box.top + box.height / 2);
+          return [box.left, box.right, cell.contains(top)];
+        }));
+    })()"""
+  )
+  for (left, first_end, is_visible), (start, end, _) in cells[:5]:
+    assert 0 <= left and is_visible
+    assert first_end <= start and end <= 500

@@ -1,14 +1,17 @@
 """Pages of runs: what stands in them, and what never stands together."""
 
+import dataclasses
 import json
 import pathlib
 import re
 
+import numpy as np
 import pytest
 import rich.table
 
 from tests.errors import raises_error
 from xlflax.evaluation import eval_task, result_store
+from xlflax.evaluation.metrics import bootstrap, example_statistics
 from xlflax.evaluation.reports import run_pages, run_scores
 from xlflax.utils import errors
 
@@ -122,7 +125,7 @@ def test_perplexities_of_different_vocabularies_have_a_note(metric, vocabulary):
     _record(name, warnings={_TEST: {100: result}}.items(), vocabulary=value)
     for name, value in (('x', vocabulary and 'a'), ('y', vocabulary))
   ]
-  title = run_scores.build_table(_TEST, records).title
+  title = run_scores.build_table(_TEST, records, {}).title
   has_note = metric == 'perplexity' and vocabulary != 'a'
   assert ('cannot be compared' in title) == has_note
 
@@ -180,7 +183,7 @@ def test_a_run_as_training_leaves_it(tmp_path):
   assert 'Training loss by language' in html
   table = html.split('Tokens read</h2>')[1].split('</table>')[0]
   cells = re.findall(r'<td[^>]*>([^<]*)</td>', table)
-  assert cells == ['a', 'mlm', '3,000', '1,500']
+  assert cells == ['a, mlm', '3,000', '1,500']
   table = html.split('Environment</h2>')[1].split('</table>')[0]
   cells = re.findall(r'<td[^>]*>([^<]*)</td>', table)
   assert cells[:4] == ['a', '10', 'H200', '8'] and '0.10.2' in cells
@@ -203,6 +206,36 @@ def test_a_table_of_the_terminal():
     ['a', 'b'],
     [['1', '2']],
   )
+
+
+def test_two_runs_are_resampled_once_for_their_comparison(
+  tmp_path, monkeypatch
+):
+  num_comparisons = 0
+  score_difference = bootstrap.score_difference
+
+  def count_comparison(*arguments, **options):
+    nonlocal num_comparisons
+    num_comparisons += 1
+    return score_difference(*arguments, **options)
+
+  monkeypatch.setattr(bootstrap, 'score_difference', count_comparison)
+  records = []
+  for name, hits in (('mlm', [1, 0, 0] * 20), ('tlm', [1, 1, 0] * 20)):
+    run = dataclasses.replace(
+      _record(name), directory=tmp_path / name, results={}
+    )
+    folder = run.directory / 'eval' / _TEST.folder / '100'
+    folder.mkdir(parents=True)
+    statistic = example_statistics.Statistics(np.array(hits, float))
+    files = eval_task.statistics_files('de', {'accuracy': statistic})
+    for file, content in files.items():
+      (folder / file).write_text(content)
+    result = _result(accuracy_de=float(np.mean(hits)))
+    records.append(dataclasses.replace(run, results={_TEST: {100: result}}))
+  html = run_pages.write_comparison(tmp_path / 'out', records).read_text()
+  assert '+0.333' in html and 'tlm is significantly better' in html
+  assert num_comparisons == 1
 
 
 def test_settings_that_differ_where_one_does_not_see_it():

@@ -33,9 +33,14 @@ def _run(tmp_path, right: list[int]):
   )
 
 
+def _table(runs, group=_GROUP):
+  differences = run_scores.compare_runs(group, runs)
+  return run_scores.build_table(group, runs, differences)
+
+
 def test_numbers_have_their_examples_and_intervals(tmp_path):
-  table = run_scores.build_table(_GROUP, [_run(tmp_path, [1, 0, 1, 1] * 25)])
-  assert table.head == ['', 'examples', 'mlm, step 10 ± 95 % interval']
+  table = _table([_run(tmp_path, [1, 0, 1, 1] * 25)])
+  assert table.head == ['', 'examples', 'mlm, step 10']
   [[part, count, cell]] = table.rows
   assert (part, count) == ('de', '100')
   value, reach = map(float, cell.split(' ± '))
@@ -43,6 +48,7 @@ def test_numbers_have_their_examples_and_intervals(tmp_path):
   assert value == 0.75
   assert abs(reach - 1.96 * (0.75 * 0.25 / 100) ** 0.5) < 0.02
   assert 'higher is better' in table.title
+  assert '± 95 % interval' in table.title
 
 
 def test_without_single_examples_there_is_no_interval(tmp_path):
@@ -50,18 +56,19 @@ def test_without_single_examples_there_is_no_interval(tmp_path):
   for file in (tmp_path / 'eval').rglob('*'):
     if file.is_file():
       file.unlink()
-  table = run_scores.build_table(_GROUP, [run])
+  table = _table([run])
   assert table.rows == [['de', '2', '0.500']]
   assert table.head[-1] == 'mlm, step 10'
+  assert 'interval' not in table.title
 
 
 def test_chance_and_languages_without_a_score_are_listed(tmp_path):
   run = _run(tmp_path, [1, 0, 1, 1])
-  table = run_scores.build_table(_GROUP, [run])
+  table = _table([run])
   assert "1 of the model's 3 languages (not tested: ja, sw)" in table.title
   assert 'chance level unknown' in table.title
   run.results[_GROUP][10].metrics['chance/de'] = 1 / 3
-  table = run_scores.build_table(_GROUP, [run])
+  table = _table([run])
   assert table.head[:3] == ['', 'examples', 'chance']
   assert table.rows[0][:3] == ['de', '4', '0.333']
   assert 'not known' not in table.title
@@ -72,19 +79,16 @@ def test_one_run_has_its_checkpoints_side_by_side(tmp_path):
   run.results[_GROUP][5] = eval_task.EvalResult(
     metrics={'accuracy/de': 0.25}, score_metrics=('accuracy',)
   )
-  single_run_table = run_scores.build_table(_GROUP, [run])
-  assert single_run_table.head[-2:] == [
-    'mlm, step 5',
-    'mlm, step 10 ± 95 % interval',
-  ]
+  single_run_table = _table([run])
+  assert single_run_table.head[-2:] == ['mlm, step 5', 'mlm, step 10']
   other = types.SimpleNamespace(**vars(run) | {'name': 'tlm'})
-  two = run_scores.build_table(_GROUP, [run, other])
+  two = _table([run, other])
   assert two.head[-3:] == [
-    'mlm, step 10 ± 95 % interval',
-    'tlm, step 10 ± 95 % interval',
+    'mlm, step 10',
+    'tlm, step 10',
     'tlm - mlm [95 % interval]',
   ]
-  three = run_scores.build_table(_GROUP, [run, other, run])
+  three = _table([run, other, run])
   assert not any(' - ' in heading for heading in three.head)
 
 
@@ -98,14 +102,15 @@ def test_two_runs_have_a_paired_difference(tmp_path):
     for name, values in zip(('first', 'second'), hits, strict=True)
   ]
   runs[1].name = 'tlm'
-  table = run_scores.build_table(_GROUP, runs)
+  table = _table(runs)
   assert table.head[-1] == 'tlm - mlm [95 % interval]'
   [[*_, cell]] = table.rows
   difference, low, high = (
     float(number) for number in re.findall(r'[+-][\d.]+', cell)
   )
   paired = hits[1] - hits[0]
-  [line] = run_scores.summarize(_GROUP, runs)
+  differences = run_scores.compare_runs(_GROUP, runs)
+  [line] = run_scores.summarize(_GROUP, runs, differences)
   relation = 'not significantly different from mlm'
   if low > 0:
     relation = 'significantly better than mlm'
@@ -127,7 +132,7 @@ def test_perplexities_of_unknown_vocabularies_have_no_difference(tmp_path):
     )
     run.name, run.settings = name, {}
     runs.append(run)
-  table = run_scores.build_table(_GROUP, runs)
+  table = _table(runs)
   assert table.head[-1] == 'tlm, step 10'
   assert 'cannot be compared' in table.title
 
@@ -153,9 +158,9 @@ def test_results_of_evaluations_during_training_are_labeled(
   def find_labels(title):
     return {label for label in labels if label in title}
 
-  assert not find_labels(run_scores.build_table(group, [run]).title)
+  assert not find_labels(_table([run], group).title)
   by_step[10] = dataclasses.replace(by_step[10], is_development=True)
-  title = run_scores.build_table(group, [run]).title
+  title = _table([run], group).title
   assert find_labels(title) == {label}
   task = result_tables.summarize_group(group, by_step, is_one_of_many=False)
   table = result_tables.result_table(task, by_step, folder=tmp_path)

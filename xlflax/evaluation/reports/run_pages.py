@@ -247,8 +247,8 @@ def write_comparison(
   """
   directory.mkdir(parents=True, exist_ok=True)
   groups = list(dict.fromkeys(group for run in runs for group in run.results))
-  differences = _loss_differences(runs)
-  loss_label = 'loss' if differences else _LOSS
+  loss_differences = _loss_differences(runs)
+  loss_label = 'loss' if loss_differences else _LOSS
   figures = {}
   for title, panels in {
     'Training loss': _loss_panels(runs),
@@ -261,12 +261,18 @@ def write_comparison(
       file = f'{title.lower().replace(" ", "_")}.png'
       figures[title] = plots.save_figure(canvas, directory / file, dpi=_DPI)
 
+  differences = {
+    group: run_scores.compare_runs(group, runs) for group in groups
+  }
   tables = [
-    _training_table(runs, differences),
+    _training_table(runs, loss_differences),
     _tokens_table(runs),
     _environments_table(runs),
     _restarts_table(runs),
-    *(run_scores.build_table(group, runs) for group in groups),
+    *(
+      run_scores.build_table(group, runs, differences[group])
+      for group in groups
+    ),
     _differences_table(runs),
   ]
   paths.write_atomically(directory / CSV, _results_csv(runs))
@@ -285,7 +291,11 @@ def write_comparison(
     tables,
     figures,
     summary=[
-      *(line for group in groups for line in run_scores.summarize(group, runs)),
+      *(
+        line
+        for group in groups
+        for line in run_scores.summarize(group, runs, differences[group])
+      ),
       *_untrained_notes(runs),
     ],
     metrics=list(
@@ -378,14 +388,13 @@ def _tokens_table(runs: Sequence[RunRecord]) -> text.Table:
   )
   rows = [
     [
-      run.name,
-      objective,
+      f'{run.name}, {objective}',
       *(_format_count(counts.get(code)) for code in languages),
     ]
     for run in runs
     for objective, counts in run.tokens.items()
   ]
-  head = ['run', 'objective', *(code or 'all' for code in languages)]
+  head = ['run', *(code or 'all' for code in languages)]
   return text.Table('Tokens read', head, rows)
 
 

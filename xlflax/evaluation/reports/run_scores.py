@@ -20,7 +20,13 @@ _MAX_CHECKPOINTS = 6  # of a single run
 _TOKEN_METRIC = 'perplexity'
 
 
-def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
+# Difference of two runs by language, language pair or file.
+Differences = Mapping[str, bootstrap.Significance]
+
+
+def build_table(
+  group: result_store.Group, runs: Sequence[Any], differences: Differences
+) -> text.Table:
   """Returns a table of the primary metric by language (or file) and run.
 
   The table contains the untrained model and, for a single run, its last
@@ -34,6 +40,7 @@ def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
     group: Group of comparable results, which have the same task, split and
       settings.
     runs: Records of the runs to compare.
+    differences: Differences of two runs, as returned by `compare_runs`.
   """
   max_checkpoints = 1 if len(runs) > 1 else _MAX_CHECKPOINTS
   columns = {
@@ -68,14 +75,7 @@ def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
     title.append(
       f'the perplexities of the runs cannot be compared, because {problem}'
     )
-  headers = [
-    name + result_tables.label_intervals(metric, intervals)
-    for name, (_, intervals) in columns.items()
-  ]
-  differences = {
-    part: _format_difference(comparison)
-    for part, comparison in _compare_runs(group, metric, parts, runs).items()
-  }
+  headers = list(columns)
   if differences:
     headers.append(f'{runs[1].name} - {runs[0].name} [95 % interval]')
   languages = dict.fromkeys(
@@ -84,6 +84,8 @@ def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
   title.append(
     result_tables.describe_coverage(parts, [*languages], results[-1])
   )
+  names = [name for _, intervals in columns.values() for name in intervals]
+  title.append(result_tables.label_intervals(metric, names))
   return text.Table(
     ', '.join(filter(None, title)),
     ['', *notes, *headers],
@@ -101,7 +103,7 @@ def build_table(group: result_store.Group, runs: Sequence[Any]) -> text.Table:
           )
           for result, intervals in columns.values()
         ),
-        *([differences.get(part, '-')] if differences else []),
+        *([_format_difference(differences.get(part))] if differences else []),
       ]
       for part in parts
     ],
@@ -136,7 +138,9 @@ def _find_vocabulary_problem(metric: str, runs: Sequence[Any]) -> str:
   return ''
 
 
-def summarize(group: result_store.Group, runs: Sequence[Any]) -> list[str]:
+def summarize(
+  group: result_store.Group, runs: Sequence[Any], differences: Differences
+) -> list[str]:
   """Returns a sentence that compares the last checkpoints of two runs.
 
   The list is empty for other numbers of runs, and if the scores of the runs
@@ -145,21 +149,15 @@ def summarize(group: result_store.Group, runs: Sequence[Any]) -> list[str]:
   Args:
     group: Group of comparable results.
     runs: Records of the runs to compare.
+    differences: Differences of two runs, as returned by `compare_runs`.
   """
-  results = [
-    by_step[max(steps)]
-    for by_step in (run.results.get(group, {}) for run in runs)
-    if (steps := [step for step in by_step if isinstance(step, int)])
-  ]
-  metric = find_primary_metric(results)
-  parts = result_tables.parts_of(metric, dict(enumerate(results)))
+  metric = find_primary_metric(_last_results(group, runs))
   better = task_families.find_metric(metric).better
-  comparisons = _compare_runs(group, metric, parts, runs)
-  if not comparisons or better is Better.NEITHER:
+  if not differences or better is Better.NEITHER:
     return []
   first, second = (run.name for run in runs)
   parts_by_relation: dict[str, list[str]] = {}
-  for part, comparison in comparisons.items():
+  for part, comparison in differences.items():
     relation = 'not significantly different from'
     if not comparison.low <= 0 <= comparison.high:
       is_better = (comparison.difference > 0) == (better is Better.HIGHER)
@@ -172,8 +170,10 @@ def summarize(group: result_store.Group, runs: Sequence[Any]) -> list[str]:
   return [f'{group.task}, {metric}: {second} is {relations}.']
 
 
-def _format_difference(comparison: bootstrap.Significance) -> str:
+def _format_difference(comparison: bootstrap.Significance | None) -> str:
   """Formats a difference of scores and its interval, with signs."""
+  if comparison is None:
+    return '-'
   difference, low, high = (
     score_format.format_score(value, signed=True)
     for value in (comparison.difference, comparison.low, comparison.high)
@@ -181,18 +181,21 @@ def _format_difference(comparison: bootstrap.Significance) -> str:
   return f'{difference} [{low} … {high}]'
 
 
-def _compare_runs(
-  group: result_store.Group,
-  metric: str,
-  parts: Sequence[str],
-  runs: Sequence[Any],
+def compare_runs(
+  group: result_store.Group, runs: Sequence[Any]
 ) -> dict[str, bootstrap.Significance]:
   """Returns the difference of two runs' last checkpoints by part.
 
   Both runs are scored on the same resampled test sets. Parts without
   per-example statistics are omitted. The result is empty unless there are two
   runs with comparable scores.
+
+  Args:
+    group: Group of comparable results.
+    runs: Records of the runs to compare.
   """
+  results = _last_results(group, runs)
+  metric = find_primary_metric(results)
   if len(runs) != 2 or _find_vocabulary_problem(metric, runs):
     return {}
   draws = []
@@ -208,12 +211,23 @@ def _compare_runs(
       result_tables.bootstrap_result(task, by_step[step], folder / str(step))
     )
   differences = {}
-  for part in parts:
+  for part in result_tables.parts_of(metric, dict(enumerate(results))):
     first, second = (draw.get(f'{metric}/{part}') for draw in draws)
     if first is None or second is None or first.size != second.size:
       continue
     differences[part] = bootstrap.score_difference(first, second)
   return differences
+
+
+def _last_results(
+  group: result_store.Group, runs: Sequence[Any]
+) -> list[eval_task.EvalResult]:
+  """Returns the results of the last checkpoints of the runs that have any."""
+  return [
+    by_step[max(steps)]
+    for by_step in (run.results.get(group, {}) for run in runs)
+    if (steps := [step for step in by_step if isinstance(step, int)])
+  ]
 
 
 def _training_languages(run) -> list[str]:

@@ -291,10 +291,9 @@ def _comparisons_table(comparisons: Sequence[leaderboard.Comparison]) -> Table:
       'task',
       'metric',
       'language',
-      comparisons[0].baseline,
+      'baseline',
       'score',
-      'difference',
-      '95 % interval',
+      'difference [95 % interval]',
       'p',
       'p (Holm)',
     ],
@@ -302,11 +301,18 @@ def _comparisons_table(comparisons: Sequence[leaderboard.Comparison]) -> Table:
   )
 
 
-def _comparison_row(comparison: leaderboard.Comparison) -> list[str]:
-  interval, p_value, adjusted_p = '–', '–', '–'
+def _comparison_row(
+  comparison: leaderboard.Comparison,
+) -> list[str | cells.Cell]:
+  """Returns a model's row in the table of comparisons with the baseline."""
+  interval, p_value, adjusted_p = '', '–', '–'
   significance = comparison.significance
   if significance is not None:
-    interval = f'{significance.low:+.1f} … {significance.high:+.1f}'
+    low, high = (
+      _format_difference(bound)
+      for bound in (significance.low, significance.high)
+    )
+    interval = f'[{low} … {high}]'
     p_value = f'{significance.p_value:.3f}'
   if comparison.adjusted_p is not None:
     star = ' *' if comparison.adjusted_p < cells.SIGNIFICANT else ''
@@ -318,11 +324,15 @@ def _comparison_row(comparison: leaderboard.Comparison) -> list[str]:
     comparison.language,
     format_number(comparison.first),
     format_number(comparison.second),
-    f'{comparison.difference:+.1f}',
-    interval,
+    cells.Cell(_format_difference(comparison.difference), interval),
     p_value,
     adjusted_p,
   ]
+
+
+def _format_difference(value: float) -> str:
+  """Formats a difference of scores with its sign."""
+  return score_format.format_score(value, decimals=1, signed=True)
 
 
 def _is_number(cell: str | cells.Cell) -> bool:
