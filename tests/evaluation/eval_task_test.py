@@ -1,5 +1,6 @@
 import dataclasses
 import enum
+import json
 import math
 
 import pytest
@@ -44,8 +45,21 @@ def test_a_result_survives_json():
     tables={'t': [{'layer': 1, 'value': 0.25}]},
     notes=('n',),
     failures=(eval_task.Failure(task='t', part='en', message='m'),),
+    layers=(1, 12),
+    num_layers=12,
   )
-  assert eval_task.EvalResult.from_json(result.to_json()) == result
+  value = json.loads(json.dumps(result.to_json()))
+  assert eval_task.EvalResult.from_json(value) == result
+
+
+@pytest.mark.parametrize(
+  'layers',
+  [{'layers': 3}, {'layers': ['1']}, {'layers': [1]}, {'layers': None}],
+)
+def test_invalid_layers_are_rejected(layers):
+  value = eval_task.EvalResult(metrics={}).to_json() | layers
+  with pytest.raises(ValueError):
+    eval_task.EvalResult.from_json(value)
 
 
 def test_numbers_that_are_not_finite_become_null_and_nan():

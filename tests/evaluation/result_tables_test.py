@@ -333,3 +333,13 @@ def test_the_best_step_and_the_worst_language_depend_on_the_direction():
   assert is_better('accuracy', by_step['untrained'], by_step[10])
   assert not is_better('perplexity', by_step['untrained'], by_step[10])
   assert not is_better('accuracy', None, by_step[10])
+
+
+def test_a_table_names_the_layers_of_its_hidden_states(tmp_path):
+  result = dataclasses.replace(_result(de=0.5), layers=(8,), num_layers=12)
+  table = result_tables.result_table(_Task(), {7: result}, folder=tmp_path)
+  assert_mentions(table.title, 8, 12)
+  mean = dataclasses.replace(result, layers=(1, 11))
+  assert_mentions(result_tables.describe_layers(mean), 1, 11, 12)
+  table = result_tables.result_table(_Task(), {7: _result(de=0.5)})
+  assert 'layer' not in table.title

@@ -144,6 +144,10 @@ class EvalResult:
       task overrides them.
     is_development: Whether the task was evaluated during training. Such results
       may select checkpoints and settings, so they are not test results.
+    layers: Indices of the layers whose hidden states the scores use. 0 is the
+      embedding output. The tuple is empty if the scores are those of the
+      model's outputs.
+    num_layers: Number of the model's layers. None if `layers` is empty.
   """
 
   metrics: dict[str, float]
@@ -154,6 +158,8 @@ class EvalResult:
   score_metrics: tuple[str, ...] = ()
   inputs: dict[str, Any] = dataclasses.field(default_factory=dict)
   is_development: bool = False
+  layers: tuple[int, ...] = ()
+  num_layers: int | None = None
 
   def _repr_html_(self) -> str:
     rows = {**self.metrics, 'failures': self.failures or 'none'}
@@ -173,7 +179,7 @@ class EvalResult:
     """Restores a result from the output of `to_json`. Null metrics become NaN.
 
     Raises:
-      ValueError: If the metrics, tables or notes have the wrong type.
+      ValueError: If the metrics, tables, notes or layers have the wrong type.
     """
     numbers = value['metrics']
     if not isinstance(numbers, dict) or not all(
@@ -189,6 +195,16 @@ class EvalResult:
       raise ValueError('`tables` must map table names to lists of rows.')
     if not all(isinstance(note, str) for note in notes):
       raise ValueError('`notes` must be a list of strings.')
+    layers, num_layers = value.get('layers', []), value.get('num_layers')
+    if (
+      not isinstance(layers, list | tuple)
+      or not all(type(layer) is int for layer in layers)
+      or (type(num_layers) is not int if layers else num_layers is not None)
+    ):
+      raise ValueError(
+        '`layers` must be a list of integers, and `num_layers` an integer, or '
+        'null without layers.'
+      )
     return cls(
       metrics={
         name: math.nan if number is None else number
@@ -200,6 +216,8 @@ class EvalResult:
       score_metrics=tuple(value.get('score_metrics', ())),
       inputs=dict(value.get('inputs', {})),
       is_development=bool(value.get('is_development', False)),
+      layers=tuple(layers),
+      num_layers=num_layers,
     )
 
 
@@ -322,6 +340,20 @@ class EvalTask(validation.ValidatedFields):
       XlflaxError: If a file cannot be read, or if its examples or labels do not
         fit the task or the head.
     """
+
+  def scored_layers(self, eval_model: EvalModel) -> tuple[int, ...]:
+    """Returns the layers whose hidden states the scores use.
+
+    0 is the embedding output. By default, the result is empty, which means that
+    the scores are those of the model's outputs.
+
+    Args:
+      eval_model: Model to evaluate.
+
+    Raises:
+      ConfigError: If the model does not have a layer.
+    """
+    return ()
 
   def labeled_parts(self) -> tuple[str, ...]:
     """Returns the languages or files that are scored with gold labels.
@@ -460,7 +492,13 @@ def evaluate_task(task: EvalTask, eval_model: EvalModel) -> EvalResult:
     # An error in `score_metrics` is raised before the costly evaluation.
     score_metrics = task.score_metrics
     result = task.evaluate(eval_model)
-    return dataclasses.replace(result, score_metrics=score_metrics)
+    layers = task.scored_layers(eval_model)
+    return dataclasses.replace(
+      result,
+      score_metrics=score_metrics,
+      layers=layers,
+      num_layers=eval_model.model.config.num_layers if layers else None,
+    )
   return EvalResult(metrics={}, failures=failures.collected())
 
 

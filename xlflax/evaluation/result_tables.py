@@ -415,7 +415,9 @@ def result_table(
   interval_labels = dict.fromkeys(
     label_intervals(metric, bounds.get(step, {})) for metric, step, _ in columns
   )
-  title = ', '.join(filter(None, (title, *interval_labels)))
+  title = ', '.join(
+    filter(None, (title, describe_layers(last), *interval_labels))
+  )
   if folder is not None:
     coverage = describe_coverage(
       parts_of(task.primary_metric, by_step), languages, last
@@ -650,6 +652,22 @@ def format_interval(metric: str, interval: Interval | None) -> str:
     low, high = map(score_format.format_score, interval)
     return f' [{low} … {high}]'
   return f' ± {(interval[1] - interval[0]) / 2:.3f}'
+
+
+def describe_layers(result: eval_task.EvalResult) -> str:
+  """Returns the layers whose hidden states the scores of a result use.
+
+  The text is 'layer 8 of 12', or 'layers 1 and 12 of 12' for means over layers.
+  It is empty if the scores are those of the model's outputs.
+
+  Args:
+    result: Evaluation result of one checkpoint.
+  """
+  if not result.layers:
+    return ''
+  name = 'layer' if len(result.layers) == 1 else 'layers'
+  numbers = ' and '.join(map(str, result.layers))
+  return f'{name} {numbers} of {result.num_layers}'
 
 
 def label_intervals(metric: str, intervals: Iterable[str]) -> str:

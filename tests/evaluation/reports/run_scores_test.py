@@ -168,3 +168,26 @@ def test_results_of_evaluations_during_training_are_labeled(
   # The label is stored with the result.
   stored = eval_task.EvalResult.from_json(by_step[10].to_json())
   assert stored.is_development
+
+
+def test_runs_with_different_layers_have_them_in_their_headings(tmp_path):
+  runs = []
+  for name in ('mlm', 'tlm'):
+    run = _run(tmp_path / name, [1, 0, 1, 1])
+    run.name = name
+    run.results[_GROUP][10] = dataclasses.replace(
+      run.results[_GROUP][10], layers=(12,), num_layers=12
+    )
+    runs.append(run)
+  table = _table(runs)
+  assert 'layer 12 of 12' in table.title
+  assert table.head[2:4] == ['mlm, step 10', 'tlm, step 10']
+  runs[1].results[_GROUP][10] = dataclasses.replace(
+    runs[1].results[_GROUP][10], layers=(6,), num_layers=6
+  )
+  table = _table(runs)
+  assert 'layer' not in table.title
+  assert table.head[2:4] == [
+    'mlm, step 10, layer 12 of 12',
+    'tlm, step 10, layer 6 of 6',
+  ]

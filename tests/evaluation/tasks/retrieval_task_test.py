@@ -182,6 +182,19 @@ def test_a_layer_that_the_model_lacks_is_one_clear_message(eval_model, layer):
   assert_mentions(failure, 0, 2)
 
 
+@pytest.mark.parametrize(('layer', 'expected'), [(None, 2), (1, 1), (-3, 0)])
+def test_the_scored_layer_is_recorded(eval_model, sentences, layer, expected):
+  text = sentences('de', 5), sentences('en', 5)
+  task = retrieval_task.Retrieval(
+    source=Given(text={('de', 'en'): text}), layer=layer
+  )
+  result = eval_task.evaluate_task(task, eval_model)
+  assert (result.layers, result.num_layers) == ((expected,), 2)
+  rows = [row for row in result.tables['layers'] if row['layer'] == expected]
+  accuracy = np.mean([row['accuracy'] for row in rows])
+  assert result.metrics['accuracy/de'] == pytest.approx(accuracy)
+
+
 def test_pooling_by_name():
   source = Given(text={})
   task = retrieval_task.Retrieval(source=source, pooling='first')

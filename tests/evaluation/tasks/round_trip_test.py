@@ -7,7 +7,7 @@ import pytest
 from scipy.spatial import distance
 
 from tests.errors import assert_mentions
-from xlflax.evaluation import hidden_states, text_sources
+from xlflax.evaluation import eval_task, hidden_states, text_sources
 from xlflax.evaluation.metrics import alignment_error_rate
 from xlflax.evaluation.tasks import round_trip
 
@@ -85,8 +85,9 @@ def _by_hand(eval_model, texts, layer):
 def test_accuracy_agrees_with_a_loop(eval_model, sentences):
   text = {code: sentences(code, 6) for code in ('de', 'en', 'ja')}
   task = round_trip.RoundTrip(source=Given(text=text), layer=1)
-  result = task.evaluate(eval_model)
+  result = eval_task.evaluate_task(task, eval_model)
   assert not result.failures
+  assert result.layers == (1,)
   chains = [('de', 'en', 'ja'), ('en', 'ja', 'de'), ('ja', 'de', 'en')]
   accuracies = []
   for chain in chains:

@@ -73,6 +73,18 @@ def test_entities(eval_model):
   assert not result.failures and not result.notes
 
 
+def test_the_layer_of_a_head_is_recorded(eval_model):
+  task = _task(('en', _ENGLISH))
+  assert task.scored_layers(eval_model) == ()
+  num_layers = eval_model.model.config.num_layers
+  for layer, expected in ((0, 0), (-1, num_layers)):
+    objective = dataclasses.replace(_OBJECTIVE, layer=layer)
+    model = dataclasses.replace(
+      eval_model, objectives={objective.name: objective}
+    )
+    assert task.scored_layers(model) == (expected,)
+
+
 def test_tags_are_not_repaired(eval_model):
   result = _task(('en', _ENGLISH), scheme='tags').evaluate(eval_model)
   flat = [sum(map(list, x), []) for x in ((e.tags for e in _ENGLISH), _RAW)]

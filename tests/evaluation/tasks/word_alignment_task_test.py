@@ -110,7 +110,8 @@ def test_every_layer_and_method_is_what_the_functions_give(
     marginals='norm',
     threshold=0.3,
   )
-  result = task.evaluate(eval_model)
+  result = eval_task.evaluate_task(task, eval_model)
+  assert result.layers == (1,)
   table = {
     (row['method'], row['layer']): row['aer'] for row in result.tables['layers']
   }

@@ -283,10 +283,11 @@ def write_comparison(
     'checkpoints of a single run. Each table has the results of one task, '
     'split and text. "untrained" is the model before its first step. '
     '"development set" and "evaluated during training" mark results of '
-    'evaluations during training. For two runs, tables '
-    'contain the difference of their last checkpoints, whose interval is that of '
-    'the paired bootstrap on the same examples. A difference is significant if '
-    'its 95 % interval does not contain 0. '
+    'evaluations during training. "layer 8 of 12" names the layer whose hidden '
+    'states are scored, where layer 0 is the embedding output. For two runs, '
+    'tables contain the difference of their last checkpoints, whose interval is '
+    'that of the paired bootstrap on the same examples. A difference is '
+    'significant if its 95 % interval does not contain 0. '
     + result_tables.EXPLAINED_BASELINES,
     tables,
     figures,

@@ -75,7 +75,15 @@ def build_table(
     title.append(
       f'the perplexities of the runs cannot be compared, because {problem}'
     )
+  layers = [result_tables.describe_layers(result) for result in results]
   headers = list(columns)
+  if len(set(layers)) == 1:
+    title.append(layers[0])
+  else:
+    headers = [
+      ', '.join(filter(None, pair))
+      for pair in zip(headers, layers, strict=True)
+    ]
   if differences:
     headers.append(f'{runs[1].name} - {runs[0].name} [95 % interval]')
   languages = dict.fromkeys(

@@ -14,7 +14,7 @@ from xlflax.data.supervised.featurizers import (
   translation_featurizer,
 )
 from xlflax.data.supervised.sources import example_source
-from xlflax.evaluation import eval_task, head_predictions
+from xlflax.evaluation import eval_task, head_predictions, hidden_states
 from xlflax.evaluation.metrics import example_statistics
 from xlflax.evaluation.tasks import labeled_task
 from xlflax.objectives.finetuning import finetuning_objective
@@ -291,6 +291,15 @@ class HeadTask(labeled_task.LabeledTask):
       for name, value in self.describe_inputs().items()
       if recorded.get(name, value) != value
     ]
+
+  def scored_layers(self, eval_model: eval_task.EvalModel) -> tuple[int, ...]:
+    """Returns the layer that the head reads if the objective specifies one."""
+    layer = head_predictions.objective_of(
+      eval_model, self.objective, self.HEAD
+    ).layer
+    if layer is None:
+      return ()
+    return (hidden_states.layer_index(eval_model, layer, where=self.name),)
 
   def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
     """Evaluates a model. The result lists languages or files that failed."""

@@ -60,6 +60,9 @@ class RoundTrip(eval_task.EvalTask):
   layer: validation.LayerIndex = -1
   max_length: validation.PositiveInt | None = None
 
+  def scored_layers(self, eval_model: eval_task.EvalModel) -> tuple[int, ...]:
+    return (hidden_states.layer_index(eval_model, self.layer, where=self.name),)
+
   def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
     """Evaluates a model. The result lists languages or files that failed."""
     codes = self.source.languages_found()
@@ -98,7 +101,7 @@ class RoundTrip(eval_task.EvalTask):
       notes,
       required=eval_model.needs_languages,
     )
-    layer = hidden_states.layer_index(eval_model, self.layer, where=self.name)
+    (layer,) = self.scored_layers(eval_model)
     lines = self.source.load(language)
     language_ids = [language_id] * len(lines)
     readings = [

@@ -94,8 +94,12 @@ class SentenceTask(eval_task.EvalTask):
     If the vectors are averaged over several layers, the last of these layers is
     returned.
     """
-    return hidden_states.layer_index(
-      eval_model, self.encoding(eval_model).layers[-1], where=self.name
+    return self.scored_layers(eval_model)[-1]
+
+  def scored_layers(self, eval_model: eval_task.EvalModel) -> tuple[int, ...]:
+    return tuple(
+      hidden_states.layer_index(eval_model, layer, where=self.name)
+      for layer in self.encoding(eval_model).layers
     )
 
   def language_id(

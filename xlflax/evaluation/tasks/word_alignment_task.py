@@ -121,9 +121,12 @@ class WordAlignment(labeled_task.LabeledTask):
     )
     object.__setattr__(self, 'methods', methods)
 
+  def scored_layers(self, eval_model: eval_task.EvalModel) -> tuple[int, ...]:
+    return (hidden_states.layer_index(eval_model, self.layer, where=self.name),)
+
   def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
     """Evaluates a model. The result lists languages or files that failed."""
-    layer = hidden_states.layer_index(eval_model, self.layer, where=self.name)
+    (layer,) = self.scored_layers(eval_model)
     failures = eval_task.Failures(self.name)
     notes = [
       f'aer is that of {self.methods[0].value} at layer {layer} of '
