@@ -4,10 +4,14 @@ import errno
 import json
 import logging
 import os
+import pathlib
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 
@@ -191,6 +195,35 @@ def test_a_signal_before_training(capsys, monkeypatch):
   assert capsys.readouterr().err == 2 * 'xlflax train: stopped by SIGUSR1.\n'
 
 
+def _catches_sigterm(process_id: int) -> bool:
+  status = pathlib.Path(f'/proc/{process_id}/status').read_text()
+  mask = re.search(r'^SigCgt:\s*(\w+)', status, re.MULTILINE)[1]
+  return bool(int(mask, 16) >> (signal.SIGTERM - 1) & 1)
+
+
+def test_the_first_process_of_a_container_is_stopped_before_it_imports_jax():
+  """Linux drops signals that the first process does not handle."""
+  unshare = ['unshare', '--map-root-user', '--pid', '--fork', '--kill-child']
+  if (
+    not shutil.which('unshare') or subprocess.run([*unshare, 'true']).returncode
+  ):
+    pytest.skip('PID namespaces are not available')
+  command = [*unshare, sys.executable, '-m', 'xlflax.cli', 'train']
+  with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    children = pathlib.Path(f'/proc/{process.pid}/task/{process.pid}/children')
+    while not (process_ids := children.read_text().split()):
+      time.sleep(0.001)
+    [first] = map(int, process_ids)
+    while not _catches_sigterm(first):
+      time.sleep(0.001)
+    maps = pathlib.Path(f'/proc/{first}/maps').read_text()
+    os.kill(first, signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+  assert 'jaxlib' not in maps
+  assert process.returncode == 130, err
+  assert err.endswith(': stopped by SIGTERM.\n') and err.count('\n') == 1
+
+
 def test_a_command_that_only_prints_ends_on_a_broken_pipe():
   """It ends silently; commands that write results to disk continue."""
   for command_line, status in (('configs list', 130), ('--help', 0)):
@@ -362,6 +395,22 @@ def test_a_signal_in_a_finalizer_is_reported_once_and_followed():
     del thing
     time.sleep(30)
     print('lost')
+  """)
+  assert (done.returncode, done.stdout) == (130, '')
+  assert done.stderr == 'xlflax verify: stopped by SIGTERM.\n'
+
+
+@pytest.mark.parametrize('error', ['ImportError', 'errors.ConfigError'])
+def test_a_signal_that_becomes_an_error_is_followed(error):
+  """Extension modules raise ImportError if their initialization is stopped."""
+  done = _in_a_command(f"""
+    import os, signal, time
+    from xlflax.utils import errors
+    try:
+      os.kill(os.getpid(), signal.SIGTERM)
+      time.sleep(30)
+    except KeyboardInterrupt:
+      raise {error}('The initialization failed') from None
   """)
   assert (done.returncode, done.stdout) == (130, '')
   assert done.stderr == 'xlflax verify: stopped by SIGTERM.\n'

@@ -66,7 +66,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
   """
   if arguments is not None:
     return _dispatch(list(arguments))
-  start_process()
   status = _run_process(sys.argv[1:])
   signals.end_command(status)
   standard_streams.drop_pending_output()
@@ -87,9 +86,10 @@ def start_process() -> None:
 def _run_process(arguments: list[str]) -> int:
   """Runs a command in this process and returns its exit status."""
   name = next((word for word in arguments if word != '--quiet'), '')
-  standard_streams.drop_unread_output(stdout=name not in _PRINTING)
   status = None
   try:
+    start_process()  # From here on, a signal raises a KeyboardInterrupt.
+    standard_streams.drop_unread_output(stdout=name not in _PRINTING)
     status = _dispatch(arguments)
     signals.end_command(status)
     return status
@@ -202,9 +202,10 @@ def _run_command(name: str, arguments: Sequence[str], level: int) -> int:
   as_json = '--json' in arguments
   logs.set_up_logging(level, as_json=as_json)
   try:
-    run_command = parse(name, arguments)
-    environment_variables.check_variables(os.environ)
-    status = run_command() or 0
+    with signals.reraise_stop():
+      run_command = parse(name, arguments)
+      environment_variables.check_variables(os.environ)
+      status = run_command() or 0
     sys.stdout.flush()
     return status
   except errors.XlflaxError as error:

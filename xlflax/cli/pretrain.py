@@ -170,7 +170,8 @@ def is_finished(command: list[str], output: str) -> bool:
 def _run_stoppable(command: list[str], preemption_exit_code: int) -> int:
   """Runs a command; returns `preemption_exit_code` if a signal stops it."""
   try:
-    return run_command(command)
+    with signals.reraise_stop():
+      return run_command(command)
   except KeyboardInterrupt as error:
     if not preemption_exit_code:
       raise

@@ -139,7 +139,8 @@ Start the first of two processes (see `xlflax launch local`):
 def main(options: TrainOptions) -> int:
   """Trains or, with `--dry_run`, plans the run. Returns the exit status."""
   try:
-    return _train_or_plan(options)
+    with signals.reraise_stop():
+      return _train_or_plan(options)
   except signals.Stopped as error:  # Raised before training handles signals.
     if not options.preemption_exit_code:
       raise

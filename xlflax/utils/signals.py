@@ -178,6 +178,22 @@ def raise_again(error: Stopped) -> None:
   timer.start()
 
 
+@contextlib.contextmanager
+def reraise_stop() -> Iterator[None]:
+  """Context in which `Stopped` replaces errors that a signal has caused.
+
+  Foreign code, such as the initialization of an extension module, converts a
+  `Stopped` that a signal raises in it to another exception. Such an exception
+  would otherwise be reported as an error of the user.
+  """
+  try:
+    yield
+  except Exception as error:
+    if not _state.raised.is_set():
+      raise
+    raise Stopped(_state.pending or signal.SIGTERM) from error
+
+
 def describe_stop(error: KeyboardInterrupt) -> str:
   """Describes the signal that ended a command, as in 'stopped by SIGTERM'.
 

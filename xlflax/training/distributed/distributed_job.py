@@ -197,7 +197,8 @@ def leaving_together(command: str, *, stopped_status: int = 0):
       the usual exit code of an interrupted command is used.
   """
   try:
-    yield
+    with signals.reraise_stop():
+      yield
   except (Exception, KeyboardInterrupt) as error:
     if _monitor is None:
       raise
