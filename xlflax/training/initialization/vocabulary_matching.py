@@ -20,10 +20,7 @@ from xlflax.data.tokenizers import (
   vocabulary_spec,
 )
 from xlflax.storage import content_hash
-from xlflax.training.initialization import (
-  dictionary_translations,
-  embedding_interpolation,
-)
+from xlflax.training.initialization import dictionary_translations
 from xlflax.utils import class_registry, errors
 
 
@@ -192,6 +189,11 @@ class EmbeddingTransfer:
       ),
     )
     matched = token_matching.source_ids >= 0
+    if self.text is None and self.mixing is not EmbeddingMixing.SUBWORDS:
+      return token_matching
+    # Imported here, because only interpolation requires SciPy.
+    from xlflax.training.initialization import embedding_interpolation
+
     if self.mixing is EmbeddingMixing.SUBWORDS:
       is_special = np.isin(np.arange(len(target)), target.spec.special_ids)
       ids, weights = embedding_interpolation.subword_mixture(
@@ -200,8 +202,6 @@ class EmbeddingTransfer:
         comparable_tokens(source),
         matched | is_special,
       )
-    elif self.text is None:
-      return token_matching
     elif self.mixing is EmbeddingMixing.FOCUS:
       ids, weights = embedding_interpolation.focus_mixture(
         target, self.text, matched
