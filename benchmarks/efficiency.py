@@ -361,7 +361,7 @@ def format_table(results: dict[str, list[list[float]]]) -> str:
 
 
 def interpolate_seconds(curve: list[list[float]], target_loss: float) -> float:
-  """Returns the CPU seconds after which a variant first reaches a loss.
+  """Returns the CPU seconds that a variant needs to reach a given loss.
 
   Times between checkpoints are interpolated linearly.
 

@@ -83,9 +83,9 @@ def read_options(directory: str | pathlib.Path) -> SyntheticOptions:
   path = pathlib.Path(directory) / RECORD
   if not path.is_file():
     raise errors.CorpusError(
-      'The folder does not contain synthetic languages',
+      'The folder does not contain synthetic languages, because it has no file '
+      f'{RECORD}',
       got=str(directory),
-      expected=f'a folder that contains {RECORD}',
       fix='Write a folder with `python -m studies.synthetic --output=DIR`.',
     )
   return from_json(

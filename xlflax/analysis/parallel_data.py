@@ -83,9 +83,9 @@ class OrientedPairs(text_sources.PairSource):
     sides = text if source_pair == pair else text[::-1]
     if len(sides[0]) != len(sides[1]) or not sides[0]:
       raise errors.CorpusError(
-        'Both languages of a pair must have the same number of sentences, '
-        f'and at least one sentence, but {pair[0]} has {len(sides[0])} and '
-        f'{pair[1]} has {len(sides[1])}',
+        'The analysis requires sentence pairs, but the language '
+        f'{pair[0]} has {len(sides[0])} sentences and the language {pair[1]} '
+        f'has {len(sides[1])}',
         where='-'.join(pair),
       )
     return PairedText(

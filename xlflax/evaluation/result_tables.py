@@ -695,7 +695,7 @@ def label_development(
   split is declared as a test or training split. It is empty for other results.
 
   Args:
-    results: Results for whose title the suffix is computed.
+    results: Results that are shown under the title.
     split: Name of the split that was evaluated.
   """
   if not any(result.is_development for result in results):

@@ -329,7 +329,7 @@ def _best_two_table(report: GridReport, best_two) -> rich.table.Table:
 
 
 def untrained_notes(report: GridReport) -> list[str]:
-  """Returns notes on scores that training from scratch equals or exceeds.
+  """Returns notes on tests in which training from scratch is not worse.
 
   The selected setting is compared with the best setting that starts from random
   parameters, on the dev set and on each test set.

@@ -29,8 +29,8 @@ class Matrix:
 
   Attributes:
     metric: Metric in the format 'task/metric'.
-    rows: Codes of the R training languages.
-    columns: Codes of the C test languages.
+    rows: Language codes of the training data, one for each of the R rows.
+    columns: Language codes of the test data, one for each of the C columns.
     scores: Mean scores of the selected setting over seeds, of shape [R, C].
       Missing scores are NaN.
   """

@@ -28,7 +28,7 @@ def find_by_first_seeds(finding: Finding, scores: Scores) -> Finding | None:
 
 
 def find_by_other_measure(finding: Finding, scores: Scores) -> Finding | None:
-  """Tests a claim again with the other measure, transfer or retrieval.
+  """Tests a claim about transfer with retrieval scores, and vice versa.
 
   Returns:
     The finding, or None if the claim uses a different measure.

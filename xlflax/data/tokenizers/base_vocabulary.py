@@ -372,9 +372,9 @@ def read_description(directory) -> dict:
   path = folder / DESCRIPTION_FILE
   if not paths.is_bucket(folder) and folder.is_file():
     raise errors.VocabularyError(
-      'The path of the vocabulary is a file, but must be a directory',
+      'The path of the vocabulary must be a directory that contains '
+      f'{DESCRIPTION_FILE}, but it is a file',
       got=str(directory),
-      expected=f'a directory that contains {DESCRIPTION_FILE}',
       fix=f'Pass the directory {folder.parent}.'
       if (folder.parent / DESCRIPTION_FILE).is_file()
       else None,

@@ -289,8 +289,8 @@ class Retrieval(sentence_task.SentenceTask):
     size = len(text.first)
     if not size or len(text.second) != size:
       raise errors.CorpusError(
-        'Both languages of a pair must have the same number of sentences, and '
-        f'at least one, but found {size} and {len(text.second)} sentences'
+        'Retrieval requires sentence pairs, but the languages of a pair have '
+        f'{size} and {len(text.second)} sentences'
       )
     kinds = [
       string_overlap.overlap_kind(first, second)

@@ -120,9 +120,8 @@ class TranslationEval(eval_task.EvalTask):
     text = self.source.load(pair)
     if not text.first or len(text.first) != len(text.second):
       raise errors.CorpusError(
-        'Both languages of a pair must have the same number of sentences, and '
-        f'at least one, but found {len(text.first)} and {len(text.second)} '
-        'sentences'
+        'Translation requires sentence pairs, but the languages of a pair have '
+        f'{len(text.first)} and {len(text.second)} sentences'
       )
     sources, references = text if pair == (source, target) else text[::-1]
     translator = sentence_translator.Translator(
