@@ -232,6 +232,10 @@ def test_splits_are_stored_and_drawn_apart(run, corpus):
     assert (
       f'retrieval: accuracy (0 to 1, higher is better), {split} split' in page
     )
+  summary = page.partition('<h2>Summary</h2>')[2].partition('</ul>')[0]
+  assert 'the baseline string_overlap' in summary
+  titles = re.findall('<h2>(retrieval: .*?)</h2>', page)
+  assert titles and all('layer 2 of 2' in title for title in titles)
   for metric in ('accuracy', 'accuracy_shared', 'string_overlap'):
     assert f'<dt>{metric}' in page
   assert page.count('<img') == 4

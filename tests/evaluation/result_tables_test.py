@@ -343,3 +343,37 @@ def test_a_table_names_the_layers_of_its_hidden_states(tmp_path):
   assert_mentions(result_tables.describe_layers(mean), 1, 11, 12)
   table = result_tables.result_table(_Task(), {7: _result(de=0.5)})
   assert 'layer' not in table.title
+
+
+def test_scores_are_compared_with_their_strongest_baseline():
+  result = _result(de=0.5, fr=0.5, ru=0.5, sw=0.5, xx=0.5)
+  baselines = {'de': 0.3, 'fr': 0.48, 'ru': 0.5, 'sw': 0.9}
+  result.metrics.update(
+    {f'string_overlap/{part}': value for part, value in baselines.items()}
+    | {f'chance/{part}': 0.4 for part in baselines}
+  )
+  compare = result_tables.compare_with_baselines
+  clauses = compare('accuracy', result).split(', and ')
+  assert [set(re.findall(r'\b(?:de|fr|ru|sw|xx)\b', c)) for c in clauses] == [
+    {'de'}, {'fr'}, {'ru'}, {'sw'}
+  ]  # fmt: skip
+  assert ['chance' in clause for clause in clauses] == [True, False] + [
+    False
+  ] * 2
+  assert 'better' in clauses[1] and 'worse' in clauses[3]
+  # The interval contains the scores of the baseline for fr and ru.
+  intervals = {f'accuracy/{part}': (0.45, 0.55) for part in baselines}
+  *_, within, worse = compare('accuracy', result, intervals).split(', and ')
+  assert 'significantly' in within and 'fr, ru' in within
+  assert 'worse' in worse and 'sw' in worse
+  assert not compare('accuracy', _result(de=0.5))
+  assert not compare('perplexity', result)
+
+
+def test_only_scores_that_are_not_better_than_a_baseline_are_named():
+  result = _result(de=0.5, fr=0.5)
+  result.metrics.update({'chance/de': 0.4, 'chance/fr': 0.6})
+  comparison = result_tables.compare_with_baselines(
+    'accuracy', result, only_if_not_better=True
+  )
+  assert 'fr' in comparison and 'de' not in comparison.split()

@@ -762,6 +762,72 @@ def compare_with_untrained(
   return f'the untrained model is {" and ".join(descriptions)}'
 
 
+def compare_with_baselines(
+  metric: str,
+  result: eval_task.EvalResult,
+  intervals: Mapping[str, Interval] | None = None,
+  *,
+  only_if_not_better: bool = False,
+) -> str:
+  """Compares the scores of a result with those of the recorded baselines.
+
+  Each score is compared with the strongest baseline for its language. A score
+  with a confidence interval differs significantly from a baseline if the
+  interval does not contain the score of the baseline.
+
+  Args:
+    metric: Name of the metric.
+    result: Evaluation result, which contains the scores of the baselines.
+    intervals: Confidence intervals by metric name. If None, scores are compared
+      without intervals.
+    only_if_not_better: Whether to omit the languages in which the score is
+      better than that of the baseline.
+
+  Returns:
+    A sentence part such as 'better than the baseline string_overlap for de, and
+    worse than the baseline chance for fr'. It is empty if the result contains
+    no baselines, or if the metric has no direction.
+  """
+  better = task_families.find_metric(metric).better
+  baselines = baseline_scores(metric, result)
+  if better is Better.NEITHER:
+    return ''
+  sign = 1 if better is Better.HIGHER else -1
+  relations = better_than, similar, equal, worse_than = (
+    'better than',
+    'not significantly different from',
+    'equal to',
+    'worse than',
+  )
+  parts_by_relation: dict[tuple[str, str], list[str]] = {}
+  for part in parts_of(metric, {0: result}):
+    score = result.metrics[f'{metric}/{part}']
+    scores = {
+      name: by_part[part]
+      for name, by_part in baselines.items()
+      if not math.isnan(by_part.get(part, math.nan))
+    }
+    if math.isnan(score) or not scores:
+      continue
+    baseline = max(scores, key=lambda name: sign * scores[name])
+    low, high = (intervals or {}).get(f'{metric}/{part}', (score, score))
+    if low < high and low <= scores[baseline] <= high:
+      relation = similar
+    elif score == scores[baseline]:
+      relation = equal
+    else:
+      is_better = sign * score > sign * scores[baseline]
+      relation = better_than if is_better else worse_than
+    if relation != better_than or not only_if_not_better:
+      parts_by_relation.setdefault((relation, baseline), []).append(part)
+  return ', and '.join(
+    f'{relation} the baseline {baseline} for {", ".join(parts)}'
+    for (relation, baseline), parts in sorted(
+      parts_by_relation.items(), key=lambda item: relations.index(item[0][0])
+    )
+  )
+
+
 def is_better_everywhere(
   metric: str,
   untrained: eval_task.EvalResult | None,

@@ -143,6 +143,17 @@ def test_an_untrained_model_that_is_not_worse_is_named(tmp_path):
   assert 'the untrained model is better for de and equal for fr' in page
 
 
+def test_a_baseline_that_is_not_worse_is_named(tmp_path):
+  result = _result(accuracy_de=0.4, accuracy_fr=0.5)
+  result.metrics.update(
+    {'string_overlap/de': 0.6, 'string_overlap/fr': 0.2, 'chance/de': 0.1}
+  )
+  run = _record('mlm', warnings={_TEST: {100: result}}.items())
+  page = run_pages.write_comparison(tmp_path, [run]).read_text()
+  summary = page.partition('<h2>Summary</h2>')[2].partition('</ul>')[0]
+  assert 'worse than the baseline string_overlap for de.' in summary
+
+
 def test_a_run_as_training_leaves_it(tmp_path):
   lines = [
     {

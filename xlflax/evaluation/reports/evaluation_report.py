@@ -53,6 +53,7 @@ def write_report(
     if best:
       comparisons.append(f'{task.name}, {task.primary_metric}: {best}.')
     comparisons += _compare_with_untrained(task, stored[group], folder)
+    comparisons += _compare_with_baselines(task, stored[group], folder)
     files = plots.write_task_plots(
       directory, task, stored[group], folder=folder
     )
@@ -128,6 +129,27 @@ def _compare_with_untrained(
     comparison = 'the untrained model is worse in all languages'
   return [
     f'{task.name}, {task.primary_metric} at step {max(steps):,}: {comparison}.'
+  ]
+
+
+def _compare_with_baselines(
+  task: _Task, by_step, folder: pathlib.Path
+) -> list[str]:
+  """Returns a sentence on the baselines of the last checkpoint's scores."""
+  steps = [step for step in by_step if isinstance(step, int)]
+  if not steps:
+    return []
+  step = max(steps)
+  comparison = result_tables.compare_with_baselines(
+    task.primary_metric,
+    by_step[step],
+    result_tables.result_intervals(task, by_step[step], folder / str(step)),
+  )
+  if not comparison:
+    return []
+  return [
+    f'{task.name}, {task.primary_metric} at step {step:,}: the score is '
+    f'{comparison}.'
   ]
 
 

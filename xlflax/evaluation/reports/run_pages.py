@@ -297,7 +297,7 @@ def write_comparison(
         for group in groups
         for line in run_scores.summarize(group, runs, differences[group])
       ),
-      *_untrained_notes(runs),
+      *_baseline_notes(runs),
     ],
     metrics=list(
       dict.fromkeys(
@@ -310,8 +310,12 @@ def write_comparison(
   )
 
 
-def _untrained_notes(runs: Sequence[RunRecord]) -> list[str]:
-  """Returns a note for each result that training did not improve."""
+def _baseline_notes(runs: Sequence[RunRecord]) -> list[str]:
+  """Returns notes on results that are not better than a baseline.
+
+  The baselines are the untrained model and those that do not depend on the
+  model, such as string_overlap.
+  """
   notes = []
   for run in runs:
     for group, by_step in run.results.items():
@@ -323,11 +327,19 @@ def _untrained_notes(runs: Sequence[RunRecord]) -> list[str]:
       comparison = result_tables.compare_with_untrained(
         metric, by_step.get(result_store.UNTRAINED), last
       )
-      if comparison:
-        notes.append(
-          f'{run.name}, {group.task}, {metric} at step {max(steps):,}: '
-          f'{comparison}.'
-        )
+      baselines = result_tables.compare_with_baselines(
+        metric,
+        last,
+        run_scores.result_intervals(run, group, max(steps)),
+        only_if_not_better=True,
+      )
+      if baselines:
+        baselines = f'the score is {baselines}'
+      notes += [
+        f'{run.name}, {group.task}, {metric} at step {max(steps):,}: {note}.'
+        for note in (comparison, baselines)
+        if note
+      ]
   return notes
 
 

@@ -44,7 +44,7 @@ def build_table(
   """
   max_checkpoints = 1 if len(runs) > 1 else _MAX_CHECKPOINTS
   columns = {
-    f'{run.name}, {name}': (result, _result_intervals(run, group, step))
+    f'{run.name}, {name}': (result, result_intervals(run, group, step))
     for run in runs
     for name, step, result in _select_results(
       run.results.get(group, {}), max_checkpoints
@@ -244,7 +244,7 @@ def _training_languages(run) -> list[str]:
   return [parts[-1] for parts in names if len(parts) == 3]
 
 
-def _result_intervals(
+def result_intervals(
   run, group: result_store.Group, step: result_store.Step
 ) -> dict[str, result_tables.Interval]:
   """Returns the confidence intervals of the metrics of a result."""
