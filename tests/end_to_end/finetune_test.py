@@ -106,6 +106,7 @@ def test_a_killed_grid_goes_on(grid):
   assert {path: after[path] for path in before} == before
   report = json.loads((output / 'grid.json').read_text())
   assert [c['status'] for c in report['trials']] == ['finished', 'finished']
+  assert [row['num_examples'] > 0 for row in report['training_data']] == [True]
   (setting,) = report['settings']
   assert setting['dev']['mean'] > 0.55  # more than the majority's 0.5
   assert setting['test']['tagging_test/accuracy/de']['count'] == 2

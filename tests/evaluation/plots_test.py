@@ -1,4 +1,5 @@
 import dataclasses
+import math
 
 import matplotlib.image
 import numpy as np
@@ -185,3 +186,54 @@ def test_a_curve_says_which_way_is_better():
   result = eval_task.EvalResult(metrics={'perplexity/de': 10.0})
   (axes,) = plots._task_curves(task, {1: result, 2: result}).axes
   assert axes.get_ylabel() == 'perplexity (lower is better)'
+
+
+def _baseline_lines(axes):
+  """Heights and horizontal ranges of the lines of baselines, by label."""
+  return {
+    collection.get_label(): [
+      (segment[0, 1], segment[:, 0].tolist())
+      for segment in collection.get_segments()
+    ]
+    for collection in axes.collections
+  }
+
+
+def test_baselines_are_lines_across_their_bars():
+  canvas = plots.bar_chart(
+    't',
+    'accuracy',
+    {'a': {'de': 0.5, 'fr': 0.2}, 'b': {'de': 0.4, 'fr': 0.3}},
+    baselines={
+      'majority': {'de': 0.9, 'fr': None, 'xx': 0.7},
+      'chance': {'fr': 0.25},
+      'string_overlap': {'de': math.nan},
+    },
+  )
+  (axes,) = canvas.axes
+  lines = _baseline_lines(axes)
+  assert lines.keys() == {'majority', 'chance'}
+  (height, (start, end)), *others = lines['majority']
+  bars = [bar for container in axes.containers for bar in container]
+  ends = [bar.get_x() + bar.get_width() for bar in bars if bar.get_x() < 0.5]
+  assert height == 0.9 and not others
+  assert start <= min(bar.get_x() for bar in bars) and end >= max(ends)
+  assert lines['chance'][0][0] == 0.25
+  assert axes.get_ylim()[1] > 0.9
+  (legend,) = canvas.legends
+  labels = [text.get_text() for text in legend.get_texts()]
+  assert labels == ['a', 'b', 'majority', 'chance']
+
+
+def test_results_are_drawn_with_their_baselines():
+  results = {step: _result(0.25) for step in ('untrained', 10, 20)}
+  for result in results.values():
+    result.metrics.update({'chance/de': 0.125, 'chance/mean': 0.125})
+  two = {step: results[step] for step in ('untrained', 10)}
+  (axes,) = plots._task_bars(_Task(), two).axes
+  assert [height for height, _ in _baseline_lines(axes)['chance']] == (
+    [0.125] * 2
+  )
+  (axes,) = plots._task_curves(_Task(), results).axes
+  (line,) = [line for line in axes.lines if 'chance' in line.get_label()]
+  assert set(line.get_ydata()) == {0.125}

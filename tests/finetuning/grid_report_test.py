@@ -6,13 +6,15 @@ import io
 import json
 import math
 import pathlib
+import re
 
 import pytest
 
 from tests.errors import raises_error
 from xlflax import evaluate
-from xlflax.evaluation import eval_task
+from xlflax.evaluation import eval_task, plots
 from xlflax.finetuning import (
+  grid_data,
   grid_report,
   grid_trials,
   hyperparameter_grid,
@@ -303,3 +305,61 @@ def test_the_page_has_both_tables_and_what_failed(tmp_path):
   assert text.count('<img') == 1 and list(tmp_path.glob('*.png'))
   assert 'diverged: RATE=3' in text
   assert '<pre>xlflax finetune \\\n    --grid RATE=1,2' in text
+
+
+def test_the_figure_has_the_baselines_of_the_table(tmp_path, monkeypatch):
+  drawn = []
+  bar_chart = plots.bar_chart
+
+  def record_chart(*arguments, baselines, **options):
+    drawn.append(baselines)
+    return bar_chart(*arguments, baselines=baselines, **options)
+
+  monkeypatch.setattr(plots, 'bar_chart', record_chart)
+  report = with_test(make_report(_1=[0.5]), 0, fr=0.3, de=0.6)
+  baselines = {'nli/majority/fr': 0.4, 'nli/majority/de': 0.5}
+  tests = {name: scores | baselines for name, scores in report.tests.items()}
+  grid_report.write_page(
+    tmp_path, {'': dataclasses.replace(report, tests=tests)}
+  )
+  assert drawn == [{'majority': {'fr': 0.4, 'de': 0.5}}]
+
+
+def test_the_page_lists_the_training_data(tmp_path):
+  data = tuple(
+    grid_data.TrainingData(
+      dataset='labeled',
+      language=language,
+      source=f'data/train-{language}.tsv',
+      num_examples=num_examples,
+    )
+    for language, num_examples in (('en', 392_702), ('fr', 10))
+  )
+  report = dataclasses.replace(make_report(_1=[0.5]), training_data=data)
+  html = grid_report.write_page(tmp_path, {'': report}).read_text()
+  table = html.split('<h2>training data</h2>')[1].split('</table>')[0]
+  cells = re.findall(r'<td[^>]*>([^<]*)</td>', table)
+  assert cells == [
+    *('labeled', 'en', '392,702', 'data/train-en.tsv'),
+    *('labeled', 'fr', '10', 'data/train-fr.tsv'),
+  ]
+  summary = html.partition('<h2>Summary</h2>')[2].partition('</ul>')[0]
+  assert '392,712' in summary
+  report.write(tmp_path)
+  record = json.loads((tmp_path / 'grid.json').read_text())
+  assert [row['num_examples'] for row in record['training_data']] == (
+    [392_702, 10]
+  )
+
+
+def test_trials_with_different_data_have_no_sum(tmp_path):
+  data = tuple(
+    grid_data.TrainingData(
+      dataset='labeled', language='en', source=source, num_examples=100
+    )
+    for source in ('a.tsv', 'b.tsv')
+  )
+  report = dataclasses.replace(make_report(_1=[0.5]), training_data=data)
+  html = grid_report.write_page(tmp_path, {'': report}).read_text()
+  assert 'a.tsv' in html and 'b.tsv' in html
+  assert '200' not in html.partition('<table>')[0].partition('<main>')[2]

@@ -283,6 +283,7 @@ def bar_chart(
   groups: Sequence[str] | None = None,
   xlabel: str = '',
   intervals: Intervals | None = None,
+  baselines: Mapping[str, Mapping[str, float | None]] | None = None,
 ) -> figure.Figure:
   """Draws groups of bars, with one bar per model, in one or more rows.
 
@@ -294,6 +295,9 @@ def bar_chart(
       they occur in `models`.
     xlabel: Label of the horizontal axis.
     intervals: Lower and upper ends of the error bars, by model name and group.
+    baselines: Scores that do not depend on the model, by baseline name and
+      group. Each is drawn as a line across the bars of its group. None and NaN
+      are not drawn.
   """
   names = list(
     groups
@@ -319,6 +323,15 @@ def bar_chart(
     for interval in model_intervals.values()
     for bound in interval
   ]
+  lines = {
+    baseline: {
+      group: value
+      for group, value in by_group.items()
+      if group in names and value is not None and math.isfinite(value)
+    }
+    for baseline, by_group in (baselines or {}).items()
+  }
+  values += [value for scores in lines.values() for value in scores.values()]
   top = _bar_limit(values)
   for row, axes in enumerate(grid):
     row_names = names[row * per_row : (row + 1) * per_row]
@@ -329,6 +342,7 @@ def bar_chart(
       intervals=intervals or {},
       show_numbers=len(row_names) * len(models) <= 20,
     )
+    _draw_baselines(axes, lines, row_names)
     axes.set_xlim(-0.6, per_row - 0.4)
     axes.set_ylim(min([0.0, *values]) * 1.15, top)
     if top >= 1000:
@@ -347,7 +361,7 @@ def bar_chart(
   if xlabel:  # A label of the figure would overlap the legend.
     grid[-1].set_xlabel(xlabel)
   canvas.suptitle(title, fontsize='large')
-  add_legend(canvas, grid, list(models))
+  add_legend(canvas, grid, [*models, *filter(lines.get, lines)])
   return canvas
 
 
@@ -429,6 +443,24 @@ def _draw_bars(
         padding=1,
       )
   axes.axhline(0, color='black', linewidth=0.8)
+
+
+def _draw_baselines(axes, baselines: Groups, names: Sequence[str]) -> None:
+  """Draws the scores of baselines as lines across the bars of each group."""
+  for index, (baseline, scores) in enumerate(baselines.items()):
+    positions = [
+      position for position, name in enumerate(names) if name in scores
+    ]
+    if positions:
+      axes.hlines(
+        [scores[names[position]] for position in positions],
+        [position - 0.45 for position in positions],
+        [position + 0.45 for position in positions],
+        colors='black',
+        linestyles=_LINES[index % len(_LINES)],
+        linewidth=1.5,
+        label=baseline,
+      )
 
 
 def _bar_limit(values: Sequence[float]) -> float:
@@ -531,6 +563,9 @@ def _task_bars(
       }
       for step, step_intervals in (intervals or {}).items()
     },
+    baselines=result_tables.baseline_scores(
+      task.primary_metric, results[list(results)[-1]]
+    ),
   )
 
 
@@ -575,6 +610,19 @@ def _task_curves(
     )
     label = f'{part},\n95 % interval' if has_intervals else part
     axes.plot(*zip(*points, strict=True), label=label, **style)
+  last = results[list(results)[-1]]
+  baselines = result_tables.baseline_scores(task.primary_metric, last)
+  main_part = names[-1].removeprefix(prefix) if names else ''
+  if main_part == 'mean' or len(names) == 1:
+    for index, (baseline, scores) in enumerate(baselines.items()):
+      if math.isfinite(scores.get(main_part, math.nan)):
+        axes.axhline(
+          scores[main_part],
+          color='black',
+          linestyle=_LINES[1 + index % (len(_LINES) - 1)],
+          linewidth=1.2,
+          label=baseline if len(names) == 1 else f'{baseline},\n{main_part}',
+        )
   metric = task_families.find_metric(task.primary_metric)
   has_untrained = any(isinstance(step, str) for step in results)
   axes.set(

@@ -12,6 +12,7 @@ from xlflax.config import binding_locations, gin_config
 from xlflax.data.supervised import supervised_loader
 from xlflax.evaluation import during_training, eval_task
 from xlflax.finetuning import (
+  grid_data,
   grid_report,
   grid_trials,
   hyperparameter_grid,
@@ -110,8 +111,9 @@ def finetune(
     ),
   )
   trials = make_trials(runner, axes, untrained=untrained)
+  data: tuple[grid_data.TrainingData, ...] = ()
   if check_files:
-    input_checks.check_inputs(
+    data = input_checks.check_inputs(
       [trial.trainer for trial in trials], test_tasks or ()
     )
   bucket_access.check_usable(runner.output)
@@ -125,7 +127,7 @@ def finetune(
       stack.enter_context(directory_lease.Lease(runner.output))
     # All trials read the same examples.
     stack.enter_context(logs.skip_repeated_messages(supervised_loader.__name__))
-    report = _train_all(runner, trials)
+    report = _train_all(runner, trials, data)
     if test_tasks and not _is_stopped(report):
       report = _evaluate_settings(report, test_tasks, tested, batch_size)
       report.write(runner.output)
@@ -133,11 +135,15 @@ def finetune(
 
 
 def _train_all(
-  runner: grid_trials.TrialRunner, trials: Sequence[grid_trials.MadeTrial]
+  runner: grid_trials.TrialRunner,
+  trials: Sequence[grid_trials.MadeTrial],
+  data: tuple[grid_data.TrainingData, ...],
 ) -> grid_report.GridReport:
   """Runs trials until one is stopped, and writes the report after each."""
   report = grid_report.GridReport(
-    select=runner.select, select_split=_find_split(runner.select, trials)
+    select=runner.select,
+    select_split=_find_split(runner.select, trials),
+    training_data=data,
   )
   for number, trial in enumerate(trials, 1):
     signals.check_stop_request()

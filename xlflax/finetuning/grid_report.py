@@ -22,8 +22,8 @@ from xlflax.evaluation import (
   task_families,
 )
 from xlflax.evaluation.metrics.metric import Better
-from xlflax.evaluation.reports import run_pages
-from xlflax.finetuning import grid_trials, model_selection
+from xlflax.evaluation.reports import run_pages, text
+from xlflax.finetuning import grid_data, grid_trials, model_selection
 from xlflax.storage import manifests
 from xlflax.training import nonfinite_checks
 from xlflax.training.distributed import distributed_job
@@ -31,6 +31,7 @@ from xlflax.utils import errors, rich_tables
 
 JSON = 'grid.json'
 CSV = 'grid.csv'
+_MAX_LANGUAGES = 10  # names in a sentence
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,8 @@ class GridReport:
     primary_metrics: Primary metrics of the test tasks in the form
       'task/metric', without a language.
     failures: Failures that occurred in evaluation on the test sets.
+    training_data: Training data of the trials by dataset and language. It is
+      empty if the files have not been checked before training.
   """
 
   select: str | None = None
@@ -54,6 +57,7 @@ class GridReport:
   tests: dict[str, dict[str, float]] = dataclasses.field(default_factory=dict)
   primary_metrics: tuple[str, ...] = ()
   failures: tuple[eval_task.Failure, ...] = ()
+  training_data: tuple[grid_data.TrainingData, ...] = ()
 
   @property
   def settings(self) -> tuple[model_selection.Setting, ...]:
@@ -176,6 +180,9 @@ class GridReport:
         'selected': selected,
         'untrained': untrained,
         'best_two': self.best_two(),
+        'training_data': [
+          dataclasses.asdict(data) for data in self.training_data
+        ],
         'settings': [
           {
             'setting': setting.name,
@@ -215,8 +222,8 @@ class GridReport:
       output: Output directory of the hyperparameter grid.
     """
     if distributed_job.is_lead():
-      text = json.dumps(self.to_json(), indent=2, ensure_ascii=False) + '\n'
-      contents = {JSON: text, CSV: self._to_csv()}
+      content = json.dumps(self.to_json(), indent=2, ensure_ascii=False) + '\n'
+      contents = {JSON: content, CSV: self._to_csv()}
       manifests.write_files(output, manifests.Kind.GRID, contents)
 
   def _to_csv(self) -> str:
@@ -242,15 +249,15 @@ class GridReport:
         for result in trials
       ],
     ]
-    text = io.StringIO()
+    stream = io.StringIO()
     columns = dict.fromkeys(
       column for group in groups for values in group for column in values
     )
-    writer = csv.DictWriter(text, list(columns), lineterminator='\n')
+    writer = csv.DictWriter(stream, list(columns), lineterminator='\n')
     writer.writeheader()
     for trial_groups in zip(*groups, strict=True):
       writer.writerow(dict(collections.ChainMap(*trial_groups)))
-    return text.getvalue()
+    return stream.getvalue()
 
 
 def _add_prefix(prefix: str, metrics: Mapping[str, float]) -> dict[str, Any]:
@@ -375,6 +382,37 @@ def untrained_notes(report: GridReport) -> list[str]:
   return notes
 
 
+def _training_data_table(report: GridReport) -> text.Table:
+  """Returns a table of the files or tasks with training examples."""
+  return text.Table(
+    'training data',
+    ['dataset', 'language', 'examples', 'files or tasks'],
+    [
+      [
+        data.dataset,
+        data.language or '-',
+        '-' if data.num_examples is None else f'{data.num_examples:,}',
+        data.source,
+      ]
+      for data in report.training_data
+    ],
+  )
+
+
+def _describe_training_data(report: GridReport) -> list[str]:
+  """Returns a sentence on the number and the languages of the examples."""
+  counts = [data.num_examples for data in report.training_data]
+  keys = {(data.dataset, data.language) for data in report.training_data}
+  # If trials differ in their data, the sum is not that of any trial.
+  if not counts or None in counts or len(keys) < len(counts):
+    return []
+  languages = dict.fromkeys(data.language for data in report.training_data)
+  names = ', '.join(languages)
+  if len(languages) > _MAX_LANGUAGES:
+    names = f'{len(languages)} languages'
+  return [f'Training data: {sum(filter(None, counts)):,} examples ({names}).']
+
+
 def _describe_selection(report: GridReport) -> list[str]:
   """Returns sentences on the selected setting and its test scores."""
   if not report.ranking:
@@ -444,16 +482,14 @@ def _test_table(
 ) -> rich.table.Table:
   """Returns a table of the primary metrics of tested settings."""
   spreads_of_settings = [report.test_spreads(setting) for setting in settings]
-  baselines: dict[str, dict[str, model_selection.Spread]] = {}
-  for spreads in spreads_of_settings:
-    for name, spread in spreads.items():
-      task, _, metric_and_part = name.partition('/')
-      baseline, _, part = metric_and_part.partition('/')
-      for primary_metric in report.primary_metrics:
-        metric = primary_metric.removeprefix(f'{task}/')
-        if result_tables.is_baseline(baseline, metric):
-          scores_by_name = baselines.setdefault(baseline, {})
-          scores_by_name[f'{primary_metric}/{part}'] = spread
+  baselines: dict[str, dict[str, float | None]] = {}
+  for primary_metric in report.primary_metrics:
+    for baseline, by_part in _baselines_of_metric(
+      report, primary_metric
+    ).items():
+      scores_by_name = baselines.setdefault(baseline, {})
+      for part, mean in by_part.items():
+        scores_by_name[f'{primary_metric}/{part}'] = mean
   explanations = dict.fromkeys(
     task_families.find_metric(metric.rpartition('/')[2]).explained
     for metric in report.primary_metrics
@@ -481,11 +517,29 @@ def _test_table(
   for name in sorted(names, key=lambda name: name.endswith('/mean')):
     scores = (str(spreads.get(name, '-')) for spreads in spreads_of_settings)
     baseline_cells = (
-      _format_mean(by_name[name].mean) if name in by_name else ''
+      _format_mean(by_name[name]) if name in by_name else ''
       for by_name in baselines.values()
     )
     table.add_row(name, *baseline_cells, *scores)
   return table
+
+
+def _baselines_of_metric(
+  report: GridReport, primary_metric: str
+) -> dict[str, dict[str, float | None]]:
+  """Returns 'baseline' -> part -> score for a primary metric 'task/metric'.
+
+  The score is None if it is not a finite number.
+  """
+  task, _, metric = primary_metric.partition('/')
+  baselines: dict[str, dict[str, float | None]] = {}
+  for setting in report.settings:
+    for name, spread in report.test_spreads(setting).items():
+      test_task, _, metric_and_part = name.partition('/')
+      baseline, _, part = metric_and_part.partition('/')
+      if test_task == task and result_tables.is_baseline(baseline, metric):
+        baselines.setdefault(baseline, {})[part] = spread.mean
+  return baselines
 
 
 def _score_heading(spreads: Iterable[model_selection.Spread]) -> str:
@@ -523,8 +577,10 @@ def write_page(
   summary: list[str] = []
   for language, report in reports.items():
     prefix = f'{language}, ' if language else ''
-    for table in grid_tables(report):
-      page_table = run_pages.convert_rich_table(table)
+    for page_table in (
+      *map(run_pages.convert_rich_table, grid_tables(report)),
+      _training_data_table(report),
+    ):
       page_table.title = prefix + page_table.title
       page_tables.append(page_table)
     for metric, scores_by_setting in _test_scores(report).items():
@@ -533,12 +589,20 @@ def write_page(
       name = metric.rpartition('/')[2]
       label = task_families.find_metric(name).explained
       chart = plots.bar_chart(
-        title, label, scores_by_setting, intervals=_test_bounds(report, metric)
+        title,
+        label,
+        scores_by_setting,
+        intervals=_test_bounds(report, metric),
+        baselines=_baselines_of_metric(report, metric),
       )
       chart_paths[title] = plots.save_figure(chart, chart_path, dpi=150)
     summary += [
       prefix + line
-      for line in (*_describe_selection(report), *untrained_notes(report))
+      for line in (
+        *_describe_training_data(report),
+        *_describe_selection(report),
+        *untrained_notes(report),
+      )
     ]
     notes += [f'failed: {failure}' for failure in report.failures]
     notes += [

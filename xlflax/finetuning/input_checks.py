@@ -11,12 +11,13 @@ from xlflax.data.supervised.supervised_dataset import LabeledDatasetConfig
 from xlflax.data.tokenizers import base_vocabulary
 from xlflax.evaluation import eval_task, gold_labels
 from xlflax.evaluation.tasks import head_task
+from xlflax.finetuning import grid_data
 from xlflax.training import run_header, training_setup
 
 
 def check_inputs(
   trainers: Sequence[Any], test_tasks: Sequence[eval_task.EvalTask]
-) -> None:
+) -> tuple[grid_data.TrainingData, ...]:
   """Reads and checks the labeled examples for all trials and test tasks.
 
   Examples that several trials have in common are read only once. A warning is
@@ -27,27 +28,25 @@ def check_inputs(
     trainers: Trainers of the trials.
     test_tasks: Evaluation tasks for the test sets.
 
+  Returns:
+    The training data of the trials, with the numbers of examples.
+
   Raises:
     XlflaxError: If a file cannot be read, if its examples or labels do not
       fit a task or a head, if a development file has no gold labels, or if the
       sequences are too long for the model.
   """
-  checked: list[Any] = []
   for trainer in trainers:
     training_setup.check_lengths(
       trainer.model, trainer.datasets, trainer.objectives
     )
+  listed = grid_data.read_training_data(trainers)
+  checked: list[Any] = []
+  for trainer in trainers:
     objectives = {
       objective.name: objective for objective in trainer.objectives.objectives
     }
     evaluation_tasks = getattr(trainer.evaluation, 'tasks', ())
-    for dataset in trainer.datasets:
-      if isinstance(dataset, LabeledDatasetConfig):
-        parts = dataset.chosen_parts()
-        if (dataset.source, parts) not in checked:
-          checked.append((dataset.source, parts))
-          for part in parts:
-            dataset.source.load(part)
     for task in (*evaluation_tasks, *test_tasks):
       if (task, objectives) not in checked:
         checked.append((task, objectives))
@@ -72,6 +71,7 @@ def check_inputs(
     }
   ):
     logging.warning('%s', message)
+  return listed
 
 
 def _describe_unknown_languages(

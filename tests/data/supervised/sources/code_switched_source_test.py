@@ -99,6 +99,18 @@ def test_pairs_of_texts():
   ]
 
 
+def test_both_sources_are_described():
+  english, translations = (
+    example_source.FileDataset(
+      format='tsv', files={language: f'{language}.tsv'}
+    )
+    for language in ('en', 'fr')
+  )
+  source = make_source(english=english, translations=translations)
+  assert source.describe('en') == 'en.tsv'
+  assert source.describe('fr') == 'en.tsv, fr.tsv'
+
+
 def test_the_translations_alone():
   source = make_source(include_english=False)
   assert source.languages() == ('fr',)

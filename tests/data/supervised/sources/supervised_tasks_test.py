@@ -118,6 +118,7 @@ def test_mixtures_have_a_part_for_each_language(tmp_path, registries):
     mixture='l', kind='classification', max_examples=1
   )
   assert read.languages() == ('de', 'sw')
+  assert_mentions(read.describe('sw'), 'l.sw', 'test')
   assert [e.text for e in read.load('sw')] == ['sw']
   with raises_error(errors.CorpusError, got='fr', mentions=('de', 'sw')):
     read.load('fr')

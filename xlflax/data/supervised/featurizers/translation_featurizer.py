@@ -167,3 +167,8 @@ class TranslationPairs(example_source.ExampleSource):
     if part != code_switched_source.ENGLISH or self.paired_with is None:
       return self.english.load(code_switched_source.ENGLISH)
     return self.translations.load(self.paired_with)
+
+  def describe(self, part: str) -> str:
+    if part != code_switched_source.ENGLISH or self.paired_with is None:
+      return self.english.describe(code_switched_source.ENGLISH)
+    return self.translations.describe(self.paired_with)

@@ -79,6 +79,12 @@ class CodeSwitched(ExampleSource):
         examples.append(dataclasses.replace(translation, id=translated_id))
     return examples
 
+  def describe(self, part: str) -> str:
+    if part == ENGLISH:
+      return self.english.describe(ENGLISH)
+    sources = self.english.describe(ENGLISH), self.translations.describe(part)
+    return ', '.join(sources)
+
 
 def by_id(
   examples: list[labeled_examples.Example], part: str

@@ -42,9 +42,16 @@ class ConcatDataset(example_source.ExampleSource):
     return tuple(parts)
 
   def load(self, part: str) -> list[labeled_examples.Example]:
+    return self._find_source(part).load(part)
+
+  def describe(self, part: str) -> str:
+    return self._find_source(part).describe(part)
+
+  def _find_source(self, part: str) -> example_source.ExampleSource:
+    """Returns the source of a language split."""
     for source in self.sources:
       if part in source.languages():
-        return source.load(part)
+        return source
     raise errors.CorpusError(
       'None of the combined sources has examples for the requested language '
       'split',
@@ -102,6 +109,9 @@ class TranslatedDataset(example_source.ExampleSource):
         changes[second_field] = None
       translated.append(dataclasses.replace(example, **changes))
     return translated
+
+  def describe(self, part: str) -> str:
+    return self.source.describe(part)
 
   def problems(self, part: str) -> tuple[str, ...]:
     return self.source.problems(part)

@@ -48,6 +48,14 @@ class ExampleSource:
     del part
     return ()
 
+  def describe(self, part: str) -> str:
+    """Returns the files or tasks from which a language split is read.
+
+    By default, the name of the class is returned.
+    """
+    del part
+    return type(self).__name__
+
   def describe_label_location(self) -> str:
     """Returns a hint on where labels are read from, or an empty string."""
     return ''
@@ -138,6 +146,12 @@ class FileDataset(ExampleSource):
 
   def problems(self, part: str) -> tuple[str, ...]:
     return self._read(part).problems
+
+  def describe(self, part: str) -> str:
+    part_files = _get_files(self.files, part)
+    if isinstance(part_files, str):
+      return part_files
+    return ', '.join(part_files)
 
   def describe_label_location(self):
     if self.format != 'tsv':

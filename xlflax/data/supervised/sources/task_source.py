@@ -74,6 +74,10 @@ class SeqioDataset(example_source.ExampleSource):
       )
     return choice_examples.take_first_questions(examples, self.max_examples)
 
+  def describe(self, part: str) -> str:
+    names = ', '.join(_task_names(self, part))
+    return f'{names} ({self.split} split)'
+
   def problems(self, part: str) -> tuple[str, ...]:
     names = _task_names(self, part)
     _load_registry()
