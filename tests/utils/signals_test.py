@@ -66,6 +66,27 @@ def test_foreign_code_that_blocks_is_ended():
   assert err.startswith('xlflax: SIGTERM: ') and err.count('\n') == 1
 
 
+def test_a_signal_waits_for_the_initialization_of_an_extension_module():
+  process = _start("""
+    from importlib import machinery
+    class Loader(machinery.ExtensionFileLoader):
+      def create_module(self, spec):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.01)
+        print('initialized')
+    signals.start_command()
+    print('ready', flush=True)
+    try:
+      Loader('module', 'module.so').create_module(None)
+      print('imported')
+      time.sleep(60)
+    except signals.Stopped as error:
+      print(error.number.name)
+  """)
+  out, err = process.communicate(timeout=60)
+  assert (out, err) == ('initialized\nimported\nSIGTERM\n', '')
+
+
 def test_after_the_end_the_status_is_kept():
   process = _start("""
     signals.start_command()

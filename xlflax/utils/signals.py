@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from importlib import machinery
 from types import FrameType
 
 from xlflax.utils import errors, process_exit
@@ -21,7 +22,7 @@ from xlflax.utils import errors, process_exit
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 # Seconds until a process ends whose main thread does not handle a signal.
 _GRACE_SECONDS = 10.0
-_RESEND_SECONDS = 0.1  # Seconds until a dropped signal is sent again.
+_RESEND_SECONDS = 0.1  # Seconds until a signal is sent again.
 _END_LINE = 'xlflax: {}: The main thread did not respond. Ending the process.\n'
 
 
@@ -154,11 +155,13 @@ def _has_ended() -> bool:
 
 def _raise_stopped(number: int, frame: FrameType | None) -> None:
   """Raises `Stopped`; this is the signal handler."""
-  del frame
   if _has_ended():
     return
   if _state.raised.is_set() and number != signal.SIGINT:
     return  # The process is ending already.
+  if _is_initializing_extension(frame):
+    _send_later(number)
+    return
   _state.raised.set()
   _state.pending = number
   raise Stopped(number)
@@ -172,7 +175,27 @@ def raise_again(error: Stopped) -> None:
       ignores, such as a `__del__` method.
   """
   _state.raised.clear()
-  arguments = threading.main_thread().ident, error.number
+  _send_later(error.number)
+
+
+def _is_initializing_extension(frame: FrameType | None) -> bool:
+  """Returns whether a frame belongs to the import of an extension module.
+
+  Some extension modules, such as those of jaxlib, crash the process if an
+  exception is raised while they are initialized.
+  """
+  while frame is not None:
+    if frame.f_code.co_name in ('create_module', 'exec_module') and isinstance(
+      frame.f_locals.get('self'), machinery.ExtensionFileLoader
+    ):
+      return True
+    frame = frame.f_back
+  return False
+
+
+def _send_later(number: int) -> None:
+  """Sends a signal to the main thread after a short time."""
+  arguments = threading.main_thread().ident, number
   timer = threading.Timer(_RESEND_SECONDS, signal.pthread_kill, arguments)
   timer.daemon = True
   timer.start()
