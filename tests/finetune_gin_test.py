@@ -153,6 +153,7 @@ def test_two_heads(tmp_path):
       f'SLOT_FILES={files[1]}',
       f'SLOT_DEV_FILES={files[1]}',
       'SLOT_WEIGHT=0.5',
+      'WARMUP_STEPS=4',
       'EVALUATION=@during_training.Evaluation()',
       'TRAIN_STEPS=20',
       'LENGTH=32',
@@ -166,6 +167,8 @@ def test_two_heads(tmp_path):
   intents, slots = settings.objectives.entries
   assert intents.objective.labels == ('go', 'stay') and slots.weight == 0.5
   assert slots.objective.labels == ('B-a', 'I-a', 'O')
+  rates = [settings.optimizer.rate_at(step) for step in (2, 4)]
+  assert rates == pytest.approx([2.5e-5, 5e-5])
   [task] = settings.evaluation.tasks
   assert task.intents.source.languages() == task.source.languages() == ('en',)
   assert task.intents.length is None and task.length is None

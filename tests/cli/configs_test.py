@@ -35,6 +35,14 @@ def test_show(capsys):
   assert configuration['macros']['MONO'] == "'corpus.mono'"
 
 
+def test_macros_without_effect_are_not_listed(capsys):
+  assert cli.main(['configs', 'show', 'finetune/search.gin', '--json']) == 0
+  macros = json.loads(capsys.readouterr().out)['macros']
+  # The model has no head, and the datasets of pretraining are not used.
+  assert not {'HEAD_LEARNING_RATE', 'ALPHA', 'LANGUAGES'} & macros.keys()
+  assert {'LEARNING_RATE', 'WARMUP_STEPS', 'TRAIN_FILES'} <= macros.keys()
+
+
 def test_unknown_name_is_reported_with_a_suggestion():
   with pytest.raises(errors.ConfigError) as error:
     cli.parse('configs', ['show', 'models/smal.gin'])()

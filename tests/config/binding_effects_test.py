@@ -7,7 +7,13 @@ import pytest
 from tests import gin_files
 from tests.errors import assert_mentions
 from xlflax import evaluate, trainer
-from xlflax.config import gin_config, gin_errors
+from xlflax.config import (
+  binding_locations,
+  config_files,
+  gin_config,
+  gin_errors,
+)
+from xlflax.evaluation import during_training
 from xlflax.finetuning import finetune_grid, hyperparameter_grid
 from xlflax.utils import errors
 
@@ -364,3 +370,34 @@ def test_an_include_below_a_binding_that_replaces_it(tmp_path):
   text = pathlib.Path(mine).read_text() + 'LENGTH = 64\n'
   pathlib.Path(mine).write_text(text)
   gin_config.check_bindings([_configuration([mine])])
+
+
+@pytest.mark.parametrize(
+  'file',
+  [
+    'pretrain/moco_tlm.gin',
+    'recipes/mmbert/tiny/phase3.gin',
+    'finetune/search.gin',
+    'finetune/tagging.gin',
+  ],
+)
+def test_macros_that_are_not_listed_are_those_that_are_rejected(file):
+  tree = config_files.read_gin_file(file)
+  rejected = set()
+  for name, value in tree.macros().items():
+    try:
+      configuration = gin_config.load_gin_files(
+        [file], [f'{name}={value}'], partial=True
+      )
+      configuration.expect_build(trainer.Trainer)
+      configuration.expect_build(during_training.Evaluation)
+      gin_config.check_bindings([configuration])
+    except errors.ConfigError:
+      rejected.add(name)
+  assert rejected
+  assert binding_locations.find_macros_without_effect(tree) == rejected
+
+
+def test_all_macros_of_a_file_for_inclusion_are_listed():
+  tree = config_files.read_gin_file('finetune/base.gin')
+  assert not binding_locations.find_macros_without_effect(tree)

@@ -4,7 +4,7 @@ import dataclasses
 import fnmatch
 import json
 
-from xlflax.config import config_files
+from xlflax.config import binding_locations, config_files
 from xlflax.utils import errors
 
 
@@ -86,7 +86,9 @@ def show(options: ShowOptions) -> None:
   print('\nrequired\n  ' + (', '.join(required) or 'nothing'))
   print('\nmacros, which --gin.NAME=VALUE overrides')
   macros = {
-    name: value for name, value in tree.macros().items() if name not in required
+    name: value
+    for name, value in _effective_macros(tree).items()
+    if name not in required
   }
   width = max(map(len, macros), default=0)
   for name, value in sorted(macros.items()):
@@ -110,7 +112,17 @@ def _tree_to_json(tree: config_files.Tree) -> dict:
     'header': tree.file.header,
     'includes': _includes_to_json(tree)[tree.file.name],
     'required': tree.required(),
-    'macros': tree.macros(),
+    'macros': _effective_macros(tree),
+  }
+
+
+def _effective_macros(tree: config_files.Tree) -> dict[str, str]:
+  """Returns the values of the macros that --gin.NAME=VALUE may override."""
+  without_effect = binding_locations.find_macros_without_effect(tree)
+  return {
+    name: value
+    for name, value in tree.macros().items()
+    if name not in without_effect
   }
 
 

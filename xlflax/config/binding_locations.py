@@ -16,6 +16,14 @@ from gin import config_parser
 from xlflax.config import command_line_bindings, config_files
 from xlflax.utils import errors
 
+# Classes and functions that the commands build.
+_ROOTS = frozenset({'Trainer', 'Evaluation', 'Suite', 'evaluate'})
+# Parameters that a complete configuration of training or evaluation sets.
+_COMPLETE = (
+  {('Trainer', 'datasets'), ('WeightedObjective', 'objective')},
+  {('evaluate', 'tasks')},
+)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Binding:
@@ -28,6 +36,8 @@ class Binding:
       macro, its name.
     parameter: The name of the parameter, or '' for a macro.
     macros: The macros that the value refers to.
+    references: The configurables that the value refers to, with their scopes,
+      such as 'train/example_source.FileDataset'.
     location: Location of the statement, 'FILE:LINE' or '--gin.NAME'.
     is_shipped: Whether the statement is in a gin file that xlflax ships.
     is_flag: Whether the binding is a command-line flag.
@@ -38,6 +48,7 @@ class Binding:
   parameter: str
   macros: tuple[str, ...]
   location: str
+  references: tuple[str, ...] = ()
   is_shipped: bool = False
   is_flag: bool = False
 
@@ -55,12 +66,19 @@ class _Macro:
   name: str
 
 
+@dataclasses.dataclass(frozen=True)
+class _Reference:
+  """A reference to a configurable, with its scopes."""
+
+  name: str
+
+
 class _Delegate(config_parser.ParserDelegate):
   """Parser delegate that does not resolve references."""
 
   def configurable_reference(self, scoped_configurable_name, evaluate):
     del evaluate
-    return scoped_configurable_name
+    return _Reference(scoped_configurable_name)
 
   def macro(self, macro_name):
     return _Macro(macro_name)
@@ -161,6 +179,53 @@ def _order_key(binding: Binding) -> tuple[str, str, str]:
   return (binding.scope, binding.selector.rpartition('.')[2], binding.parameter)
 
 
+def find_macros_without_effect(tree: config_files.Tree) -> set[str]:
+  """Finds the macros that do not supply a value to any constructed object.
+
+  Such a macro is read only by bindings that are replaced by later bindings, or
+  that belong to objects that the configuration does not construct. The result is
+  empty for a file that is not a complete configuration, because its macros may
+  be read by other files.
+
+  Args:
+    tree: A gin file and the files that it includes.
+
+  Raises:
+    ConfigError: If a statement is malformed.
+  """
+  bindings = {
+    _order_key(binding): binding
+    for binding in read_bindings(list(tree.files()), ())
+  }
+  bound = {key[1:] for key in bindings}
+  if not any(bound.issuperset(parameters) for parameters in _COMPLETE):
+    return set()
+  classes = set(_ROOTS)
+  scopes: set[str] = set()
+  effective: set[str] = set()
+  pending = list(bindings.values())
+  while True:
+    reached = [
+      binding
+      for binding in pending
+      if (
+        binding.selector.rpartition('.')[2] in classes
+        and scopes.issuperset(filter(None, binding.scope.split('/')))
+        if binding.parameter
+        else binding.selector in effective
+      )
+    ]
+    if not reached:
+      return set(tree.macros()) - effective
+    for binding in reached:
+      pending.remove(binding)
+      effective.update(binding.macros)
+      for reference in binding.references:
+        *outer, name = reference.split('/')
+        classes.add(name.rpartition('.')[2])
+        scopes.update(outer)
+
+
 def flag_binding(name: str, location: str) -> Binding:
   """Creates a `Binding` for a macro or parameter set by a flag like `--grid`.
 
@@ -254,20 +319,21 @@ def _to_binding(
     scope=statement.scope or '',
     selector=statement.selector,
     parameter=statement.arg_name or '',
-    macros=tuple(_macros(statement.value)),
+    macros=tuple(_names(statement.value, _Macro)),
+    references=tuple(_names(statement.value, _Reference)),
     location=location,
     **origin,
   )
 
 
-def _macros(value: Any) -> Iterator[str]:
-  """Yields the macros that a value refers to."""
-  if isinstance(value, _Macro):
+def _names(value: Any, kind: type[_Macro] | type[_Reference]) -> Iterator[str]:
+  """Yields the macros or configurables that a value refers to."""
+  if isinstance(value, kind):
     yield value.name
   elif isinstance(value, dict):
     for key, item in value.items():
-      yield from _macros(key)
-      yield from _macros(item)
+      yield from _names(key, kind)
+      yield from _names(item, kind)
   elif isinstance(value, list | tuple):
     for item in value:
-      yield from _macros(item)
+      yield from _names(item, kind)
