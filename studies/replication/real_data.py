@@ -81,7 +81,7 @@ class RealSpec:
         'Real languages require a folder with corpora and a folder with '
         'treebanks',
         got=f'--corpora={corpora}, --treebanks={treebanks}',
-        expected='--corpora=DIR and --treebanks=DIR',
+        fix='Pass both --corpora=DIR and --treebanks=DIR.',
       )
     spec = cls(corpora=corpora, treebanks=treebanks, dictionaries=dictionaries)
     digest = content_hash.hash_paths(

@@ -144,9 +144,9 @@ def draw_distinct(
       num_duplicates += 1
       if num_duplicates > _MAX_DUPLICATES:
         raise errors.ConfigError(
-          'The generator cannot create as many different examples as requested',
+          'The generator cannot create the requested number of different '
+          f'examples. It can create about {len(items)}',
           got=count,
-          expected=f'at most about {len(items)} examples',
           where=where,
         )
       continue

@@ -186,11 +186,10 @@ def _check_name(name: str) -> None:
   splits = SPLITS[1:] if dataset in _HELD_OUT_ONLY else SPLITS
   if dataset not in datasets or split not in splits:
     raise errors.ConfigError(
-      'Synthetic languages do not have the requested data set or split',
+      'Synthetic languages do not have the requested data set or split. The '
+      f'data sets are {", ".join(datasets)}. The splits are train, dev and '
+      f'test, or only dev and test for {", ".join(_HELD_OUT_ONLY)}',
       got=name,
-      expected='<data set>/<split>, where the data set is one of '
-      f'{", ".join(datasets)}, and the split is train '
-      f'(not for {", ".join(_HELD_OUT_ONLY)}), dev or test',
       where='SyntheticOptions.sizes',
       fix=name_suggestions.did_you_mean(dataset, datasets)
       or name_suggestions.did_you_mean(split, splits),

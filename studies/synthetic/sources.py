@@ -181,11 +181,10 @@ def family_files(
   families = (*FAMILIES, 'bucc', 'tatoeba')
   if family not in families or split not in options.splits(family):
     raise errors.ConfigError(
-      'Synthetic languages do not have the requested task family or split',
+      'Synthetic languages do not have the requested task family or split. The '
+      f'families are {", ".join(families)}. The splits are '
+      f'{", ".join(SPLITS)}, but some families have no train split',
       got=f'{family}/{split}',
-      expected='<family>/<split>, where the family is one of '
-      f'{", ".join(families)}, and the split is one of '
-      f'{", ".join(SPLITS)} (some families have no train split)',
     )
   folder = pathlib.Path(directory) / family
   return _locate_files(folder, family, split, options)
