@@ -45,11 +45,18 @@ def test_catalogs(tmp_path, capsys):
       path.write_text(
         'msgid ""\nmsgstr "Content-Type: text/plain; charset=UTF-8\\n"\n\n'
         f'msgid "_message {number}"\nmsgstr "{word} {number}"\n'
+        + '\nmsgid "other"\nmsgstr ""\n'
+        * (code == 'fi')
       )
   arguments = ['build-corpus', 'catalogs', f'--output={tmp_path / "corpus"}']
   arguments += [f'--folder={code}={tmp_path / code}' for code in ('de', 'fi')]
   assert cli.main(arguments) == 0
-  assert set(json.loads(capsys.readouterr().out)) == {'en', 'de', 'fi'}
+  report = json.loads(capsys.readouterr().out)
+  assert {code: numbers['dropped'] for code, numbers in report.items()} == {
+    'en': {},
+    'de': {},
+    'fi': {'no translation': 60},
+  }
   corpus = corpus_directory.Corpus(tmp_path / 'corpus')
   assert next(iter(corpus.parallel('en', 'fi'))).target.split()[0] == 'viesti'
 

@@ -243,6 +243,46 @@ def test_bad_records_are_dropped_with_counts_and_examples(
   assert all(file['reused'] for file in files)
 
 
+def test_records_without_text_are_counted_by_reason(tmp_path, capsys):
+  directory = tmp_path / 'in'
+  (directory / 'mono').mkdir(parents=True)
+  (directory / 'parallel').mkdir()
+  (directory / 'corpus.toml').write_text(
+    '[[records]]\nfiles = "mono/*"\nmin_values = {score = 2}\n'
+  )
+  records = [('A cat.', 2), ('A dog.', 1), ('', 3), (' \n', 2), ('', 1)]
+  (directory / 'mono/en.jsonl').write_text(
+    ''.join(
+      json.dumps({'text': text, 'score': score}) + '\n'
+      for text, score in records
+    )
+  )
+  units = (
+    {'en': 'A cat.', 'de': 'Eine Katze.'},
+    {'en': 'A dog.'},
+    {'en': 'A bird.', 'fr': 'Un oiseau.'},
+  )
+  (directory / 'parallel/en-de.tmx').write_text(
+    '<tmx><body>'
+    + ''.join(
+      '<tu>'
+      + ''.join(
+        f'<tuv xml:lang="{code}"><seg>{text}</seg></tuv>'
+        for code, text in unit.items()
+      )
+      + '</tu>'
+      for unit in units
+    )
+    + '</body></tmx>'
+  )
+  assert _run(directory, tmp_path, '--json') == 0
+  files = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+  assert [(file['lines'], file['dropped']) for file in files] == [
+    (1, {'empty record': 2, 'excluded by corpus.toml': 2}),
+    (1, {'missing language': 2}),
+  ]
+
+
 def test_bad_records_are_errors_by_default(dirty, tmp_path, capsys):
   assert _run(dirty, tmp_path) == 2
   assert_mentions(capsys.readouterr().err, 'en.jsonl:1', '--bad_records=drop')

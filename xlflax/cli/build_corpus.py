@@ -1,9 +1,11 @@
 """`xlflax build-corpus`: builds corpora from help pages, HTML and SeqIO tasks."""
 
+import collections
 import dataclasses
 import json
 import logging
 import pathlib
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import annotated_types
@@ -183,12 +185,16 @@ def build_from_catalogs(options: CatalogsOptions) -> None:
 
   texts = {}
   sources: dict[str, dict[str, str]] = {}
+  dropped: dict[str, collections.Counter[str]] = {}
   for language, folder in _folders(options.folder).items():
-    texts[language], source_pages = gettext_folders.read_folder(folder)
+    dropped[language] = collections.Counter()
+    texts[language], source_pages = gettext_folders.read_folder(
+      folder, dropped[language]
+    )
     for page in source_pages:
       sources.setdefault(page.name, {}).update(page.paragraphs)
   pivot = [Page(name, paragraphs) for name, paragraphs in sources.items()]
-  _write(options, {options.pivot: pivot, **texts})
+  _write(options, {options.pivot: pivot, **texts}, dropped=dropped)
 
 
 def build_from_seqio(options: SeqioOptions) -> None:
@@ -235,7 +241,11 @@ SUBCOMMANDS = {
 
 
 def _write(
-  options: _CorpusOptions, texts: dict[str, Any], *, notice: str = ''
+  options: _CorpusOptions,
+  texts: dict[str, Any],
+  *,
+  notice: str = '',
+  dropped: Mapping[str, Mapping[str, int]] | None = None,
 ) -> None:
   """Writes the corpus and prints its statistics as JSON."""
   from xlflax.data import corpus_checks
@@ -249,6 +259,7 @@ def _write(
       pivot=options.pivot,
       mode=aligned_corpora.Mode(options.mode),
       seed=options.seed,
+      dropped=dropped,
     )
     if notice:
       (output / 'NOTICE').write_text(notice, encoding='utf-8')

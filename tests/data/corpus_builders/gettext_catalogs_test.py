@@ -1,3 +1,4 @@
+import collections
 import shutil
 import struct
 import subprocess
@@ -70,7 +71,9 @@ def _write_mo(path, entries):
 def test_po_gives_translated_messages_and_plurals_by_rule(tmp_path):
   path = tmp_path / 'django.po'
   path.write_text(_PO, encoding='utf-8')
-  assert gettext_catalogs.read_catalog(path) == _MESSAGES
+  dropped = collections.Counter()
+  assert gettext_catalogs.read_catalog(path, dropped) == _MESSAGES
+  assert dropped == {'fuzzy': 1, 'no translation': 1, 'obsolete': 1}
 
 
 def test_mo_gives_the_same(tmp_path):

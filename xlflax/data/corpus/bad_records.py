@@ -10,6 +10,14 @@ from xlflax.utils import errors
 T = TypeVar('T')
 # Function that is called with the error of each bad record.
 OnBadRecord = Callable[[errors.BadRecordError], None]
+# Function that is called with the reason for each valid record without text,
+# such as `EMPTY`.
+OnDroppedRecord = Callable[[str], None]
+
+# Reasons for which a valid record does not contribute text to a corpus.
+EMPTY = 'empty record'
+FILTERED = 'excluded by corpus.toml'
+INCOMPLETE = 'missing language'
 
 HINT = (
   'Correct the line, or drop all such lines with '

@@ -29,7 +29,7 @@ from xlflax.data.corpus import (
   line_reader,
   record_formats,
 )
-from xlflax.data.corpus.bad_records import OnBadRecord
+from xlflax.data.corpus.bad_records import OnBadRecord, OnDroppedRecord
 from xlflax.data.corpus.corpus_files import Kind, TextFile
 from xlflax.storage import bucket_staging, paths
 from xlflax.utils import errors, name_suggestions, validation
@@ -384,7 +384,9 @@ def handler_of_bad_records(file: TextFile) -> OnBadRecord | None:
 
 
 def read_texts(
-  file: TextFile, on_bad_record: OnBadRecord | None = None
+  file: TextFile,
+  on_bad_record: OnBadRecord | None = None,
+  on_dropped_record: OnDroppedRecord | None = None,
 ) -> Iterator[tuple[str, ...]]:
   """Yields the text, or source and target, of each line in a corpus file.
 
@@ -396,11 +398,15 @@ def read_texts(
     on_bad_record: Function that is called with the error of each line or record
       that cannot be used. If None, the file determines whether the error is
       ignored or raised.
+    on_dropped_record: Function that is called with the reason for each valid
+      record that is dropped (`record_reader.read_record_lines`).
 
   Raises:
     BadRecordError: If a line or record is bad and is not skipped.
   """
-  texts = _read_all_texts(file, on_bad_record or handler_of_bad_records(file))
+  texts = _read_all_texts(
+    file, on_bad_record or handler_of_bad_records(file), on_dropped_record
+  )
   if file.line_splits is None:
     return texts
   return _select_lines(texts, file.line_splits.mask(file.split))
@@ -425,13 +431,21 @@ def _select_lines(
 
 
 def _read_all_texts(
-  file: TextFile, on_bad_record: OnBadRecord | None
+  file: TextFile,
+  on_bad_record: OnBadRecord | None,
+  on_dropped_record: OnDroppedRecord | None,
 ) -> Iterator[tuple[str, ...]]:
   """Yields the texts of all lines in a file; see `read_texts`."""
   if file.kind is Kind.PARALLEL:
-    yield from read_parallel(file.path, on_bad_record=on_bad_record)
+    yield from read_parallel(
+      file.path,
+      on_bad_record=on_bad_record,
+      on_dropped_record=on_dropped_record,
+    )
     return
-  lines = line_reader.read_text(file.path, on_bad_record=on_bad_record)
+  lines = line_reader.read_text(
+    file.path, on_bad_record=on_bad_record, on_dropped_record=on_dropped_record
+  )
   decode = bad_records.skip_bad_records(line_reader.decode_line, on_bad_record)
   for number, line in lines:
     text = decode(line, file.path, number)
@@ -468,6 +482,7 @@ def read_parallel(
   path: pathlib.Path,
   span: line_reader.Span | None = None,
   on_bad_record: OnBadRecord | None = None,
+  on_dropped_record: OnDroppedRecord | None = None,
 ) -> Iterator[Pair]:
   """Yields a file's sentence pairs, with the texts in the file's column order.
 
@@ -477,9 +492,15 @@ def read_parallel(
       all lines are read.
     on_bad_record: Function that is called with the error of each line or record
       that cannot be used. If None, the error is raised.
+    on_dropped_record: Function that is called with the reason for each valid
+      record that is dropped (`record_reader.read_record_lines`).
   """
   lines = _read_lines(
-    path, span, strip=line_reader.PAIR_SPACES, on_bad_record=on_bad_record
+    path,
+    span,
+    strip=line_reader.PAIR_SPACES,
+    on_bad_record=on_bad_record,
+    on_dropped_record=on_dropped_record,
   )
   split = bad_records.skip_bad_records(line_reader.split_columns, on_bad_record)
   with line_reader.absolute_line_numbers(path, span):
@@ -495,10 +516,16 @@ def _read_lines(
   *,
   strip: bytes | None = None,
   on_bad_record: OnBadRecord | None = None,
+  on_dropped_record: OnDroppedRecord | None = None,
 ) -> Iterator[tuple[int, bytes]]:
   """Yields (line number, line) of a file or of a range of its bytes."""
   if span is None:
-    return line_reader.read_text(path, strip=strip, on_bad_record=on_bad_record)
+    return line_reader.read_text(
+      path,
+      strip=strip,
+      on_bad_record=on_bad_record,
+      on_dropped_record=on_dropped_record,
+    )
   return line_reader.read_span(path, span, strip=strip)
 
 

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO, NamedTuple
 import zstandard
 
 from xlflax.data.corpus import bad_records, record_formats, record_reader
-from xlflax.data.corpus.bad_records import OnBadRecord
+from xlflax.data.corpus.bad_records import OnBadRecord, OnDroppedRecord
 from xlflax.storage import git_lfs
 from xlflax.utils import errors, line_splitting
 
@@ -70,6 +70,7 @@ def _open(
   *,
   of_records: bool = False,
   on_bad_record: OnBadRecord | None = None,
+  on_dropped_record: OnDroppedRecord | None = None,
 ) -> Iterator[BinaryIO]:
   """Context manager that yields the decompressed content of a file.
 
@@ -79,6 +80,8 @@ def _open(
       lines or Parquet, to lines of text.
     on_bad_record: Function that is called with the error of each record that
       cannot be used. If None, the error is raised.
+    on_dropped_record: Function that is called with the reason for each valid
+      record that is dropped (`record_reader.read_record_lines`).
   """
   with contextlib.ExitStack() as stack:
     if of_records and record_formats.is_records(path):
@@ -87,7 +90,9 @@ def _open(
         for source_file in record_formats.source_files(path)
       ]
       text = record_reader.Stream(
-        record_reader.read_record_lines(streams, path, on_bad_record)
+        record_reader.read_record_lines(
+          streams, path, on_bad_record, on_dropped_record
+        )
       )
       yield stack.enter_context(record_reader.buffered(text))
       return
@@ -172,13 +177,18 @@ def read_text(
   *,
   strip: bytes | None = None,
   on_bad_record: OnBadRecord | None = None,
+  on_dropped_record: OnDroppedRecord | None = None,
 ) -> Iterator[tuple[int, bytes]]:
   """Yields the numbered lines of a corpus file, and converts records to lines.
 
   See `read_lines`.
   """
   return read_lines(
-    path, strip=strip, of_records=True, on_bad_record=on_bad_record
+    path,
+    strip=strip,
+    of_records=True,
+    on_bad_record=on_bad_record,
+    on_dropped_record=on_dropped_record,
   )
 
 
@@ -207,6 +217,7 @@ def read_lines(
   strip: bytes | None = None,
   of_records: bool = False,
   on_bad_record: OnBadRecord | None = None,
+  on_dropped_record: OnDroppedRecord | None = None,
 ) -> Iterator[tuple[int, bytes]]:
   r"""Yields each line's number, counted from 1, and its stripped bytes.
 
@@ -221,6 +232,8 @@ def read_lines(
       lines or Parquet, to lines of text.
     on_bad_record: Function that is called with the error of each record that
       cannot be used. If None, the error is raised.
+    on_dropped_record: Function that is called with the reason for each valid
+      record that is dropped (`record_reader.read_record_lines`).
 
   Raises:
     BadRecordError: If a record cannot be used.
@@ -228,7 +241,12 @@ def read_lines(
       damaged.
   """
   number = 0
-  opened = _open(path, of_records=of_records, on_bad_record=on_bad_record)
+  opened = _open(
+    path,
+    of_records=of_records,
+    on_bad_record=on_bad_record,
+    on_dropped_record=on_dropped_record,
+  )
   with _as_corpus_errors(path, lambda: number + 1), opened as stream:
     for number, line in enumerate(_raw_lines(stream, path), start=1):
       if number == 1:

@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
 from xlflax.data.corpus import bad_records, binary_records, record_formats
-from xlflax.data.corpus.bad_records import OnBadRecord
+from xlflax.data.corpus.bad_records import OnBadRecord, OnDroppedRecord
 from xlflax.data.corpus.record_formats import RecordFormat
 from xlflax.utils import errors, line_splitting
 
@@ -53,6 +53,7 @@ def read_record_lines(
   streams: Sequence[BinaryIO],
   path: pathlib.Path,
   on_bad_record: OnBadRecord | None = None,
+  on_dropped_record: OnDroppedRecord | None = None,
 ) -> Iterator[bytes]:
   """Yields the text of a file's records in chunks of complete lines.
 
@@ -63,6 +64,8 @@ def read_record_lines(
       languages.
     on_bad_record: Function that is called with the error of each record that
       cannot be used. If None, the error is raised.
+    on_dropped_record: Function that is called with the reason for each valid
+      record that is dropped. If None, the reasons are not reported.
 
   Raises:
     BadRecordError: If a record cannot be parsed, or if it lacks a column. The
@@ -72,12 +75,23 @@ def read_record_lines(
   form = record_formats.find_format(path)
   suffix = record_formats.format_suffix(path)
   parse = _PARSERS.get(suffix, _use_record)
+  num_languages = _NUM_LANGUAGES.get(suffix, 0)
 
   def convert(raw_record: Any, number: int) -> str:
     record = parse(raw_record, path, number)
-    if not _passes_filters(record, form, path, number):
-      return ''
-    return _record_text(record, form, path, number)
+    reason = None
+    text = ''
+    if len(record) < num_languages:
+      reason = bad_records.INCOMPLETE
+    elif not _passes_filters(record, form, path, number):
+      reason = bad_records.FILTERED
+    else:
+      text = _record_text(record, form, path, number)
+      if not text:
+        reason = bad_records.EMPTY
+    if reason is not None and on_dropped_record is not None:
+      on_dropped_record(reason)
+    return text
 
   convert_or_skip = bad_records.skip_bad_records(convert, on_bad_record)
   for number, raw_record in _READERS[suffix](*streams, path):
@@ -102,7 +116,9 @@ def read_records(
   suffix = record_formats.format_suffix(path)
   parse = _PARSERS.get(suffix, _use_record)
   for number, raw_record in _READERS[suffix](*streams, path):
-    yield number, parse(raw_record, path, number)
+    record = parse(raw_record, path, number)
+    if len(record) >= _NUM_LANGUAGES.get(suffix, 0):
+      yield number, record
 
 
 def _record_text(
@@ -324,7 +340,10 @@ def _decode(text: bytes, path: pathlib.Path, number: int) -> str:
 
 
 def _read_tmx(stream: BinaryIO, path: pathlib.Path):
-  """Yields records that map the languages in the file name to their text."""
+  """Yields records that map the languages in the file name to their text.
+
+  A record lacks the languages in which its translation unit has no text.
+  """
   languages = record_formats.languages_of_name(path)
   with _as_corpus_errors(path):
     number = 0
@@ -342,8 +361,7 @@ def _read_tmx(stream: BinaryIO, path: pathlib.Path):
         if segment is not None and matching_codes:
           segments[max(matching_codes, key=len)] = _segment_text(segment)
       unit.clear()
-      if len(segments) == len(languages):
-        yield number, segments
+      yield number, segments
 
 
 def _segment_text(node) -> str:
@@ -574,6 +592,10 @@ _PARSERS: dict[str, Parser] = {
   '.tfrecord': _parse_serialized,
   '.array_record': _parse_serialized,
 }
+
+# Number of languages in each record of formats in which languages may be
+# missing.
+_NUM_LANGUAGES = {'.tmx': 2}
 
 
 class Stream(io.RawIOBase):

@@ -61,6 +61,7 @@ def write_aligned_corpus(
   mode: Mode = Mode.PARALLEL,
   held_out: HeldOut | None = None,
   seed: int = 0,
+  dropped: Mapping[str, Mapping[str, int]] | None = None,
 ) -> dict[str, Any]:
   """Writes translated pages as a corpus directory.
 
@@ -77,6 +78,8 @@ def write_aligned_corpus(
       If None, they are 2 % and 5 %.
     seed: Random seed for selecting the held-out pages and, in disjoint corpora,
       the language of each page.
+    dropped: Numbers of paragraphs that were dropped when the pages were read,
+      by language and reason. They are added to the report.
 
   Returns:
     The content of `corpus.json`: each language's number of paragraphs and
@@ -91,7 +94,9 @@ def write_aligned_corpus(
   partial = output.with_name(f'.{output.name}.partial')
   shutil.rmtree(partial, ignore_errors=True)
   try:
-    report = _write(languages, partial, pivot, mode, held_out, seed)
+    report = _write(
+      languages, partial, pivot, mode, held_out, seed, dropped or {}
+    )
     if output.is_dir():
       output.rmdir()
     partial.rename(output)
@@ -107,11 +112,13 @@ def _write(
   mode: Mode,
   held_out: HeldOut | None,
   seed: int,
+  dropped_before: Mapping[str, Mapping[str, int]],
 ) -> dict[str, Any]:
   """Writes a corpus directory; see `write_aligned_corpus`."""
   held_out = held_out or HeldOut()
   dropped: dict[str, collections.Counter] = {
-    code: collections.Counter() for code in languages
+    code: collections.Counter(dropped_before.get(code, {}))
+    for code in languages
   }
   texts = {
     code: _drop_empty(pages, dropped[code]) for code, pages in languages.items()

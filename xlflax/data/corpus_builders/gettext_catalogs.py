@@ -1,5 +1,6 @@
 """Reader for text (.po) and compiled (.mo) gettext catalogs, based on polib."""
 
+import collections
 import dataclasses
 import gettext
 import pathlib
@@ -28,12 +29,20 @@ class Message:
   translation: str
 
 
-def read_catalog(path: pathlib.Path) -> list[Message]:
+def read_catalog(
+  path: pathlib.Path, dropped: collections.Counter[str] | None = None
+) -> list[Message]:
   """Returns the translated messages in a .po or .mo file.
 
   Fuzzy, obsolete and untranslated messages are dropped. A message with plural
   forms gives two messages: the singular text with the translation for n = 1,
   and the plural text with the translation for n = 5.
+
+  Args:
+    path: Path of the catalog.
+    dropped: Counter of dropped messages by reason ('fuzzy', 'obsolete' or 'no
+      translation'), which this function updates. If None, dropped messages are
+      not counted.
 
   Raises:
     CorpusError: If the file is not a gettext catalog.
@@ -44,13 +53,15 @@ def read_catalog(path: pathlib.Path) -> list[Message]:
   try:
     catalog = open_catalog(str(path), encoding='utf-8')
     plural = gettext.c2py(_plural_rule(catalog.metadata))
-    return [
-      message
-      for entry in catalog
-      if not entry.obsolete and 'fuzzy' not in entry.flags
-      for message in _messages(entry, plural)
-      if message.translation
-    ]
+    messages = []
+    for entry in catalog:
+      for message in _messages(entry, plural):
+        reason = _find_drop_reason(entry, message)
+        if reason is None:
+          messages.append(message)
+        elif dropped is not None:
+          dropped[reason] += 1
+    return messages
   except (OSError, ValueError, KeyError, struct.error) as error:
     raise errors.CorpusError(
       'The message catalog cannot be read. It must be a gettext file (.po or '
@@ -103,6 +114,15 @@ def _messages(entry, plural) -> Iterator[Message]:
   forms = entry.msgstr_plural
   yield Message(entry.msgid, forms.get(plural(_SINGULAR_NUMBER), ''))
   yield Message(entry.msgid_plural, forms.get(plural(_PLURAL_NUMBER), ''))
+
+
+def _find_drop_reason(entry, message: Message) -> str | None:
+  """Returns the reason to drop a message of an entry, or None to keep it."""
+  if entry.obsolete:
+    return 'obsolete'
+  if 'fuzzy' in entry.flags:
+    return 'fuzzy'
+  return None if message.translation else 'no translation'
 
 
 def _is_name(text: str) -> bool:

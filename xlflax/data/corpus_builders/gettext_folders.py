@@ -1,5 +1,6 @@
 """Reader that converts each gettext catalog in a folder to a page of text."""
 
+import collections
 import html
 import pathlib
 import re
@@ -24,7 +25,9 @@ _SHORTCUT = re.compile(
 )
 
 
-def read_folder(folder: pathlib.Path) -> tuple[list[Page], list[Page]]:
+def read_folder(
+  folder: pathlib.Path, dropped: collections.Counter[str] | None = None
+) -> tuple[list[Page], list[Page]]:
   """Reads each gettext catalog as two pages: translations and source texts.
 
   Each catalog is a page. The source text of a message is its id.
@@ -32,6 +35,8 @@ def read_folder(folder: pathlib.Path) -> tuple[list[Page], list[Page]]:
   Args:
     folder: Folder with files `**/*.po` or `**/*.mo` in one language. A file's
       path relative to the folder is the name of the page.
+    dropped: Counter of dropped messages by reason, which this function updates
+      (`gettext_catalogs.read_catalog`).
 
   Raises:
     CorpusError: If the folder contains no catalog, or if a catalog cannot be
@@ -51,7 +56,7 @@ def read_folder(folder: pathlib.Path) -> tuple[list[Page], list[Page]]:
     name = path.relative_to(folder).with_suffix('').as_posix()
     messages = [
       (_clean_message(message.source), _clean_message(message.translation))
-      for message in gettext_catalogs.read_catalog(path)
+      for message in gettext_catalogs.read_catalog(path, dropped)
     ]
     translated_pages.append(Page(name, dict(messages)))
     source_pages.append(Page(name, {source: source for source, _ in messages}))

@@ -1,5 +1,6 @@
 """Output files of preprocessed corpora: names, order and writing."""
 
+import collections
 import dataclasses
 import logging
 import pathlib
@@ -130,6 +131,7 @@ def write_output(
   if workers.filters.min_language_probability:
     priors = language_id.file_priors(file.source)
   bad_records = BadRecords()
+  dropped_records: collections.Counter[str] = collections.Counter()
   chunks = (
     Chunk(
       file.source.languages,
@@ -145,6 +147,7 @@ def write_output(
         size,
         report,
         bad_records,
+        dropped_records,
         strip_markup=workers.processing.strip_markup,
       )
     )
@@ -155,7 +158,7 @@ def write_output(
       total += counts
   if not total.lines:  # Files without text are not valid in a corpus.
     path.unlink()
-  dropped_counts = dict(total.dropped)
+  dropped_counts = dict(total.dropped) | dropped_records
   if bad_records.total:
     dropped_counts[BAD_RECORD] = bad_records.total
   return Prepared(
@@ -187,6 +190,7 @@ def _read_chunks(
   size: int,
   report: Report,
   bad_records: BadRecords,
+  dropped_records: collections.Counter[str],
   *,
   strip_markup: bool,
 ) -> Iterator[tuple[Lines, dict[int, str]]]:
@@ -198,6 +202,7 @@ def _read_chunks(
     size: Number of lines with text in a chunk.
     report: Function that is called with the progress of reading the file.
     bad_records: Counter of the bad records.
+    dropped_records: Counter of the valid records without text, by reason.
     strip_markup: Whether to remove HTML markup.
 
   Yields:
@@ -210,13 +215,19 @@ def _read_chunks(
   num_texts = number = num_bytes = 0
   remaining_bytes = file.path.stat().st_size
   is_compressed = corpus_files.is_sequential(file.path)
-  # Files of held-out lines are parts of a training file, whose bad records are
+  # Files of held-out lines are parts of a training file, whose records are
   # counted.
   is_part = file.line_splits is not None and file.split != TRAIN
   on_bad_record = None
   if file.skips_bad_records and not is_part:
     on_bad_record = bad_records.add
-  lines = corpus_directory.read_texts(file, on_bad_record)
+
+  def count_dropped_record(reason: str) -> None:
+    dropped_records[reason] += 1
+
+  lines = corpus_directory.read_texts(
+    file, on_bad_record, None if is_part else count_dropped_record
+  )
   remover = markup.MarkupRemover()
   num_with_nulls = 0
   for number, texts in enumerate(lines, start=1):
