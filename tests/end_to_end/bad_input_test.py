@@ -10,6 +10,7 @@ import pytest
 from tests.end_to_end.conftest import TINY_MLM, losses, parameters
 from tests.errors import assert_mentions
 from xlflax import cli
+from xlflax.utils import errors
 
 
 @pytest.fixture
@@ -158,8 +159,7 @@ def test_other_text_read_live(fails, workspace, corpus, tmp_path):
   path = corpus / 'mono/de.txt'
   path.write_text(path.read_text().replace('hund', 'hunt', 1))
   message = fails(*train())
-  assert 'continued on other data than it was trained on' in message
-  assert 'the examples of dataset mono are others' in message
+  assert_mentions(message, 'mono', '--on_config_mismatch=continue')
   assert (
     cli.main(train('--on_config_mismatch=continue', '--stop_after_steps=3'))
     == 0
@@ -235,7 +235,6 @@ def test_full_disk_during_a_save(workspace, finished, run):
     workspace.cache,
     _EVERY,
     '--on_config_mismatch=continue',
-    '--compilation_cache=',
     steps=12,
   )
   process = subprocess.run(
@@ -245,7 +244,7 @@ def test_full_disk_during_a_save(workspace, finished, run):
     timeout=300,
     env=workspace.environment(),
   )
-  assert process.returncode == 2, process.stderr
+  assert process.returncode == errors.ExitStatus.FAILURE, process.stderr
   assert 'The checkpoint could not be written' in process.stderr
   assert 'The last valid checkpoint is step 8' in process.stderr
   output = workspace.train(
