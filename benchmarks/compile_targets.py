@@ -8,6 +8,8 @@
   python -m benchmarks.compile_targets WORK --bounds --recorded  # no compilation
   python -m benchmarks.compile_targets WORK --counts --num_layers 2 \\
       --devices gpu:H200:1   # kernels, bytes and unaligned matmuls
+  python -m benchmarks.compile_targets WORK --estimates --cases mt5-base \\
+      --devices gpu:H200:1   # dry-run estimates, without a compiler
 
 Requires the extras `plan-gpu` and `plan-tpu`. Each case runs `python -m
 benchmarks.compiled.count_step` in its own process and results in a lower bound
@@ -40,6 +42,8 @@ from typing import Any
 
 from benchmarks import pretraining, scaling
 from benchmarks.compiled import findings, instructions
+from xlflax.models import encoder, encoder_config
+from xlflax.training.checkpointing import run_directory
 from xlflax.training.devices import machine_topology
 
 RECORD = pathlib.Path(__file__).with_suffix('.json')
@@ -61,6 +65,8 @@ class Case:
       per device.
     table_devices: Devices for which the step is compiled with `--bounds`.
     checked_devices: Devices for which the step is compiled without `--bounds`.
+    teacher: Configuration of the teacher for distillation. If None, the
+      objective has no teacher.
   """
 
   name: str
@@ -68,6 +74,7 @@ class Case:
   batches: dict[str, int]
   table_devices: tuple[str, ...]
   checked_devices: tuple[str, ...]
+  teacher: encoder_config.EncoderConfig | None = None
 
 
 _ONE_GPU, _EIGHT_GPUS, _MANY_GPUS = 'gpu:H200:1', 'gpu:H200:8', 'gpu:H200:64'
@@ -102,16 +109,44 @@ def _make_model_case(name: str, model: pretraining.Model) -> Case:
   )
 
 
+def _make_case(
+  name: str,
+  gin_files: tuple[str, ...],
+  batches: dict[str, int],
+  *flags: str,
+  languages: int = 50,
+  vocabulary: int = 250_002,
+  section: str = 'model_config.EncoderConfig',
+  devices: tuple[str, ...] = (),
+) -> Case:
+  """Returns the case for gin files and the size of a dummy vocabulary."""
+  return Case(
+    name,
+    (
+      *(f'--gin_file={file}' for file in gin_files),
+      f'--vocabulary_size={vocabulary}',
+      f'--num_languages={languages}',
+      f"--gin.{section}.dtype='bfloat16'",
+      *flags,
+    ),
+    batches,
+    (),
+    devices,
+  )
+
+
 def _make_paper_case(row: scaling.Model) -> Case:
   """Returns the case for a model in `benchmarks.scaling`."""
-  flags = (
-    f'--gin_file=papers/{row.file}.gin',
-    f'--vocabulary_size={row.vocabulary}',
-    f'--num_languages={row.languages}',
-    f"--gin.{row.section}.dtype='bfloat16'",
+  return _make_case(
+    row.file,
+    (f'papers/{row.file}.gin',),
+    row.batches,
     *row.flags,
+    vocabulary=row.vocabulary,
+    languages=row.languages,
+    section=row.section,
+    devices=DEVICES,
   )
-  return Case(row.file, flags, row.batches, (), DEVICES)
 
 
 _MOCO = Case(
@@ -146,6 +181,120 @@ _REPLACED_TOKEN = Case(
 )
 
 
+_INIT_FLAG = "--gin.INIT_DIR='unused'"
+_VECO_BATCHES = {'BATCH_SIZE': 16, 'PAIR_BATCH_SIZE': 64}
+_SEQ2SEQ = 'encoder_decoder_config.EncoderDecoderConfig'
+# mBART's vocabulary has 250,027 tokens, including one for each language.
+_MBART_VOCABULARY, _MBART_LANGUAGES = 250_027, 25
+# Shipped configurations that score the vocabulary of XLM-R, mBERT or mBART, and
+# whose objective, output layer or trainable parameters differ from those of the
+# other cases. They are compiled only for the devices in `--devices`.
+_OUTPUT_LAYERS = (
+  _make_case(
+    'mlm-tlm-contrast',
+    ('pretrain/mlm_tlm_contrast.gin', 'models/base.gin'),
+    {'BATCH_SIZE': 32, 'PAIR_BATCH_SIZE': 64, 'SIDE_BATCH_SIZE': 128},
+    '--gin.LENGTH=512',
+    _STEPS,
+    languages=100,
+  ),
+  _make_case(
+    'mbart',
+    ('pretrain/mbart.gin', 'models/mbart.gin'),
+    {'BATCH_SIZE': 32},
+    '--gin.LENGTH=512',
+    _STEPS,
+    vocabulary=_MBART_VOCABULARY,
+    languages=_MBART_LANGUAGES,
+    section=_SEQ2SEQ,
+  ),
+  # Eight micro-batches of 32 sequences.
+  _make_case(
+    'recipes/xlm_e/base',
+    ('recipes/xlm_e/base.gin',),
+    {'BATCH_SIZE': 256, 'PAIR_BATCH_SIZE': 256},
+    languages=100,
+  ),
+  # The language adapters of MAD-X. `MODEL` replaces the pretrained run.
+  _make_case(
+    'mad_x-language',
+    ('pretrain/mlm.gin', 'adapters/mad_x.gin', 'models/base.gin'),
+    {'BATCH_SIZE': 64},
+    '--gin.LENGTH=512',
+    _STEPS,
+    *('--gin.REDUCTION_FACTOR=2', '--gin.INVERTIBLE=True'),
+    '--gin.model_config.EncoderConfig.adapters=[@adapter_config.Bottleneck()]',
+    languages=100,
+  ),
+  _make_case(
+    'ppa/2m_mlm',
+    ('papers/ppa/2m_mlm.gin',),
+    {'PAIR_BATCH_SIZE': 64},
+    *(_INIT_FLAG, '--gin.QUEUE_SIZE=32768'),
+    vocabulary=119_547,
+    languages=104,
+  ),
+  _make_case(
+    'metaxlm/freezing',
+    ('papers/metaxlm/freezing.gin',),
+    {'BATCH_SIZE': 8},
+    _INIT_FLAG,
+    languages=94,
+  ),
+  dataclasses.replace(
+    _make_case(
+      'metaxlm/kd', ('papers/metaxlm/kd.gin',), {'BATCH_SIZE': 8}, languages=94
+    ),
+    # RoBERTa base.
+    teacher=encoder_config.EncoderConfig(
+      vocab_size=50_265,
+      num_layers=12,
+      hidden_dim=768,
+      mlp_dim=3072,
+      num_heads=12,
+      max_position_embeddings=512,
+      position_offset=2,
+      type_vocab_size=1,
+      dtype='bfloat16',
+    ),
+  ),
+  _make_case(
+    'veco/small_mlm_tlm', ('papers/veco/small_mlm_tlm.gin',), _VECO_BATCHES
+  ),
+  _make_case(
+    'veco/small_mbart_tlm',
+    ('papers/veco/small_mbart_tlm.gin',),
+    _VECO_BATCHES,
+    section=_SEQ2SEQ,
+  ),
+  *(
+    _make_case(
+      f'veco/{name}', (f'papers/veco/{name}.gin',), _VECO_BATCHES, _INIT_FLAG
+    )
+    for name in ('large_phase1', 'large_phase2')
+  ),
+  *(
+    _make_case(
+      f'veco/{name}',
+      (f'papers/veco/{name}.gin',),
+      {'BATCH_SIZE': 64},
+      _INIT_FLAG,
+      section=_SEQ2SEQ,
+    )
+    for name in ('iwslt14_small_ca_mlm', 'script_en_de')
+  ),
+  _make_case(
+    'veco/wmt14_en_de_mbart',
+    ('papers/veco/wmt14_en_de_mbart.gin',),
+    {'BATCH_SIZE': 64},
+    _INIT_FLAG,
+    vocabulary=_MBART_VOCABULARY,
+    languages=_MBART_LANGUAGES,
+    section=_SEQ2SEQ,
+  ),
+)
+
+
 def _with_config_value(
   case: Case, field: str, value: str, *devices: str
 ) -> Case:
@@ -164,8 +313,8 @@ def change_case(case: Case, num_layers: int | None, *bindings: str) -> Case:
 
   Args:
     case: Case to change.
-    num_layers: Number of layers of the encoder, and of the decoder if the model
-      has one. If None, the number of layers does not change.
+    num_layers: Number of layers of the encoder, and of the decoder or teacher
+      if the case has one. If None, the number of layers does not change.
     *bindings: Gin bindings, such as 'EncoderConfig.dropout_rate=0.0'.
   """
   changes = list(bindings)
@@ -181,9 +330,13 @@ def change_case(case: Case, num_layers: int | None, *bindings: str) -> Case:
     )
     changes += [f'{section}.{field}={num_layers}' for field in fields]
   names = ['-' + re.sub(r'^[\w./@]*\.', '', binding) for binding in changes]
+  teacher = case.teacher
+  if teacher is not None and num_layers is not None:
+    teacher = dataclasses.replace(teacher, num_layers=num_layers)
   return dataclasses.replace(
     case,
     name=''.join([case.name, *names]),
+    teacher=teacher,
     flags=(*case.flags, *(f'--gin.{binding}' for binding in changes)),
   )
 
@@ -213,6 +366,7 @@ CASES = (
   _with_attention_backend(_MODELS['xlmr-base'], 'fused', _ONE_GPU, 'tpu:v6e:8'),
   _with_attention_backend(_MODELS['xlmr-base'], 'cudnn', _ONE_GPU),
   *(_make_paper_case(row) for row in scaling.MODELS if row.file in _PAPERS),
+  *_OUTPUT_LAYERS,
 )
 
 
@@ -227,23 +381,67 @@ def compile_case(work: pathlib.Path, case: Case, devices: str) -> dict:
   Returns:
     The output of `count_step`, or {'error': last lines of the error output}.
   """
-  output = work / f'{case.name.replace("/", "_")}@{devices.replace(":", "_")}'
-  output = output.with_name(f'{output.name}.json')
+  output = work / f'{_file_stem(case, devices)}.json'
+  command = (
+    *(sys.executable, '-m', 'benchmarks.compiled.count_step'),
+    f'--devices={devices}',
+  )
+  return _run_case(case, devices, command, '--output', output)
+
+
+def estimate_case(work: pathlib.Path, case: Case, devices: str) -> dict:
+  """Returns the dry-run plan of a case, which is estimated without a compiler.
+
+  Args:
+    work: Directory in which the plans are stored.
+    case: Step to plan.
+    devices: Devices, as in `--devices`.
+
+  Returns:
+    The plan, or {'error': last lines of the error output}.
+  """
+  output = work / f'{_file_stem(case, devices)}-estimate.json'
+  command = (
+    *(sys.executable, '-m', 'xlflax.cli', 'train', '--dry_run'),
+    f'--target_topology={devices}',
+    '--cost_model=estimate',
+  )
+  return _run_case(case, devices, command, '--output_file', output)
+
+
+def _file_stem(case: Case, devices: str) -> str:
+  return f'{case.name.replace("/", "_")}@{devices.replace(":", "_")}'
+
+
+def _run_case(
+  case: Case,
+  devices: str,
+  command: tuple[str, ...],
+  output_flag: str,
+  output: pathlib.Path,
+) -> dict:
+  """Runs a command with the flags of a case, unless its output exists.
+
+  Returns:
+    The JSON output, or {'error': last lines of the error output}.
+  """
   if output.exists():
     return json.loads(output.read_text())
   num_devices = int(devices.split(':')[-1].split('/')[0])
-  command = [
-    *(sys.executable, '-m', 'benchmarks.compiled.count_step'),
-    f'--devices={devices}',
+  flags = [
     *case.flags,
     *(
       f'--gin.{name}={rows * num_devices}'
       for name, rows in case.batches.items()
     ),
   ]
+  if case.teacher is not None:
+    flags.append(f'--gin.INIT_DIR={_write_teacher(output, case.teacher)!r}')
   partial = output.with_suffix('.partial')
   process = subprocess.run(
-    [*command, f'--output={partial}'], capture_output=True, text=True
+    [*command, *flags, f'{output_flag}={partial}'],
+    capture_output=True,
+    text=True,
   )
   if process.returncode:
     error_lines = [
@@ -254,6 +452,16 @@ def compile_case(work: pathlib.Path, case: Case, devices: str) -> dict:
     return {'error': error_lines[-3:]}
   partial.rename(output)
   return json.loads(output.read_text())
+
+
+def _write_teacher(
+  output: pathlib.Path, config: encoder_config.EncoderConfig
+) -> str:
+  """Writes a run directory with the teacher's model, and returns its path."""
+  directory = output.with_name(f'{output.stem}-teacher').absolute()
+  directory.mkdir(exist_ok=True)
+  run_directory.write_model(directory, encoder.Encoder(config))
+  return str(directory)
 
 
 def summarize_plan(plan: dict) -> dict[str, Any]:
@@ -384,6 +592,29 @@ def format_counts(plans: dict[str, dict]) -> str:
   return '\n'.join(lines)
 
 
+def format_estimates(plans: dict[str, dict]) -> str:
+  """Formats the estimated memory and speed of steps as Markdown.
+
+  Args:
+    plans: Map from 'case@devices' to the dry-run plan of the case.
+  """
+  lines = [
+    '| step | devices | estimated peak, GiB | estimate, ms | MFU |',
+    '| --- ' * 5 + '|',
+  ]
+  for key, plan in plans.items():
+    name, devices = key.rsplit('@', 1)
+    if 'error' in plan:
+      lines.append(f'| {name} | {devices} | cannot be planned | - | - |')
+      continue
+    estimate = plan['estimate']
+    lines.append(
+      f'| {name} | {devices} | {plan["memory"]["total"] / GIB:.1f} | '
+      f'{estimate["seconds_per_step"] * 1e3:.1f} | {estimate["mfu"]:.0%} |'
+    )
+  return '\n'.join(lines)
+
+
 def format_cells(figures: dict | None, fractions: tuple[str, ...] = ()) -> str:
   """Formats a step's time bound, MFU and peak memory as cells of a table row.
 
@@ -450,6 +681,7 @@ def _make_parser() -> argparse.ArgumentParser:
   )
   for flag, text in (
     ('counts', 'Print kernels, bytes and unaligned matmuls of each step.'),
+    ('estimates', 'Print dry-run estimates, without compiling.'),
     ('bounds', 'Select only the devices of the table of bounds.'),
     ('check', 'Fail if a step is worse than recorded.'),
     ('record', 'Write the figures to the record.'),
@@ -465,18 +697,42 @@ def _make_parser() -> argparse.ArgumentParser:
   return parser
 
 
+def _print_estimates(args) -> int:
+  """Prints the dry-run estimates of the selected cases."""
+  plans = {
+    f'{case.name}@{topology}': estimate_case(args.work, case, topology)
+    for case, topology in _select_cases(args)
+  }
+  errors = {
+    key: plan['error'] for key, plan in plans.items() if 'error' in plan
+  }
+  for key, lines in errors.items():
+    print(key, *lines, sep='\n', file=sys.stderr)
+  print(format_estimates(plans))
+  return 1 if errors else 0
+
+
 def main() -> int:
   """Compiles the selected cases and prints, checks or records the results."""
   parser = _make_parser()
   args = parser.parse_args()
   if args.record and (args.num_layers or args.binding):
     parser.error('--record does not support --num_layers and --binding')
+  if args.estimates and (
+    args.counts or args.check or args.record or args.recorded or args.page
+  ):
+    parser.error(
+      '--estimates cannot be used together with --counts, --check, --record, '
+      '--recorded or --page'
+    )
   if args.recorded and args.counts:
     parser.error(
       '--counts requires compilation, so it cannot be used '
       'together with --recorded'
     )
   args.work.mkdir(parents=True, exist_ok=True)
+  if args.estimates:
+    return _print_estimates(args)
   record_file = json.loads(RECORD.read_text()) if RECORD.exists() else {}
   recorded = record_file.get('recorded', {})
   results, plans, num_failed = {}, {}, 0

@@ -3,13 +3,14 @@
 import dataclasses
 import importlib.util
 import json
+import pathlib
 import subprocess
 import types
 
 import pytest
 
 from benchmarks import compile_targets
-from xlflax import cli
+from xlflax.training.checkpointing import run_directory
 
 _GOOD = {
   'milliseconds': 98.32,
@@ -97,11 +98,51 @@ def test_a_changed_case_has_another_name_and_more_bindings():
   )
 
 
-# All shipped objectives with an output over the vocabularies of XLM-R and mBERT.
-_LARGE_VOCABULARIES = (
-  *('xlmr-base', 'xlmr-large', 'mbert-tlm', 'veco-base', 'mt5-base'),
-  *('moco-tlm', 'replaced-token', 'metaxlm/xlm', 'veco/small_ca_mlm_tlm'),
-  'veco/wmt14_en_de_random',
+def test_estimates_of_each_step():
+  plan = {
+    'memory': {'total': 3 * 2**30},
+    'estimate': {'seconds_per_step': 0.0472, 'mfu': 0.437},
+  }
+  text = compile_targets.format_estimates(
+    {'base@gpu:H200:1': plan, 'x@gpu:H200:8': {'error': []}}
+  )
+  assert text.splitlines()[2:] == [
+    '| base | gpu:H200:1 | 3.0 | 47.2 | 44% |',
+    '| x | gpu:H200:8 | cannot be planned | - | - |',
+  ]
+
+
+def test_a_teacher_has_the_number_of_layers_of_its_case(monkeypatch, tmp_path):
+  commands = []
+
+  def run(command, **_):
+    commands.append(command)
+    return types.SimpleNamespace(returncode=1, stderr='ConfigError: no')
+
+  monkeypatch.setattr(subprocess, 'run', run)
+  cases = {case.name: case for case in compile_targets.CASES}
+  case = compile_targets.change_case(cases['metaxlm/kd'], 2)
+  for make_plan in (
+    compile_targets.compile_case,
+    compile_targets.estimate_case,
+  ):
+    plan = make_plan(tmp_path, case, 'gpu:H200:8')
+    assert plan == {'error': ['ConfigError: no']}
+  for command in commands:
+    (flag,) = (f for f in command if f.startswith('--gin.INIT_DIR='))
+    directory = pathlib.Path(flag.removeprefix('--gin.INIT_DIR=').strip("'"))
+    assert run_directory.read_model(directory).config.num_layers == 2
+    assert '--gin.BATCH_SIZE=64' in command
+
+
+# All shipped objectives with an output over the vocabularies of XLM-R, mBERT,
+# mBART and mT5.
+_LARGE_VOCABULARIES = tuple(
+  case.name
+  for case in compile_targets.CASES
+  if case.name not in ('ecs/default', 'ppa/2m')
+  and not case.name.startswith(('xlmr-base-', 'xlmr-large-'))
+  and not case.name.startswith(('mbert-tlm-', 'moco-tlm-'))
 )
 
 
@@ -110,18 +151,8 @@ _LARGE_VOCABULARIES = (
 def test_matmuls_over_large_vocabularies_are_aligned(tmp_path, name):
   (case,) = (c for c in compile_targets.CASES if c.name == name)
   case = compile_targets.change_case(case, 1)
-  output = tmp_path / 'plan.json'
-  status = cli.main(
-    [
-      *('train', '--dry_run', '--target_topology=gpu:H200:1'),
-      '--cost_model=estimate',
-      *case.flags,
-      *(f'--gin.{macro}={rows}' for macro, rows in case.batches.items()),
-      f'--output_file={output}',
-    ]
-  )
-  assert not status
-  plan = json.loads(output.read_text())
+  plan = compile_targets.estimate_case(tmp_path, case, 'gpu:H200:1')
+  assert 'error' not in plan
   assert plan['estimate']['parts']['misaligned'] == 0.0
   assert not any('16 bytes' in text for text in plan['recommendations'])
 
