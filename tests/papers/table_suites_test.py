@@ -10,6 +10,7 @@ from studies.synthetic import __main__ as synthetic
 from tests.end_to_end import conftest as end_to_end
 from tests.papers import table_runs
 from xlflax import cli
+from xlflax.data.supervised.sources import xtreme
 
 pytestmark = pytest.mark.slow
 
@@ -54,9 +55,13 @@ def _write_wikiann(toy: pathlib.Path, data: pathlib.Path) -> None:
 
 
 def _write_xtreme_xnli(toy: pathlib.Path, data: pathlib.Path) -> None:
-  """Writes XNLI in XTREME's directory, with labels of the test sets."""
-  for language, code in (('en', 'en'), ('fr', _FRENCH)):
-    for split in ('train', 'dev', 'test'):
+  """Writes XNLI in XTREME's directory, with labels of the test sets.
+
+  All languages except English have the same text.
+  """
+  for language in xtreme.find_xtreme_task('xnli').languages:
+    code = 'en' if language == 'en' else _FRENCH
+    for split in ('train', 'dev', 'test') if language == 'en' else ('test',):
       table_runs.copy_file(
         toy / f'nli/{split}.{code}.tsv', data / f'xnli/{split}-{language}.tsv'
       )
@@ -187,17 +192,21 @@ def test_metaxlm_table_1(work):
   output = _evaluate(
     work, 'papers/metaxlm/table1', runs, ('xnli',), '--gin.EPOCHS=2'
   )
+  languages = xtreme.find_xtreme_task('xnli').languages
   scores = np.array(
     [
       [
-        *table_runs.read_scores(trial, 'xnli', 'accuracy/en'),
-        *table_runs.read_scores(trial, 'xnli', 'accuracy/fr'),
+        score
+        for language in languages
+        for score in table_runs.read_scores(
+          trial, 'xnli', f'accuracy/{language}'
+        )
       ]
       for seed in range(5)
       for trial in output.glob(f'xlm@*/xnli/trials/SEED={seed}')
     ]
   )
-  assert scores.shape == (5, 2)
+  assert scores.shape == (5, len(languages))
   line = table_runs.read_table(output)['xlm', 'XNLI']
   assert float(line['measured']) == pytest.approx(100 * scores.mean())
   assert float(line['differences']) == pytest.approx(100 * scores.mean() - 57.9)
