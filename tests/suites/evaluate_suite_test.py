@@ -20,6 +20,7 @@ from xlflax.suites import (
   suite_config,
   suite_export,
   suite_report,
+  suite_result_store,
 )
 from xlflax.training.checkpointing import saved_run
 from xlflax.utils import errors
@@ -228,6 +229,10 @@ def test_failures_are_those_of_the_call(make_suite, runs, tmp_path):
   report = _run(suite, runs[:1], tmp_path, names=['plain'])
   assert not report.failures
   assert report.results_by_task('mlm@20')['broken'].failures
+  output = tmp_path / 'out'
+  has_result = suite_result_store.has_result
+  assert has_result('plain', 'mlm@20', output)
+  assert not has_result('broken', 'mlm@20', output)
 
 
 def test_costs_add_up_over_calls(make_suite, runs, tmp_path):

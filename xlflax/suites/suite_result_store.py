@@ -122,8 +122,15 @@ def earlier_cost(
 
 
 def has_result(task: str, model: str, output: pathlib.Path) -> bool:
-  """Returns whether the result of a task and checkpoint is stored."""
-  return (output / FOLDER / model / f'{task}.json').exists()
+  """Returns whether the result of a task and checkpoint is stored.
+
+  A result in which a part of the task failed does not count, because the next
+  call of the suite computes the missing scores.
+  """
+  path = output / FOLDER / model / f'{task}.json'
+  if not path.exists():
+    return False
+  return _read_record(path, lambda record: not record['failures'])
 
 
 def _read_record(path: pathlib.Path, into: Callable[[Any], Any]) -> Any:
