@@ -1,10 +1,14 @@
 """Limits a worker's memory, and fails a session that exceeds the limits.
 
+The tests start hundreds of threads. By default, glibc gives up to eight threads
+per core an arena of their own, whose free memory other threads cannot use.
+
 JAX's caches hold thousands of compiled programs of any size. Each takes several
 memory maps, of which Linux allows a process 65,530. Beyond that, XLA's compiler
 fails with a segmentation fault.
 """
 
+import ctypes
 import os
 import pathlib
 
@@ -17,6 +21,11 @@ _MANY_MAPS = 4_000
 _MUCH_MEMORY = 2_200  # megabytes
 _MOST_MAPS = 20_000
 _MOST_MEMORY = 3_500  # megabytes
+
+_ARENA_MAX = -8  # Parameter M_ARENA_MAX of glibc's mallopt.
+
+if hasattr(library := ctypes.CDLL(None), 'mallopt'):
+  library.mallopt(_ARENA_MAX, 2)
 
 _most_maps = 0
 _workers: dict[str, tuple[int, int]] = {}
