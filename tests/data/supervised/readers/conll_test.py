@@ -44,6 +44,20 @@ def test_universal_ner(write):
   assert first.tags == ('O', 'O', 'B-LOC', 'I-LOC')
 
 
+@pytest.mark.parametrize('format_name', ['conll', 'conllu_tags'])
+def test_universal_ner_in_another_format_names_the_format(write, format_name):
+  path = write('a.iob2', '1\tOlá\tO\t-\t-\n2\tSão\tO\t-\t-\n3\t!\tO\t-\tx\n')
+  with raises_error(
+    errors.CorpusError, where='a.iob2:1', mentions='--gin.FORMAT="\'uner\'"'
+  ):
+    file_formats.read_files(format_name, path, 'pt')
+
+
+def test_numbers_are_words(write):
+  path = write('a.conll', '1\tNUM\n2\tNUM\n3\tNUM\n\n7\tNUM\n')
+  assert len(file_formats.read_files('conll', path, 'en').examples) == 2
+
+
 def test_number_signs_are_words(write):
   path = write('a.tsv', '#\tSYM\n# 1 = x\n#tag\tX\n')
   (example,) = conll.read_conll(path, 'en').examples

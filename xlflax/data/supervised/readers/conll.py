@@ -113,7 +113,8 @@ def read_conll(
     CorpusError: If a line has too few columns or a different number of columns
       than the previous lines, if a tag does not belong to the scheme, or if a
       word lacks its prefix (the error contains the file and the line); if the
-      file is empty; or if the tags look like words.
+      file is empty; if the word column contains only word numbers; or if the
+      tags look like words.
   """
   scheme = validation.validate(scheme, Scheme, name='scheme')
   language_prefix = validation.validate(
@@ -122,6 +123,7 @@ def read_conll(
   separator = validation.validate(separator, Separator, name='separator')
   split = _choose_splitter(path, separator)
   sentences = list(_read_sentences(path, split, word, tag, language_prefix))
+  _check_words_are_not_numbers([lines for _, lines in sentences], path)
   is_blind: bool | None = None
   for _, lines in sentences:
     is_blind = _check_blind(lines, is_blind, path)
@@ -243,6 +245,27 @@ def _parse_line(
       f'The tag of the word {text!r} must not be empty', path, number
     )
   return _Line(number, text.strip(), label)
+
+
+def _check_words_are_not_numbers(sentences: list[list[_Line]], path) -> None:
+  """Raises a CorpusError if the words of all sentences are 1, 2, 3, …."""
+  if max(map(len, sentences), default=0) < 3:
+    return
+  for lines in sentences:
+    if [line.word for line in lines] != [
+      str(number) for number in range(1, len(lines) + 1)
+    ]:
+      return
+  raise file_reading.malformed_line_error(
+    'The word column must contain words, but it contains only word numbers',
+    path,
+    sentences[0][0].number,
+    got=sentences[0][0].word,
+    fix='If the columns are those of Universal NER (number, word, IOB2 tag), '
+    'set the format, as in --gin.FORMAT="\'uner\'". Otherwise, set the word '
+    'column and the tag column, counted from 0, such as '
+    "--gin.OPTIONS=\"{'word': 1, 'tag': -1}\".",
+  )
 
 
 def _check_blind(lines: list[_Line], is_blind: bool | None, path) -> bool:

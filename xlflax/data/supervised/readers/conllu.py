@@ -205,8 +205,7 @@ def _check_columns(line: str, path, number: int) -> None:
       path,
       number,
       got=file_reading.shorten_quoted(line),
-      fix='If the file is not in CoNLL-U format, set FORMAT, for example '
-      "to 'conll' or 'uner'.",
+      fix=_suggest_format(columns),
     )
   empty = [i for i, text in enumerate(columns, start=1) if not text.strip()]
   if empty:
@@ -216,6 +215,24 @@ def _check_columns(line: str, path, number: int) -> None:
       path,
       number,
     )
+
+
+def _suggest_format(columns: Sequence[str]) -> str:
+  """Returns a hint on the format of a line that is not in CoNLL-U format."""
+  if (
+    len(columns) > 2
+    and columns[0].strip().isdecimal()
+    and re.fullmatch('O|[BI]-.+', columns[2].strip())
+  ):
+    return (
+      'The columns seem to be those of Universal NER (number, word, IOB2 tag). '
+      'Set the format, as in --gin.FORMAT="\'uner\'".'
+    )
+  return (
+    'If the file is not in CoNLL-U format, set FORMAT, for example to '
+    "'conll' (the first column is the word and the last column is the tag) or "
+    "'uner' (number, word and tag)."
+  )
 
 
 def _check_word_number(
