@@ -119,6 +119,7 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   f'{_VOCAB} --corpus=corpus/mono': ('Did you mean corpus?',),
   f'{_EVALUATE} --tasks=retrieval --corpus=corpus/mono/en.txt': (
     'Got: corpus/mono/en.txt', 'Did you mean corpus?'),
+  f'{_VOCAB} --corpus=cache': ('cache is a token cache', '--cache'),
   f'{_VOCAB} --corpus=empty': ('empty', 'mono/<language>.txt'),
   f'{_VOCAB} --corpus=named': ('english.text', '<language>[.anything].txt'),
   f'{_VOCAB} --corpus=both': ('de-en', 'en-de'),
@@ -145,6 +146,7 @@ def workspace(tmp_path_factory):
   files: dict[str, str | bytes] = {
     'corpus/mono/en.txt': 'a b\n',
     'empty/README': '',
+    'cache/cache.json': '{}',
     'named/mono/english.text': 'a b\n',
     'both/parallel/en-de.tsv': 'a\tb\n',
     'both/parallel/de-en.tsv': 'b\ta\n',

@@ -43,6 +43,20 @@ def test_a_split_without_text(corpus):
     source.languages_found()
 
 
+@pytest.mark.parametrize(
+  'source', [text_sources.CorpusText, text_sources.ParallelCorpus]
+)
+def test_the_folder_of_a_split_is_not_a_corpus_directory(tmp_path, source):
+  for name in ('mono/de.txt', 'parallel/de-en.tsv'):
+    path = tmp_path / 'c/test' / name
+    path.parent.mkdir(parents=True)
+    path.write_text('a\tb\n')
+  source = source(directory=str(tmp_path / 'c/test'))
+  languages = getattr(source, 'languages_found', getattr(source, 'pairs', None))
+  with raises_error(errors.CorpusError, fix=f'Did you mean {tmp_path / "c"}?'):
+    languages()
+
+
 def test_a_language_without_text(corpus):
   source = text_sources.CorpusText(directory=corpus, languages=('de', 'tr'))
   with raises_error(errors.CorpusError, got='tr', mentions=('de', 'en', 'ja')):

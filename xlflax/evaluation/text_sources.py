@@ -111,7 +111,7 @@ class ParallelCorpus(PairSource):
     available = corpus_directory.Corpus(self.directory).parallel_pairs(
       self.split
     )
-    return chosen_pairs(available, self.languages, _where(self))
+    return chosen_pairs(available, self.languages, _where(self), _suggest(self))
 
   def load(self, pair: Pair) -> PairedText:
     """Reads the sentences of a language pair."""
@@ -211,7 +211,9 @@ class CorpusText(TextSource):
     available = corpus_directory.Corpus(self.directory).monolingual_languages(
       self.split
     )
-    return chosen_languages(available, self.languages, _where(self))
+    return chosen_languages(
+      available, self.languages, _where(self), _suggest(self)
+    )
 
   def load(self, language: str) -> list[str]:
     """Reads the lines of a language."""
@@ -271,7 +273,10 @@ def pair_name(pair: Pair) -> str:
 
 
 def chosen_pairs(
-  available: tuple[Pair, ...], requested: tuple[str, ...] | None, where: str
+  available: tuple[Pair, ...],
+  requested: tuple[str, ...] | None,
+  where: str,
+  suggestion: str | None = None,
 ) -> tuple[Pair, ...]:
   """Returns the requested language pairs.
 
@@ -281,13 +286,15 @@ def chosen_pairs(
       selected by its name, or if all of its languages other than English are
       requested. If None, all pairs are selected.
     where: Location of the text to report in error messages.
+    suggestion: Hint for the error if no text is available. If None, the hint is
+      to select a different split.
 
   Raises:
     CorpusError: If no language pair is available, or if a requested name does
       not match any pair.
     ConfigError: If two pairs have the same name in metrics.
   """
-  _check_not_empty(available, where)
+  _check_not_empty(available, where, suggestion)
   if requested is None:
     return check_directions(available, where)
   pairs = tuple(
@@ -317,7 +324,10 @@ def check_directions(pairs: tuple[Pair, ...], where: str) -> tuple[Pair, ...]:
 
 
 def chosen_languages(
-  available: tuple[str, ...], requested: tuple[str, ...] | None, where: str
+  available: tuple[str, ...],
+  requested: tuple[str, ...] | None,
+  where: str,
+  suggestion: str | None = None,
 ) -> tuple[str, ...]:
   """Returns the requested languages.
 
@@ -325,22 +335,26 @@ def chosen_languages(
     available: Codes of the languages in which the text is available.
     requested: Language codes. If None, all languages are selected.
     where: Location of the text to report in error messages.
+    suggestion: Hint for the error if no text is available. If None, the hint is
+      to select a different split.
 
   Raises:
     CorpusError: If no language is available, or if a requested language is
       missing.
   """
-  _check_not_empty(available, where)
+  _check_not_empty(available, where, suggestion)
   _check_missing(set(requested or ()) - set(available), available, where)
   return available if requested is None else tuple(requested)
 
 
-def _check_not_empty(available: tuple, where: str) -> None:
+def _check_not_empty(
+  available: tuple, where: str, suggestion: str | None
+) -> None:
   if not available:
     raise errors.CorpusError(
       'The source does not contain any text to evaluate',
       where=where,
-      fix='Select a different split, or add files to this split.',
+      fix=suggestion or 'Select a different split, or add files to this split.',
     )
 
 
@@ -368,6 +382,10 @@ def _describe_available(available: tuple[str, ...]) -> str:
     f'one or more of the languages {", ".join(languages)}, or of the pairs '
     f'{", ".join(available)}'
   )
+
+
+def _suggest(source) -> str | None:
+  return corpus_directory.suggest_parent(source.directory)
 
 
 def _where(source) -> str:

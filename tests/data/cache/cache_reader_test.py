@@ -31,6 +31,14 @@ def test_missing_cache(tmp_path):
     cache_reader.TokenCache(tmp_path / 'nothing')
 
 
+def test_a_corpus_directory_is_not_a_cache(tmp_path):
+  (tmp_path / 'corpus/mono').mkdir(parents=True)
+  with raises_error(
+    errors.CacheError, mentions=(tmp_path / 'corpus', '--corpus', '--cache')
+  ):
+    cache_reader.TokenCache(tmp_path / 'corpus')
+
+
 def test_incomplete_cache(copy):
   shutil.rmtree(copy / 'tasks/corpus.mono.en')
   with raises_error(

@@ -14,6 +14,7 @@ from typing import Any
 
 from xlflax.data.batching import sequence_index
 from xlflax.data.cache import cache_format, cache_metadata, ragged_arrays
+from xlflax.data.corpus import corpus_directory
 from xlflax.data.dictionaries import code_switching
 from xlflax.data.dictionaries.bilingual_dictionary import Dictionary
 from xlflax.storage import bucket_staging, checksums, paths
@@ -72,7 +73,10 @@ class TokenCache:
       raise errors.CacheError(
         'The token cache does not exist, because the directory '
         f'{self.directory} contains no file {cache_format.CACHE_FILE}',
-        fix=rebuild_command(self.directory),
+        fix=f'The directory {directory} is a corpus directory. Pass it as '
+        '--corpus, and pass the directory that `xlflax cache` wrote as --cache.'
+        if corpus_directory.is_corpus_directory(self.directory)
+        else rebuild_command(self.directory),
       )
     self._header = cache_metadata.read_metadata(self.directory)
     num_generations = len(self._header.generations)

@@ -44,6 +44,8 @@ IGNORED = ('README', 'LICENSE', 'LICENCE', 'NOTICE', 'CORPUS.')
 # File that a command creates before it writes the files of a corpus directory,
 # and removes when all files are complete. It contains the command's name.
 INCOMPLETE_FILE = '.incomplete'
+# File that identifies a token cache (see `cache_format`).
+_TOKEN_CACHE = 'cache.json'
 # Records of the shards of a preprocessed corpus. The command without a shard
 # merges them when all files are complete.
 _SHARD_RECORDS = '.prepared-*.json'
@@ -538,6 +540,46 @@ def _count_lines(file: TextFile, fingerprint: corpus_files.Fingerprint) -> int:
   return sum(1 for _, line in line_reader.read_text(file.path) if line)
 
 
+def is_corpus_directory(directory: pathlib.Path) -> bool:
+  """Returns whether a directory contains the text folders of a corpus."""
+  return any(
+    (directory / folder / name).is_dir()
+    for folder in FOLDERS.values()
+    for name in ('mono', 'parallel')
+  )
+
+
+def suggest_parent(directory: str | pathlib.Path) -> str | None:
+  """Suggests the corpus directory for the path of one of its split folders.
+
+  For example, the result for `c/test` is 'Did you mean c?'.
+
+  Args:
+    directory: Path that was passed as a corpus directory.
+
+  Returns:
+    The suggestion, or None if the path is not the folder of a split.
+  """
+  directory = paths.to_path(directory)
+  if paths.is_bucket(directory) or directory.name not in FOLDERS.values():
+    return None
+  parent = directory.parent
+  return f'Did you mean {parent}?' if is_corpus_directory(parent) else None
+
+
+def _suggest_token_cache(
+  directory: pathlib.Path, given_path: pathlib.Path
+) -> str | None:
+  """Returns a hint for a token cache that was passed as a corpus directory."""
+  if is_corpus_directory(directory) or not (directory / _TOKEN_CACHE).is_file():
+    return None
+  return (
+    f'The directory {given_path} is a token cache. Pass the directory of the '
+    'corpus files as the corpus directory. The option --cache of `xlflax '
+    'train` takes the token cache.'
+  )
+
+
 def _list_files(
   directory: pathlib.Path, given_path: pathlib.Path
 ) -> tuple[TextFile, ...]:
@@ -561,6 +603,7 @@ def _list_files(
         expected=', '.join(f'{name}/' for name in _TOP_LEVEL_FOLDERS),
         where=str(entry),
         fix=name_suggestions.suggest_corpus_directory(given_path)
+        or _suggest_token_cache(directory, given_path)
         or 'Rename the file or folder, or move it to a different directory.',
       )
   files: list[TextFile] = []
