@@ -5,6 +5,7 @@ import json
 import pytest
 import seqio
 
+from tests.errors import assert_mentions
 from xlflax import cli
 from xlflax.data.corpus import corpus_writer
 from xlflax.data.corpus.corpus_directory import Corpus
@@ -122,6 +123,28 @@ def test_task_modules_show_raw_sources(tmp_path, monkeypatch, capsys):
   assert cli.main(['tasks', 'show', 'shown', '--task_module=shown_tasks']) == 0
   assert "text: 'one'" in capsys.readouterr().out
   seqio.TaskRegistry.remove('shown')
+
+
+def test_a_missing_feature_is_reported_with_the_task(
+  tmp_path, monkeypatch, capsys
+):
+  (tmp_path / 'unnamed_tasks.py').write_text(
+    'import seqio\n'
+    'from xlflax.data.seqio_tasks import preprocessors, task_registry\n'
+    'task_registry.add_monolingual_task("unnamed", seqio.TextLineDataSource('
+    '{"train": "x.txt"}), language="en", '
+    'preprocessors=[preprocessors.split_lines])\n'
+  )
+  (tmp_path / 'x.txt').write_text('one\n')
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.syspath_prepend(str(tmp_path))
+  command = ['tasks', 'show', 'unnamed', '--task_module=unnamed_tasks']
+  assert cli.main(command) == 2
+  captured = capsys.readouterr()
+  assert "'one'" in captured.out
+  assert_mentions(captured.err, 'unnamed', 'split_lines', 'text')
+  assert 'Traceback' not in captured.err
+  seqio.TaskRegistry.remove('unnamed')
 
 
 @pytest.mark.parametrize('option', ['--vocabulary=v', '--num_examples=2'])

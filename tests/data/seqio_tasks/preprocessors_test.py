@@ -1,5 +1,6 @@
 """The examples of the preprocessors' docstrings."""
 
+import pytest
 import seqio
 import tensorflow as tf
 
@@ -78,6 +79,28 @@ def test_split_lines():
     {'text': 'b', 'starts_document': False},
     {'text': 'c', 'starts_document': True},
   ]
+
+
+@pytest.mark.parametrize(
+  'step',
+  [
+    preprocessors.split_lines,
+    preprocessors.mark_documents,
+    lambda dataset: preprocessors.rename_features(dataset, {'targets': 'text'}),
+  ],
+)
+def test_examples_without_names_are_reported(step):
+  lines = tf.data.Dataset.from_tensor_slices(['a', 'b'])
+  with raises_error(errors.CorpusError, mentions="{'text': line}"):
+    step(lines)
+
+
+@pytest.mark.parametrize(
+  'step', [preprocessors.split_lines, preprocessors.mark_documents]
+)
+def test_examples_without_text_are_reported(step):
+  with raises_error(errors.CorpusError, got='body', mentions='text'):
+    step(_dataset(body=['a']))
 
 
 def test_mark_documents():

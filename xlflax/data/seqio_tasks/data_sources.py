@@ -110,6 +110,8 @@ def numpy_examples(dataset: tf.data.Dataset) -> Iterator:
 def converting_task_errors(name: str) -> Iterator[None]:
   """Context in which errors of a task are converted to CorpusError.
 
+  The name of the task becomes the location of an error without a location.
+
   Args:
     name: Name of the task that is read.
 
@@ -120,7 +122,8 @@ def converting_task_errors(name: str) -> Iterator[None]:
   """
   try:
     yield
-  except errors.XlflaxError:
+  except errors.XlflaxError as error:
+    error.where = error.where or f'task {name}'
     raise
   except _INVALID_TEXT as error:
     message = re.sub(r'\{\{.*?\}\}|\[\[.*?\]\]|\[Op:.*', '', str(error))

@@ -4,7 +4,7 @@ Each docstring shows examples before and after the step, and the tests check
 them. Requires TensorFlow.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -75,12 +75,7 @@ def rename_features(
   Raises:
     CorpusError: If the examples lack a feature.
   """
-  missing = sorted(set(names.values()) - set(dataset.element_spec))
-  if missing:
-    raise errors.CorpusError(
-      f'The examples must have the features {", ".join(missing)}',
-      got=', '.join(sorted(dataset.element_spec)),
-    )
+  _check_features(dataset, names.values(), 'rename_features')
 
   @tf.autograph.experimental.do_not_convert
   def select(example):
@@ -128,7 +123,11 @@ def split_lines(dataset: tf.data.Dataset) -> tf.data.Dataset:
   `{'text': 'b', 'starts_document': False}`,
   `{'text': 'c', 'starts_document': True}`. Blank lines and other features are
   dropped.
+
+  Raises:
+    CorpusError: If the examples lack the feature `text`.
   """
+  _check_features(dataset, ['text'], 'split_lines')
 
   @tf.autograph.experimental.do_not_convert
   def split(example):
@@ -146,7 +145,11 @@ def mark_documents(dataset: tf.data.Dataset) -> tf.data.Dataset:
   """Sets `starts_document` to True in examples that lack this feature.
 
   Before: `{'text': 'a'}`; after: `{'text': 'a', 'starts_document': True}`.
+
+  Raises:
+    CorpusError: If the examples lack the feature `text`.
   """
+  _check_features(dataset, ['text'], 'mark_documents')
   if 'starts_document' in dataset.element_spec:
     return dataset
 
@@ -155,3 +158,27 @@ def mark_documents(dataset: tf.data.Dataset) -> tf.data.Dataset:
     return example | {'starts_document': True}
 
   return dataset.map(mark, num_parallel_calls=tf.data.AUTOTUNE)
+
+
+def _check_features(
+  dataset: tf.data.Dataset, names: Iterable[str], preprocessor: str
+) -> None:
+  """Raises a CorpusError if the examples of a dataset lack a named feature."""
+  spec = dataset.element_spec
+  is_mapping = isinstance(spec, Mapping)
+  missing = sorted(set(names) - set(spec if is_mapping else ()))
+  if not missing:
+    return
+  features = ', '.join(f'{name!r}: …' for name in missing)
+  raise errors.CorpusError(
+    f'The preprocessor {preprocessor} requires examples with the '
+    f'{"feature" if len(missing) == 1 else "features"} {", ".join(missing)}',
+    got=', '.join(sorted(spec)) if is_mapping else 'examples without names',
+    fix=f'Add a preprocessor before {preprocessor} that returns examples with '
+    + (
+      "this feature, such as `lambda dataset: dataset.map(lambda line: {'text': "
+      'line})` for lines of text.'
+      if missing == ['text'] and not is_mapping
+      else f'these features: {{{features}}}.'
+    ),
+  )
