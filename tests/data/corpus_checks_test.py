@@ -147,6 +147,60 @@ def test_another_script(write):
   assert_mentions(warning, 'ru.txt', 'ru')
 
 
+@pytest.mark.parametrize('form', ['{} {}', '{}. {}', '{}) {}'])
+def test_numbered_lines(tmp_path, form):
+  lines = [form.format(n, _EN) for n in range(7, 17)]
+  path = corpus_writer.write_monolingual(tmp_path, 'en', [lines])
+  [warning] = corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path))
+  assert_mentions(warning, path, 10)
+
+
+def test_numbered_columns(tmp_path):
+  pairs = [(f'{n}. {_EN}', f'{n}. {_DE}') for n in range(1, 31)]
+  path = corpus_writer.write_parallel(tmp_path, ('en', 'de'), pairs)
+  [warning] = corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path))
+  assert_mentions(warning, path, '30 of 30')
+
+
+@pytest.mark.parametrize('numbers', [(1, 2, 3), (1990, 1848, 3, 12, 7, 5, 9)])
+def test_lines_that_start_with_other_numbers_pass(tmp_path, numbers):
+  lines = [f'{number} {_EN}' for number in numbers]
+  corpus_writer.write_monolingual(tmp_path, 'en', [lines])
+  assert corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path)) == []
+
+
+_LONG_TEXTS = {'en': _EN * 12, 'de': _DE * 12}
+
+
+def _write_splits(directory, training):
+  """Writes training text, and validation and test text without a mistake."""
+  for language, text in training.items():
+    corpus_writer.write_monolingual(directory, language, [[text]])
+  for folder in ('valid', 'test'):
+    for language, text in _LONG_TEXTS.items():
+      corpus_writer.write_monolingual(directory / folder, language, [[text]])
+
+
+def test_files_with_exchanged_languages(tmp_path):
+  _write_splits(tmp_path, {'en': _LONG_TEXTS['de'], 'de': _LONG_TEXTS['en']})
+  first, second = corpus_checks.find_anomalies(
+    corpus_directory.Corpus(tmp_path)
+  )
+  assert_mentions(first, tmp_path / 'mono' / 'de.txt', 'en')
+  assert_mentions(second, tmp_path / 'mono' / 'en.txt', 'de')
+
+
+def test_a_file_in_the_language_of_another_file(tmp_path):
+  _write_splits(tmp_path, {'en': _LONG_TEXTS['en'], 'de': _LONG_TEXTS['en']})
+  [warning] = corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path))
+  assert_mentions(warning, tmp_path / 'mono' / 'de.txt', 'en')
+
+
+def test_files_in_their_languages_pass(tmp_path):
+  _write_splits(tmp_path, _LONG_TEXTS)
+  assert corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path)) == []
+
+
 def test_scripts():
   assert corpus_checks.dominant_script('abc') is None
   assert corpus_checks.dominant_script(_JA) == 'JAPANESE'

@@ -9,8 +9,10 @@ import collections
 import itertools
 import logging
 import math
+import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from xlflax.data.corpus import (
   corpus_directory,
@@ -36,6 +38,15 @@ _MIN_TRIGRAMS = 200
 # Columns count as swapped if exchanging them raises the sum of the similarities
 # by more than this.
 _MARGIN = 0.05
+# Text counts as text in another language if it has at least this number of
+# trigrams, if its mean similarity to other files in its declared language is
+# below the maximum, and if the similarity to the other language is higher by
+# more than the margin.
+_MIN_LANGUAGE_TRIGRAMS = 1000
+_MAX_SIMILARITY_OTHER_LANGUAGE = 0.6
+_LANGUAGE_MARGIN = 0.2
+# Number at the beginning of a line.
+_NUMBER = re.compile(r'([0-9]{1,9})[.:)]* +')
 
 # Scripts whose letters have another first word in their Unicode names.
 _SCRIPTS = {'HIRAGANA': 'JAPANESE', 'KATAKANA': 'JAPANESE'}
@@ -74,26 +85,42 @@ _UNICODE_NAMES = {
 Counts = collections.Counter[str]
 
 
+class _Sample(NamedTuple):
+  """Trigram counts of the first text of a file in one language."""
+
+  file: corpus_files.TextFile
+  language: str
+  counts: Counts
+
+
 def find_anomalies(corpus: corpus_directory.Corpus) -> list[str]:
   """Returns a message for each probable mistake found in a corpus directory."""
   anomalies = find_unknown_languages(corpus.languages)
   anomalies += _find_duplicate_codes(corpus.languages)
   profiles = _trigram_profiles(corpus)
+  samples: list[_Sample] = []
   for file in corpus.files:
     if file.kind is corpus_files.Kind.MONOLINGUAL:
-      text = _join_lines(
-        corpus_directory.read_monolingual(
-          file.path, on_bad_record=corpus_directory.handler_of_bad_records(file)
-        )
-      )
-      anomalies += _find_wrong_script(file, text)
+      lines = _read_first_lines(file)
+      text = ' '.join(lines)
+      wrong_script = _find_wrong_script(file, text)
+      anomalies += wrong_script
+      anomalies += _find_numbered_lines(file, lines)
+      if not wrong_script:
+        [language] = file.languages
+        samples.append(_Sample(file, language, count_trigrams(text)))
     elif file.kind is corpus_files.Kind.PARALLEL:
       pairs = _sample_pairs(file)
       columns = [' '.join(side) for side in zip(*pairs[:LINES], strict=True)]
       if pairs and _are_columns_swapped(file.languages, columns, profiles):
         anomalies.append(_describe_swapped_columns(file))
+      else:
+        for language, column in zip(file.languages, columns, strict=False):
+          samples.append(_Sample(file, language, count_trigrams(column)))
       anomalies += _find_copied_pairs(file, pairs)
       anomalies += _find_pairs_without_letters(file, pairs)
+      anomalies += _find_numbered_pairs(file, pairs)
+  anomalies += _find_wrong_languages(samples)
   return anomalies
 
 
@@ -207,6 +234,88 @@ def _find_pairs_without_letters(
       f'In {file.path}, source or target has no letters in {count:,} of '
       f'{len(pairs):,} sampled pairs. Run xlflax preprocess to drop them.'
     )
+
+
+def _find_numbered_lines(
+  file: corpus_files.TextFile, lines: Sequence[str]
+) -> Iterator[str]:
+  """Yields a message if most lines start with consecutive numbers."""
+  count = _count_consecutive_numbers(lines)
+  if count > max(_MIN_COUNT, len(lines) / 2):
+    yield (
+      f'In {file.path}, {count:,} of the first {len(lines):,} lines start with '
+      'consecutive numbers. Remove the numbers, for example with '
+      "sed -E 's/^[0-9]+[.:)]* +//'."
+    )
+
+
+def _find_numbered_pairs(
+  file: corpus_files.TextFile, pairs: Sequence[corpus_directory.Pair]
+) -> Iterator[str]:
+  """Yields a message if source or target of most pairs are numbered."""
+  count = max(
+    (_count_consecutive_numbers(side) for side in zip(*pairs, strict=True)),
+    default=0,
+  )
+  if count > max(_MIN_COUNT, len(pairs) / 2):
+    yield (
+      f'In {file.path}, source or target starts with consecutive numbers in '
+      f'{count:,} of {len(pairs):,} sampled pairs. Remove the numbers.'
+    )
+
+
+def _count_consecutive_numbers(lines: Sequence[str]) -> int:
+  """Counts the lines whose number follows or precedes that of a neighbor."""
+  matches = map(_NUMBER.match, lines)
+  numbers = [int(match[1]) if match else None for match in matches]
+  consecutive: set[int] = set()
+  for i, (first, second) in enumerate(itertools.pairwise(numbers)):
+    if first is not None and second == first + 1:
+      consecutive |= {i, i + 1}
+  return len(consecutive)
+
+
+def _find_wrong_languages(samples: Sequence[_Sample]) -> Iterator[str]:
+  """Yields a message for each monolingual file in another file's language.
+
+  A file is compared with the other text in the same language and in each of the
+  other languages, so nothing is found in a corpus with a single file for each
+  language.
+  """
+  samples = [
+    sample
+    for sample in samples
+    if sum(sample.counts.values()) >= _MIN_LANGUAGE_TRIGRAMS
+  ]
+  sums: dict[str, dict[str, float]] = {}
+  num_samples = collections.Counter(sample.language for sample in samples)
+  units = [_normalize(sample.counts) for sample in samples]
+  for sample, unit in zip(samples, units, strict=True):
+    total = sums.setdefault(sample.language, {})
+    for gram, value in unit.items():
+      total[gram] = total.get(gram, 0.0) + value
+
+  for sample, unit in zip(samples, units, strict=True):
+    language = sample.language
+    num_others = num_samples[language] - 1
+    if sample.file.kind is not corpus_files.Kind.MONOLINGUAL or not num_others:
+      continue
+    similarity = (_dot(unit, sums[language]) - 1) / num_others
+    if similarity > _MAX_SIMILARITY_OTHER_LANGUAGE:
+      continue
+    similarities = {
+      other: _dot(unit, total) / num_samples[other]
+      for other, total in sums.items()
+      if language_codes.short_code(other) != language_codes.short_code(language)
+    }
+    closest = max(similarities, key=lambda k: similarities[k], default=None)
+    if closest and similarities[closest] > similarity + _LANGUAGE_MARGIN:
+      yield (
+        f'The text of {sample.file.path} is more similar to the text in '
+        f'{closest} than to the other text in {language}. If it is in '
+        f'{closest}, rename the file: replace {language} with {closest} in '
+        f'its name. Otherwise, check the other files of {language}.'
+      )
 
 
 def _describe_swapped_columns(file: corpus_files.TextFile) -> str:
@@ -337,16 +446,29 @@ def count_trigrams(text: str) -> Counts:
 
 def trigram_similarity(first: Counts, second: Counts) -> float:
   """Returns the cosine similarity of two trigram counts."""
-  dot_product = sum(count * second[gram] for gram, count in first.items())
-  norms = (
-    math.sqrt(sum(count**2 for count in counts.values()))
-    for counts in (first, second)
-  )
-  return dot_product / max(math.prod(norms), 1e-9)
+  return _dot(_normalize(first), _normalize(second))
+
+
+def _normalize(counts: Counts) -> dict[str, float]:
+  """Returns trigram counts divided by their Euclidean norm."""
+  norm = math.sqrt(sum(count**2 for count in counts.values()))
+  return {gram: count / norm for gram, count in counts.items()}
+
+
+def _dot(first: Mapping[str, float], second: Mapping[str, float]) -> float:
+  return sum(value * second.get(gram, 0.0) for gram, value in first.items())
 
 
 def _join_lines(lines: Iterable[corpus_directory.Line]) -> str:
   return ' '.join(line.text for line in itertools.islice(lines, LINES))
+
+
+def _read_first_lines(file: corpus_files.TextFile) -> list[str]:
+  """Returns the first lines of a monolingual file."""
+  lines = corpus_directory.read_monolingual(
+    file.path, on_bad_record=corpus_directory.handler_of_bad_records(file)
+  )
+  return [line.text for line in itertools.islice(lines, LINES)]
 
 
 def _trigram_profiles(corpus: corpus_directory.Corpus) -> dict[str, Counts]:

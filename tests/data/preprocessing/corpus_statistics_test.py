@@ -88,11 +88,15 @@ def test_pairs_that_were_not_translated(tmp_path):
   assert_mentions(_describe(Corpus(tmp_path)), 'parallel/en-de.tsv', '10 of 20')
 
 
-def test_text_of_another_language(tmp_path):
+@pytest.mark.parametrize('num_english', [0, 20])
+def test_text_of_another_language(tmp_path, num_english):
+  """A file without text in its language may have a wrong name."""
   pytest.importorskip('py3langid')
   lines = ['Les enfants jouent dans le jardin de la maison.'] * 40
+  lines += ['The children play in the garden of the house.'] * num_english
   findings = _describe(_write(tmp_path, 'mono/en.txt', '\n'.join(lines)))
   assert_mentions(findings, '--min_language_probability=0.5')
+  assert ('rename' in findings) == (not num_english)
 
 
 def test_a_file_that_cannot_be_read_is_told_among_the_others(tmp_path):

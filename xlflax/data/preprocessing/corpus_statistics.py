@@ -427,8 +427,14 @@ def _describe_file(counts: FileCounts) -> Iterator[str]:
       f'--split_sentences, or --max_characters={_LONG_LINE} to drop such lines.'
     )
   if counts.num_other_language > 0.2 * counts.num_identified:
+    hint = 'Run xlflax preprocess --min_language_probability=0.5 to drop them.'
+    if counts.num_other_language > 0.8 * counts.num_identified:
+      hint = (
+        'If the language code in the file name is wrong, rename the file. '
+        f'Otherwise: {hint}'
+      )
     yield (
-      f'{counts.path}: {counts.num_other_language:,} of {counts.num_identified:,} sampled lines '
-      'are probably in a different language. Run xlflax preprocess '
-      '--min_language_probability=0.5 to drop such lines.'
+      f'{counts.path}: {counts.num_other_language:,} of '
+      f'{counts.num_identified:,} sampled lines are probably in a different '
+      f'language than {"-".join(counts.languages)}. {hint}'
     )
