@@ -334,6 +334,7 @@ class Trainer:
 
     Raises:
       ConfigError: If a field of the trainer is invalid.
+      RunDirectoryError: If the run has a different vocabulary.
     """
     return directory_claim.can_resume(training_setup.Setup(self))
 

@@ -78,7 +78,8 @@ def check_directory(
     can_resume=functools.partial(can_resume, setup),
   )
   run_directory.run_id(directory)  # Raises an error if `model.json` is damaged.
-  run_directory.check_vocabulary(vocabulary, directory)
+  if _has_results(directory):
+    run_directory.check_vocabulary(vocabulary, directory)
   if checkpoint_reader.finished_steps(directory):
     assert setup.vocabulary is not None
     data_fingerprint.check_vocabulary(
@@ -101,12 +102,12 @@ def can_resume(setup: training_setup.Setup) -> bool:
   Args:
     setup: Model, vocabulary, settings and step functions of the new
       configuration.
+
+  Raises:
+    RunDirectoryError: If the run has a different vocabulary.
   """
   vocabulary = check_vocabulary_directory(setup.settings.vocabulary)
-  try:
-    run_directory.check_vocabulary(vocabulary, setup.model_dir)
-  except errors.RunDirectoryError:
-    return False
+  run_directory.check_vocabulary(vocabulary, setup.model_dir)
   return checkpoint_reader.fits_last_checkpoint(
     setup.model_dir, setup.factory.abstract
   )
@@ -130,6 +131,7 @@ def claim_directory(
 ) -> None:
   """Writes a run's configuration, model and vocabulary to its directory."""
   directory = setup.model_dir
+  is_new = not _has_results(directory)
   run = (
     run_directory.run_id(directory)
     or run_directory.read_run_id(directory, run_directory.TRAINER)
@@ -153,7 +155,7 @@ def claim_directory(
     setup.settings.objectives.objectives,
     objective_config.collect_inputs(setup.settings),
   )
-  run_directory.copy_vocabulary(vocabulary, directory)
+  run_directory.copy_vocabulary(vocabulary, directory, replace=is_new)
   run_directory.copy_origin(
     initialization.init_directories(setup.settings.init_from), directory
   )
@@ -172,12 +174,17 @@ def _other_config(
   A run that failed at its start because of a mistake can thus be started again
   after the mistake is corrected.
   """
-  metrics = setup.model_dir / run_directory.METRICS
-  if paths.file_size(metrics) or checkpoint_reader.finished_steps(
-    setup.model_dir
-  ):
+  if _has_results(setup.model_dir):
     return setup.settings.on_config_mismatch
   return run_directory.OnConfigMismatch.CONTINUE
+
+
+def _has_results(model_dir: pathlib.Path) -> bool:
+  """Returns whether a run has written metrics or a checkpoint."""
+  return bool(
+    paths.file_size(model_dir / run_directory.METRICS)
+    or checkpoint_reader.finished_steps(model_dir)
+  )
 
 
 def check_vocabulary_directory(

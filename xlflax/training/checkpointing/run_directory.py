@@ -70,7 +70,8 @@ def check_run_directory(
     on_config_mismatch: Action if the directory contains a run with a different
       configuration.
     can_resume: Function that returns whether the run in the directory can be
-      resumed with this configuration. It determines the hint of the error.
+      resumed with this configuration. It determines the hint of the error, or
+      raises an error that names the obstacle.
 
   Raises:
     RunDirectoryError: If the directory contains a different run (the message
@@ -384,16 +385,28 @@ def read_model(model_dir: pathlib.Path):
   return model
 
 
-def copy_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
+def copy_vocabulary(
+  source: pathlib.Path, model_dir: pathlib.Path, *, replace: bool = False
+) -> None:
   """Copies a vocabulary's files to the model directory of a run.
-
-  An existing copy is kept (see `check_vocabulary`).
 
   Args:
     source: Directory that contains the vocabulary.
     model_dir: Model directory of the run.
+    replace: Whether to replace an existing copy whose content differs. By
+      default, an existing copy is kept (see `check_vocabulary`).
   """
-  paths.copy_files(source, model_dir / VOCABULARY)
+  copy = model_dir / VOCABULARY
+  if replace and _different_file(source, copy) is not None:
+    files = paths.list_directory(copy)
+    manifests.forget_files(
+      model_dir, [f'{VOCABULARY}/{path.name}' for path in files]
+    )
+    for path in files:
+      path.unlink()
+    if not paths.is_bucket(copy):
+      copy.rmdir()
+  paths.copy_files(source, copy)
   record_vocabulary(model_dir)
 
 
@@ -458,17 +471,27 @@ def check_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
     RunDirectoryError: If a file of the copy is missing from `source` or has
       different content.
   """
-  copy = model_dir / VOCABULARY
+  path = _different_file(source, model_dir / VOCABULARY)
+  if path is not None:
+    raise errors.RunDirectoryError(
+      'A file of the vocabulary differs from its copy in the model '
+      f'directory. It must have the same content as {path}',
+      got=str(source / path.name),
+      where=str(model_dir),
+      fix='Train with the vocabulary with which the run was started, or '
+      'pass a different --model_dir.',
+    )
+
+
+def _different_file(
+  source: pathlib.Path, copy: pathlib.Path
+) -> pathlib.Path | None:
+  """Returns the first file of a copied vocabulary that differs, or None."""
   for path in paths.list_directory(copy):
     other = source / path.name
     if not (other.exists() and path.read_bytes() == other.read_bytes()):
-      raise errors.RunDirectoryError(
-        'A file of the vocabulary differs from its copy in the model '
-        f'directory. It must have the same content as {path}',
-        got=str(other),
-        fix='Train with the vocabulary with which the run was started, or '
-        'pass a different --model_dir.',
-      )
+      return path
+  return None
 
 
 def remove_leftovers(model_dir: pathlib.Path) -> None:

@@ -1,0 +1,71 @@
+"""Model directories of runs that are started again."""
+
+import types
+
+import pytest
+
+from tests.errors import raises_error
+from tests.training import tiny
+from xlflax.storage import manifests
+from xlflax.training.checkpointing import (
+  config_serialization,
+  directory_claim,
+  run_directory,
+)
+from xlflax.utils import errors
+
+
+def _make_setup(tmp_path, name, **fields):
+  """Makes the setup of a run whose vocabulary is the directory `name`."""
+  directory = tmp_path / name
+  directory.mkdir(exist_ok=True)
+  (directory / 'sentencepiece.model').write_text(name)
+  (directory / 'vocabulary.json').write_text('{}')
+  model = tiny.make_model(**fields)
+  vocabulary = types.SimpleNamespace(
+    spec=types.SimpleNamespace(size=9), hash=name
+  )
+  return types.SimpleNamespace(
+    model_dir=tmp_path / 'run',
+    description=config_serialization.to_json_config(model),
+    model=model,
+    vocabulary=vocabulary,
+    settings=types.SimpleNamespace(
+      vocabulary=str(directory),
+      on_config_mismatch=run_directory.OnConfigMismatch.ERROR,
+      objectives=types.SimpleNamespace(objectives=(), entries=()),
+      datasets=(),
+      init_from=(),
+    ),
+  )
+
+
+def _start(setup, directory):
+  directory_claim.check_directory(setup, directory, {})
+  directory_claim.claim_directory(setup, directory, '')
+
+
+def test_a_run_without_results_takes_another_vocabulary(tmp_path):
+  _start(_make_setup(tmp_path, 'wrong'), tmp_path / 'wrong')
+  (tmp_path / 'wrong/extra.json').write_text('{}')
+  _start(_make_setup(tmp_path, 'right'), tmp_path / 'right')
+  run = tmp_path / 'run'
+  copy = run / run_directory.VOCABULARY / 'sentencepiece.model'
+  assert copy.read_text() == 'right'
+  identity = run_directory.read_vocabulary_identity(run)
+  assert identity is not None and identity.hash == 'right'
+  assert not manifests.find_problems(run)
+
+
+@pytest.mark.parametrize('fields', [{}, {'num_layers': 3}])
+def test_a_run_with_results_keeps_its_vocabulary(tmp_path, fields):
+  """The message names the vocabulary even if other settings also differ."""
+  _start(_make_setup(tmp_path, 'right'), tmp_path / 'right')
+  (tmp_path / 'run' / run_directory.METRICS).write_text('{"step": 1}\n')
+  other = _make_setup(tmp_path, 'wrong', **fields)
+  with raises_error(
+    errors.RunDirectoryError,
+    got=str(tmp_path / 'wrong/sentencepiece.model'),
+    where=str(tmp_path / 'run'),
+  ):
+    directory_claim.check_directory(other, tmp_path / 'wrong', {})
