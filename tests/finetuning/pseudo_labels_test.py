@@ -89,7 +89,11 @@ def test_text_without_a_word(teacher, tmp_path):
 
 def test_a_teacher_that_labels_nothing(make_run, tmp_path):
   run = make_run(tmp_path / 'run', [1])
-  with raises_error(errors.ConfigError, where='run'):
+  with raises_error(
+    errors.ConfigError,
+    where='run',
+    mentions=('TokenClassification', 'finetune/tagging.gin'),
+  ):
     pseudo_labels.pseudo_label(
       teacher=str(run),
       output=str(tmp_path / 'out'),

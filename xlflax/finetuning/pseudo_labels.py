@@ -116,9 +116,16 @@ def pseudo_label(
   ]
   if len(names) != 1:
     raise errors.ConfigError(
-      'The teacher must have exactly one TokenClassification objective',
+      'Labeling words requires a run that was fine-tuned for tagging, with '
+      'exactly one objective of class TokenClassification',
       where=teacher,
-      got=', '.join(run.objectives) or 'no objective',
+      got=', '.join(
+        f'{name}: {type(objective).__name__}'
+        for name, objective in run.objectives.items()
+      )
+      or 'no objective',
+      fix='Pass the directory of such a run. To fine-tune a run for tagging, '
+      'use `xlflax finetune --gin_file=finetune/tagging.gin`.',
     )
   step = checkpoint_selection.select_checkpoints(
     run, 'last' if step is None else [step]

@@ -173,6 +173,33 @@ def test_columns_must_be_known(write):
     )
 
 
+@pytest.mark.parametrize(
+  'name, line, mentions',
+  [
+    ('a.csv', 'It rains.,It is wet.,1', ('CSV', "{'quoting': 'csv'}")),
+    ('a.txt', '"It rains.","It is wet.","1"', 'CSV'),
+    ('a.tsv', '{"text": "It rains."}', '--gin.FORMAT="\'jsonl\'"'),
+    ('a.tsv', 'It rains, and it is wet.', "{'text': 0, 'label': 1}"),
+  ],
+)
+def test_a_line_with_another_separator_gets_a_hint(write, name, line, mentions):
+  with raises_error(
+    errors.CorpusError, where=f'{name}:1', mentions=mentions
+  ) as caught:
+    classification_reader.read_tsv(write(name, f'{line}\n'), 'en')
+  assert ('CSV' in str(caught.value)) == (not name.endswith('tsv'))
+
+
+def test_wildcards_are_not_expanded(tmp_path):
+  (tmp_path / 'a.tsv').write_text('a\tb\tc\n')
+  with raises_error(
+    errors.CorpusError,
+    got=tmp_path / '*.tsv',
+    mentions="{'en': ('a.tsv', 'b.tsv')}",
+  ):
+    classification_reader.read_tsv(str(tmp_path / '*.tsv'), 'en')
+
+
 def test_files_must_exist(tmp_path):
   with raises_error(errors.CorpusError, mentions='no.tsv'):
     classification_reader.read_tsv(tmp_path / 'no.tsv', 'en')

@@ -329,8 +329,32 @@ def _check_widths(rows, names, path, columns) -> Iterator:
         path,
         number,
         got=shown_fields,
+        fix=_suggest_separator(fields, path) if width < min_width else None,
       )
     yield number, fields
+
+
+def _suggest_separator(fields: Sequence[str], path) -> str:
+  """Returns a hint for a line that has too few tab-separated columns."""
+  line = fields[0] if len(fields) == 1 else ''
+  if line.startswith('{') and line.endswith('}'):
+    return (
+      'The line seems to be a JSON object. Set the format, as in '
+      '--gin.FORMAT="\'jsonl\'".'
+    )
+  name = os.fspath(path).lower().removesuffix('.gz').removesuffix('.zst')
+  is_csv_line = line.startswith('"') and '","' in line
+  if is_csv_line or (len(fields) == 1 and name.endswith('.csv')):
+    return (
+      'Columns must be separated by tabs. Convert the CSV file to a TSV file. '
+      'If fields of the TSV file are enclosed in quotation marks, pass '
+      "--gin.OPTIONS=\"{'quoting': 'csv'}\"."
+    )
+  return (
+    'Columns must be separated by tabs, and the option `columns` must contain '
+    'the columns of the file, counted from 0. For example, pass '
+    "--gin.OPTIONS=\"{'columns': {'text': 0, 'label': 1}}\"."
+  )
 
 
 def _get_field(fields, names, path, number, column: int | str) -> str | None:

@@ -53,8 +53,14 @@ def require_file(path: str | os.PathLike) -> pathlib.Path:
   """Returns a file's local path, or raises a CorpusError if it is missing."""
   path = bucket_staging.stage_input(path)
   if not path.is_file():
+    has_wildcard = any(character in path.name for character in '*?[')
     raise errors.CorpusError(
-      'The file with labeled examples does not exist', got=str(path)
+      'The file with labeled examples does not exist',
+      got=str(path),
+      fix='Wildcards in file names are not expanded. Pass the paths of the '
+      "files as a tuple, such as {'en': ('a.tsv', 'b.tsv')}."
+      if has_wildcard
+      else None,
     )
   return path
 
