@@ -51,6 +51,16 @@ def test_dry_run_lists_the_trials(arguments, capsys, tmp_path):
 
 
 @pytest.mark.parametrize('dry_run', [[], ['--dry_run']])
+def test_a_run_without_a_checkpoint(arguments, tmp_path, dry_run):
+  (tmp_path / 'mlm').mkdir()
+  start = f'--init_from={tmp_path / "mlm"}'
+  run = cli.parse('finetune', [*arguments, start, *dry_run])
+  with raises_error(errors.CheckpointError, where=tmp_path / 'mlm') as caught:
+    run()
+  assert_mentions(caught.value.fix, 'xlflax train')
+
+
+@pytest.mark.parametrize('dry_run', [[], ['--dry_run']])
 @pytest.mark.parametrize('metric', ['dve/accuracy/en', 'dev/accuracy'])
 def test_unknown_metric(arguments, metric, dry_run):
   metric_option = f'--metric_for_best_model={metric}'

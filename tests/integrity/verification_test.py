@@ -5,6 +5,7 @@ import json
 import jax.numpy as jnp
 import pytest
 
+from tests.errors import raises_error
 from tests.training import tiny
 from xlflax import cli, integrity
 from xlflax.storage import checksums
@@ -69,6 +70,16 @@ def test_exported_model(tmp_path, capsys):
   (tmp_path / 'config.json').write_text('[]')
   [(item, problems)] = _problems(tmp_path).items()
   assert item == 'config.json' and len(problems) == 1
+
+
+def test_a_missing_directory_is_reported(tmp_path):
+  (tmp_path / 'corpus').mkdir()
+  with raises_error(
+    errors.RunDirectoryError,
+    got=tmp_path / 'corpsu',
+    fix=f'Did you mean {tmp_path / "corpus"}?',
+  ):
+    integrity.verify_directory(tmp_path / 'corpsu')
 
 
 def test_a_directory_of_no_type_is_rejected(tmp_path):

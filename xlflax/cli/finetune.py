@@ -295,6 +295,7 @@ def _list_trials(
       runner, axes, untrained=options.random_init_baseline
     )
     input_checks.check_inputs([trial.trainer for trial in trials], test_tasks)
+    finetune_grid.check_initial_checkpoints(runner, trials)
     for trial in trials:
       print('/'.join(filter(None, (language, trial.trial.name))))
     logging.info(

@@ -117,11 +117,7 @@ def finetune(
       [trial.trainer for trial in trials], test_tasks or ()
     )
   bucket_access.check_usable(runner.output)
-  if not runner.output.exists():
-    for trial in trials:
-      init_from.check_checkpoints_exist(
-        trial.trainer.init_from, trial.trainer.model_dir
-      )
+  check_initial_checkpoints(runner, trials)
   with contextlib.ExitStack() as stack:
     if distributed_job.is_lead():
       stack.enter_context(directory_lease.Lease(runner.output))
@@ -132,6 +128,23 @@ def finetune(
       report = _evaluate_settings(report, test_tasks, tested, batch_size)
       report.write(runner.output)
     return report
+
+
+def check_initial_checkpoints(
+  runner: grid_trials.TrialRunner, trials: Sequence[grid_trials.MadeTrial]
+) -> None:
+  """Checks that the checkpoints from which the trials start exist.
+
+  The trials of an existing grid are checked when they start.
+
+  Raises:
+    CheckpointError: If a model directory or a checkpoint does not exist.
+  """
+  if not runner.output.exists():
+    for trial in trials:
+      init_from.check_checkpoints_exist(
+        trial.trainer.init_from, trial.trainer.model_dir
+      )
 
 
 def _train_all(

@@ -20,7 +20,7 @@ from xlflax.integrity import (
 from xlflax.integrity.artifact_types import ArtifactType
 from xlflax.integrity.verification_report import VerificationReport
 from xlflax.storage import directory_lease, manifests, paths
-from xlflax.utils import errors, validation
+from xlflax.utils import errors, name_suggestions, validation
 
 # The order in which the markers of a directory are searched.
 ARTIFACT_TYPES = (
@@ -47,9 +47,16 @@ def verify_directory(directory: validation.FilePath) -> VerificationReport:
   """Verifies all files in a directory written by xlflax.
 
   Raises:
-    RunDirectoryError: If the directory was not written by xlflax.
+    RunDirectoryError: If the directory does not exist or was not written by
+      xlflax.
   """
   path = paths.to_path(directory)
+  if not paths.is_bucket(path) and not path.exists():
+    raise errors.RunDirectoryError(
+      'The directory does not exist',
+      got=str(directory),
+      fix=name_suggestions.suggest_directory(path) or 'Correct the path.',
+    )
   artifact_type = _detect_type(path)
   findings = tuple(artifact_type.verify(path))
   return VerificationReport(path, artifact_type.kind, findings)

@@ -287,6 +287,17 @@ def test_items_of_two_checkpoints(tmp_path):
     _restore(tmp_path)
 
 
+def test_missing_checkpoint(tmp_path):
+  with raises_error(
+    errors.CheckpointError, got=None, expected=None, where=tmp_path
+  ) as error:
+    checkpoint_reader.checkpoint_path(tmp_path, -1)
+  assert_mentions(error.value.fix, 'xlflax train')
+  _write(tmp_path, [1, 2])
+  with raises_error(errors.CheckpointError, got=3, mentions=(1, 2)):
+    checkpoint_reader.checkpoint_path(tmp_path, 3)
+
+
 def test_checkpoint_of_another_run(tmp_path):
   """Whole, of the same step and shapes, but not of this directory's run."""
   for name in ('a', 'b'):

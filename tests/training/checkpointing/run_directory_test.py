@@ -163,6 +163,30 @@ def test_directories_of_other_programs_have_a_hint(tmp_path):
     run_directory.read_model(tmp_path / 'out')
 
 
+def test_directories_in_or_above_a_run_have_a_hint(tmp_path):
+  run_directory.write_model(tmp_path / 'runs/mlm', tiny.make_model())
+  run_directory.write_model(
+    tmp_path / 'runs/nli/trials/single', tiny.make_model()
+  )
+  checkpoint = tmp_path / 'runs/mlm/checkpoints/4'
+  checkpoint.mkdir(parents=True)
+  with raises_error(errors.RunDirectoryError) as error:
+    run_directory.read_model(tmp_path / 'runs')
+  assert_mentions(error.value.fix, tmp_path / 'runs/mlm')
+  assert 'trials' not in error.value.fix
+  with raises_error(
+    errors.RunDirectoryError,
+    mentions=('--checkpoint_steps=4', '--gin.INIT_STEP=4', '--step=4'),
+  ) as error:
+    run_directory.read_model(checkpoint)
+  assert_mentions(error.value.fix, tmp_path / 'runs/mlm')
+  with raises_error(
+    errors.RunDirectoryError,
+    fix=f'Pass the model directory, {tmp_path / "runs/mlm"}.',
+  ):
+    run_directory.read_model(checkpoint.parent)
+
+
 def test_changed_record_is_reported(tmp_path):
   run_directory.write_model(tmp_path, tiny.make_model())
   run = run_directory.run_id(tmp_path)

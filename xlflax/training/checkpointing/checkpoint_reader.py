@@ -15,6 +15,10 @@ from xlflax.training.checkpointing import checkpoint_items, run_directory
 from xlflax.utils import errors
 
 DIRECTORY = 'checkpoints'
+NO_CHECKPOINT_HINT = (
+  'Run the `xlflax train` command of this run again. Training resumes, and '
+  'writes checkpoints.'
+)
 
 
 def finished_steps(model_dir: str | pathlib.Path) -> list[int]:
@@ -65,11 +69,18 @@ def checkpoint_path(model_dir: str | pathlib.Path, step: int) -> pathlib.Path:
   checkpoint = paths.to_absolute_path(model_dir) / DIRECTORY / str(step)
   tensorstore_specs.kvstore_spec(os.fspath(checkpoint))
   if not checkpoint.is_dir():
+    steps = finished_steps(model_dir)
+    if not steps:
+      raise errors.CheckpointError(
+        'The run does not have a finished checkpoint',
+        where=str(model_dir),
+        fix=NO_CHECKPOINT_HINT,
+      )
     raise errors.CheckpointError(
       'The requested checkpoint does not exist. The step must be the step of '
       'a finished checkpoint',
       got=step,
-      expected=finished_steps(model_dir),
+      expected=f'one of the steps {", ".join(map(str, steps))}',
       where=str(model_dir),
     )
   return checkpoint

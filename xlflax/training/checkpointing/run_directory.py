@@ -13,7 +13,7 @@ from flax import linen as nn
 
 from xlflax.storage import bucket_access, checksums, manifests, paths
 from xlflax.training.checkpointing import config_serialization
-from xlflax.utils import errors
+from xlflax.utils import errors, name_suggestions
 
 CONFIG = 'config.gin'
 TRAINER = 'trainer.json'
@@ -338,11 +338,20 @@ def read_vocabulary_identity(
 
 
 def _suggest_model_directory(directory: pathlib.Path) -> str | None:
-  """Returns a hint for a directory that belongs to another command."""
+  """Returns a hint for a directory in or above a model directory."""
   if (directory / 'config.json').exists():
     return (
       'Import a Hugging Face model with `xlflax convert from-hf '
       f'{directory} --output=RUN`, and pass RUN.'
+    )
+  for parent in list(directory.parents)[:2]:
+    if (parent / MODEL).exists():
+      return _suggest_parent_run(directory, parent)
+  runs = sorted(path.parent for path in directory.glob(f'*/{MODEL}'))
+  if runs:
+    return (
+      'Pass one of the model directories in this directory: '
+      f'{name_suggestions.format_names(list(map(str, runs)))}.'
     )
   trials = sorted(
     path.parent
@@ -351,10 +360,23 @@ def _suggest_model_directory(directory: pathlib.Path) -> str | None:
   )
   if trials:
     return (
-      'The directory is the output of `xlflax finetune`. Pass one of its '
+      'The directory contains trials of `xlflax finetune`. Pass one of the '
       f'trials, such as {trials[0]}.'
     )
   return None
+
+
+def _suggest_parent_run(directory: pathlib.Path, run: pathlib.Path) -> str:
+  """Returns a hint for a directory inside the model directory of a run."""
+  hint = f'Pass the model directory, {run}.'
+  if directory.parent == run or not directory.name.isdecimal():
+    return hint
+  return (
+    f'The directory is a checkpoint of a run. {hint} To select the checkpoint, '
+    f'add --gin.INIT_STEP={directory.name} in `xlflax finetune`, '
+    f'--checkpoint_steps={directory.name} in `xlflax evaluate`, or '
+    f'--step={directory.name} in `xlflax convert to-hf`.'
+  )
 
 
 def read_model(model_dir: pathlib.Path):

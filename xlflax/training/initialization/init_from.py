@@ -476,6 +476,7 @@ def _find_checkpoint(init: InitFromCheckpoint) -> pathlib.Path:
       got=step,
       expected=steps or None,
       where=init.model_dir,
+      fix=None if steps else checkpoint_reader.NO_CHECKPOINT_HINT,
     )
   return paths.to_path(init.model_dir) / checkpoint_reader.DIRECTORY / str(step)
 
