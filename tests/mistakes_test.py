@@ -124,6 +124,8 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   f'{_VOCAB} --corpus=named': ('english.text', '<language>[.anything].txt'),
   f'{_VOCAB} --corpus=both': ('de-en', 'en-de'),
   f'{_VOCAB} --corpus=blank': ('fr.txt',),
+  f'{_VOCAB} --corpus=blanks': (
+    'mono/fr.txt, test/mono/en.txt', 'Where: blanks'),
   f'{_VOCAB} --corpus=latin1 --dry_run': ('mono/de.txt:1', 'UTF-8'),
   f'{_VOCAB} --corpus=columns --dry_run': ('en-de.tsv:2',),
   'cache --output=o --vocabulary=v': ('--mixture', '--corpus'),
@@ -152,6 +154,9 @@ def workspace(tmp_path_factory):
     'both/parallel/de-en.tsv': 'b\ta\n',
     'blank/mono/en.txt': 'a b\n',
     'blank/mono/fr.txt': '\n',
+    'blanks/mono/en.txt': 'a b\n',
+    'blanks/mono/fr.txt': '',
+    'blanks/test/mono/en.txt': '\n',
     'latin1/mono/de.txt': 'schön\n'.encode('latin-1'),
     'columns/parallel/en-de.tsv': 'a\tb\nonly one\n',
     'mine/unread.gin': "include 'pretrain/translation.gin'\nLENGTH = 48\n",

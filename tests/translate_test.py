@@ -199,6 +199,16 @@ def test_bytes_that_are_not_utf8_are_replaced_and_counted(copier_of_lines):
   assert len(output.getvalue().splitlines()) == 3
 
 
+def test_lines_with_tabs_are_reported_once(copier_of_lines, caplog):
+  """They are pairs of a parallel file, of which both texts are translated."""
+  with caplog.at_level(logging.WARNING):
+    copier_of_lines.stream(
+      io.BytesIO(b'\tmilk\t\n' + b'the cat\tthe dog\n' * 5), io.BytesIO()
+    )
+  [record] = caplog.records
+  assert_mentions(record.getMessage(), 2, 'cut -f1')
+
+
 def test_an_error_of_the_stream_is_not_swallowed(copier_of_lines):
   class Broken(io.BytesIO):
     def __next__(self):

@@ -46,6 +46,7 @@ class Counts(NamedTuple):
     resumed: Number of lines that had already been translated by an earlier,
       interrupted call.
     replaced: Number of invalid UTF-8 bytes that were replaced with U+FFFD.
+    with_tabs: Number of lines with a tab between two texts.
   """
 
   lines: int = 0
@@ -53,6 +54,7 @@ class Counts(NamedTuple):
   cut: int = 0
   resumed: int = 0
   replaced: int = 0
+  with_tabs: int = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -169,6 +171,14 @@ class LineTranslator:
       chunk = [chunk[0].removeprefix(codecs.BOM_UTF8), *chunk[1:]]
     decoded = [_decode(line) for line in chunk]
     lines = [text.strip() for text, _ in decoded]
+    with_tabs = ['\t' in line for line in lines]
+    if any(with_tabs) and not counts.with_tabs:
+      _LOG.warning(
+        'Line %d contains a tab. Tabs do not separate columns, so each line is '
+        'translated as a single text. If the input is a parallel file, pass '
+        'only the column in the source language, such as the output of cut -f1.',
+        counts.lines + 1 + with_tabs.index(True),
+      )
     translations = self.translator.translate(lines)
     for number, hypotheses in enumerate(
       translations.hypotheses, counts.lines + 1
@@ -180,6 +190,7 @@ class LineTranslator:
       cut=counts.cut + translations.cut,
       empty=counts.empty + sum(not line for line in lines),
       replaced=counts.replaced + sum(replaced for _, replaced in decoded),
+      with_tabs=counts.with_tabs + sum(with_tabs),
     )
 
   def _format(self, number: int, hypotheses: list[Hypothesis]) -> str:

@@ -130,6 +130,19 @@ def test_a_file_that_ends_too_early_is_not_its_beginning(
     list(corpus_lines.read_lines(path))
 
 
+@pytest.mark.parametrize('suffix', ['.gz', '.xz', '.zst'])
+def test_text_whose_name_ends_as_that_of_a_compressed_file(tmp_path, suffix):
+  path = tmp_path / f'de.txt{suffix}'
+  path.write_text('Schöne Flöten\n')
+  with raises_error(errors.CorpusError, where=path) as raised:
+    list(corpus_lines.read_lines(path))
+  assert_mentions(raised.value.fix, 'de.txt')
+  path.write_bytes(bytes(range(1, 60)))
+  with raises_error(errors.CorpusError) as raised:
+    list(corpus_lines.read_lines(path))
+  assert 'de.txt' not in raised.value.fix
+
+
 def test_a_line_without_an_end(tmp_path, monkeypatch):
   """Such as a small file that unpacks to gigabytes."""
   monkeypatch.setattr(corpus_lines, '_MAX_LINE_BYTES', 1000)

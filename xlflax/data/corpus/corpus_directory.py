@@ -127,8 +127,7 @@ class Corpus:
       )
     _check_directions(self.pairs, self.directory)
     if not skip_bad_records:
-      for text_file in self.files:
-        _check_has_text(text_file)
+      _check_files_have_text(self.files, self.directory)
 
   def __str__(self) -> str:
     return str(self.directory)
@@ -687,15 +686,34 @@ def _check_directions(pairs, directory: pathlib.Path) -> None:
       )
 
 
-def _check_has_text(text_file: TextFile) -> None:
-  lines = line_reader.read_text(text_file.path)
-  if not any(line for _, line in lines):
+def _check_files_have_text(
+  files: Sequence[TextFile], directory: pathlib.Path
+) -> None:
+  """Raises a single CorpusError for all files that contain no text."""
+  empty_files = [file for file in files if not _has_text(file)]
+  if len(empty_files) == 1:
+    [file] = empty_files
     raise errors.CorpusError(
-      f'The corpus file for {"-".join(text_file.languages)} contains no text. '
+      f'The corpus file for {"-".join(file.languages)} contains no text. '
       'It must contain at least one line of text',
-      where=str(text_file.path),
+      where=str(file.path),
       fix='Add text to the file, or delete it.',
     )
+  if empty_files:
+    names = [
+      file.path.relative_to(directory).as_posix() for file in empty_files
+    ]
+    raise errors.CorpusError(
+      f'{len(names)} corpus files contain no text. Each file must contain at '
+      'least one line of text',
+      got=name_suggestions.format_names(names),
+      where=str(directory),
+      fix='Add text to the files, or delete them.',
+    )
+
+
+def _has_text(file: TextFile) -> bool:
+  return any(line for _, line in line_reader.read_text(file.path))
 
 
 def _folder_label(text_file: TextFile) -> str:

@@ -44,6 +44,10 @@ _COMPRESSED_FORMATS = {
   b'PK\x03\x04': ('zip', '.zip'),
 }
 _READABLE_EXTENSIONS = ('.gz', '.xz', '.zst')
+# Number of bytes from which the format of a file is determined.
+_NUM_FIRST_BYTES = 64
+# Bytes that do not occur in text.
+_CONTROL_BYTES = re.compile(rb'[\x00-\x08\x0e-\x1f\x7f]')
 _UTF_16_MARKS = (b'\xff\xfe', b'\xfe\xff')
 # Number of compressed bytes that are decompressed at a time, into at most
 # 128 MB of text.
@@ -105,7 +109,7 @@ def _open(
         where=str(path),
         fix=git_lfs.FIX,
       )
-    _check_first_bytes(file.peek(6)[:6], path)
+    _check_first_bytes(file.peek(_NUM_FIRST_BYTES)[:_NUM_FIRST_BYTES], path)
     stream: Any = file
     if path.suffix == '.gz':
       stream = stack.enter_context(gzip.open(file))
@@ -119,11 +123,12 @@ def _open(
 
 
 def _check_first_bytes(first_bytes: bytes, path: pathlib.Path) -> None:
-  """Rejects UTF-16 files and compressed files that lack the right extension.
+  """Rejects UTF-16 files and files whose extension does not match the content.
 
   Raises:
-    CorpusError: If the file is compressed and its name lacks the extension, or
-      if it is encoded in UTF-16.
+    CorpusError: If the file is compressed and its name lacks the extension, if
+      the name has the extension and the content is text, or if the file is
+      encoded in UTF-16.
   """
   for magic, (name, extension) in _COMPRESSED_FORMATS.items():
     if first_bytes.startswith(magic) and path.suffix != extension:
@@ -141,6 +146,18 @@ def _check_first_bytes(first_bytes: bytes, path: pathlib.Path) -> None:
       where=str(path),
       fix='Convert it with '
       f'`iconv -f UTF-16 -t UTF-8 {shlex.quote(str(path))}`.',
+    )
+  if (
+    path.suffix in _READABLE_EXTENSIONS
+    and first_bytes
+    and not any(map(first_bytes.startswith, _COMPRESSED_FORMATS))
+    and not _CONTROL_BYTES.search(first_bytes)
+  ):
+    raise errors.CorpusError(
+      f'The file is not compressed, but its name ends in {path.suffix}',
+      where=str(path),
+      fix=f'Rename the file to {path.stem}, or compress it. If it contains an '
+      'error page of a server, download the file again.',
     )
 
 
