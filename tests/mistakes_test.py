@@ -55,6 +55,9 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   '--activation=relu': ('--activation', '--gin_file'),
   'convert average --model_dir=run --output=o --last=2 --checkpoint_steps=1': (
     '--last and --checkpoint_steps',),
+  'convert to-hf run --output=o --checkpoint_steps=2': ('Did you mean --step?',),
+  'evaluate --model_dir=run --step=2': ('Did you mean --checkpoint_steps ',),
+  'push-to-hub run --repo=me/x': ('NAME', 'ORGANIZATION/NAME'),
   # Flags without effect.
   f'{_EVALUATE} --max_examples=3': ('--max_examples', '--tasks'),
   f'{_EVALUATE} --split=validation': ('--split', '--tasks'),

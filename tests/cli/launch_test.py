@@ -6,8 +6,10 @@ import shlex
 import pytest
 import yaml
 
+from tests.errors import raises_error
 from xlflax import cli
 from xlflax.launch import kubernetes, local, slurm, tpu
+from xlflax.utils import errors
 
 _TRAIN = (
   '--',
@@ -266,3 +268,11 @@ def test_tpu(monkeypatch):
 def test_mistakes_end_with_one_message(capsys, arguments):
   assert cli.main(['launch', *arguments]) == 2
   assert capsys.readouterr().err.strip()
+
+
+def test_an_option_of_the_launcher_after_the_separator():
+  with raises_error(
+    errors.ConfigError, got='--cpu_devices', mentions=('local', '--')
+  ) as caught:
+    cli.parse('launch', ['local', *_TRAIN, '--cpu_devices=1'])
+  assert 'before --' in caught.value.fix

@@ -114,6 +114,22 @@ def test_suggestions():
     assert suggestion in caught.value.fix
 
 
+@pytest.mark.parametrize(
+  ('option', 'mentions'),
+  [
+    ('--total_sizes=3', '--size'),
+    ('--file=f.gin', '--gin_file'),
+    ('--path_name=p', '--path'),
+    ('--folder=p', 'PATH (Path to check)'),
+  ],
+)
+def test_an_option_with_another_name_is_suggested(option, mentions):
+  arguments = ('check',) if 'p' in mentions.lower() else ('--output=a',)
+  with raises_error(errors.ConfigError, got=option.partition('=')[0]) as caught:
+    _parse(*arguments, option)
+  assert mentions in caught.value.fix
+
+
 def test_bindings_of_a_command_without_gin():
   with raises_error(errors.ConfigError, mentions='--gin.A=1'):
     _parse('check', 'path', gin_bindings=['A=1'])

@@ -68,12 +68,40 @@ def parse(arguments: Sequence[str]) -> Callable[[], int | None]:
     # Otherwise, a mistake in the command's options would be reported only when
     # the job starts. The lines of a sweep contain further options.
     if not job_base.flag_value(options, '--sweep'):
-      cli.parse(job_command[0], job_command[1:])
+      _check_job_command(job_command, launcher)
   module = types.ModuleType(f'xlflax.cli.launch.{launcher.name}')
   vars(module).update(
     main=_main(launcher, tuple(job_command)), EXAMPLES=launcher.example
   )
   return parsing.parse(f'launch {launcher.name}', module, options)
+
+
+def _check_job_command(
+  command: Sequence[str], launcher: launcher_registry.Launcher
+) -> None:
+  """Checks the options of the command that follows `--`.
+
+  Raises:
+    ConfigError: If the options are invalid, or are options of the launcher.
+  """
+  try:
+    cli.parse(command[0], command[1:])
+  except errors.ConfigError as error:
+    excluded = ('command', *launcher.job.internal_fields)
+    names = [
+      f'--{field.name}'
+      for field in dataclasses.fields(launcher.job)
+      if field.name not in excluded
+    ]
+    if error.got not in names:
+      raise
+    raise errors.ConfigError(
+      error.what,
+      got=error.got,
+      where=error.where,
+      fix=f'Write {error.got} before --, because it is an option of `xlflax '
+      f'launch {launcher.name}`.',
+    ) from error
 
 
 def options_class(launcher: launcher_registry.Launcher) -> type:

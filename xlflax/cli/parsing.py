@@ -267,6 +267,54 @@ def _names(app: cyclopts.App, path: Sequence[str]) -> list[str]:
   ]
 
 
+def _suggest_options(
+  option: str, app: cyclopts.App, path: Sequence[str]
+) -> list[str]:
+  """Returns sentences with alternatives to an option that does not exist.
+
+  Very similar names come first, then names whose words are contained in the
+  given name, or vice versa, such as --step for --checkpoint_steps, and then
+  less similar names. If there are none, the positional arguments are described.
+  """
+  names = _names(app, path)
+  matches = [
+    *name_suggestions.close_matches(option, names, cutoff=0.8),
+    *(
+      name
+      for name in names
+      if _words(name) <= _words(option) or _words(option) <= _words(name)
+    ),
+    *name_suggestions.close_matches(option, names),
+  ]
+  if matches:
+    return [f'Did you mean {" or ".join(list(dict.fromkeys(matches))[:3])}?']
+  for name in path:
+    app = app[name]
+  positional = [
+    f'{argument.name.strip("-").replace("-", "_").upper()} '
+    f'({_first_sentence(argument.parameter.help or "")})'
+    for argument in app.assemble_argument_collection(parse_docstring=True)
+    if argument.parse and argument.index is not None
+  ]
+  if not positional:
+    return []
+  return [
+    f'The command has the positional argument{"s" * (len(positional) > 1)} '
+    f'{" and ".join(positional)}.'
+  ]
+
+
+def _first_sentence(text: str) -> str:
+  """Returns the first sentence of a help text, without the period."""
+  return ' '.join(text.split()).partition('. ')[0].removesuffix('.')
+
+
+def _words(option: str) -> set[str]:
+  """Returns the words of an option name, without a plural s."""
+  words = option.strip('-').lower().replace('-', '_').split('_')
+  return {word.removesuffix('s') for word in words}
+
+
 def _convert_error(
   error: cyclopts.CycloptsError,
   app: cyclopts.App,
@@ -281,9 +329,7 @@ def _convert_error(
       'The command does not have the given option',
       got=option,
       where=prog,
-      fix=name_suggestions.suggestion_or_hint(
-        option, _names(app, path), help_hint
-      ),
+      fix=' '.join((*_suggest_options(option, app, path), help_hint)),
     )
   name = error.argument.name if error.argument is not None else None
   if isinstance(error, cyclopts.MissingArgumentError):

@@ -16,8 +16,8 @@ from xlflax.utils import errors
 
 DIRECTORY = 'checkpoints'
 NO_CHECKPOINT_HINT = (
-  'Run the `xlflax train` command of this run again. Training resumes, and '
-  'writes checkpoints.'
+  'Run the `xlflax train` command of this run again, and wait until it has '
+  'written a checkpoint.'
 )
 
 
