@@ -144,7 +144,7 @@ class Trainer:
     optimizers.Optimizer,
     pydantic.Field(
       description='an optimizer of xlflax.training.optimization.optimizers, '
-      'such as AdamW(learning_rate=1e-4)'
+      'such as AdamW(learning_rate=1e-4), or @optimizers.AdamW() in gin'
     ),
   ]
   # The identity of the run includes the resolved schedules instead.

@@ -1,9 +1,12 @@
 """`--gin.NAME=VALUE` on a command line."""
 
+import inspect
+
 import pytest
 
 from tests.errors import assert_mentions, raises_error
 from xlflax.config import command_line_bindings
+from xlflax.training.optimization import optimizers, schedules
 from xlflax.utils import errors
 
 
@@ -24,6 +27,9 @@ def test_binding_without_a_value():
   'binding, values',
   [
     ('OPTIMIZER=optimizers.Muon', '"@optimizers.Muon()"'),
+    ('OPTIMIZER=adamw', '"@optimizers.AdamW()"'),
+    ('OPTIMIZER=lamb', '"@optimizers.AdamW()"'),
+    ('SCHEDULE=inverse_sqrt', '"@schedules.InverseSqrt()"'),
     ('A=true', '--gin.A=True'),
     ('A=mean', '"\'mean\'"'),
   ],
@@ -35,3 +41,10 @@ def test_the_hint_contains_a_value_that_gin_parses(binding, values):
   ) as error:
     command_line_bindings.split_bindings([f'--gin.{binding}'])
   assert values in error.value.fix
+
+
+def test_the_suggested_classes_exist():
+  modules = {'optimizers': optimizers, 'schedules': schedules}
+  for module, names in command_line_bindings.CLASSES_BY_MACRO.values():
+    for name in names:
+      assert not inspect.isabstract(getattr(modules[module], name))

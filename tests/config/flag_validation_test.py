@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax import cli
 from xlflax.config import config_files, flag_validation
 from xlflax.evaluation import task_families
@@ -67,6 +68,52 @@ def test_macros():
   ):
     flag_validation.check_configuration(
       _args(files[0], bindings=['TRAIN_STEPS=3']), required_macros
+    )
+
+
+def test_unused_macros_name_the_flag_that_sets_them():
+  files = ('pretrain/mlm.gin', 'models/tiny.gin')
+  with raises_error(
+    errors.ConfigError, got='TATOEBA', mentions='--tatoeba'
+  ) as caught:
+    flag_validation.check_configuration(_args(*files), ['TATOEBA'])
+  assert '--gin.TATOEBA' not in str(caught.value)
+  with raises_error(errors.ConfigError, got='LR', mentions='--grid') as caught:
+    flag_validation.check_configuration(_args(*files), ['LR'])
+  assert 'gin' not in caught.value.expected.split(', ')
+
+
+@pytest.mark.parametrize(
+  'macros, bindings, partial, file',
+  [
+    (['MODEL_DIR', 'VOCABULARY'], ['TRAIN_STEPS=2'], False, 'pretrain/mlm.gin'),
+    ([], ['TRAIN_STEPS=2'], False, 'pretrain/mlm.gin'),
+    (['INIT_FROM'], ['EPOCHS=2'], True, 'finetune/classification.gin'),
+  ],
+)
+def test_no_gin_file_configures_a_trainer(macros, bindings, partial, file):
+  with raises_error(
+    errors.ConfigError, got='models/tiny.gin', mentions=f'--gin_file={file}'
+  ) as caught:
+    flag_validation.check_configuration(
+      _args('models/tiny.gin', bindings=bindings), macros, partial=partial
+    )
+  assert '--gin.MODEL_DIR' not in str(caught.value)
+
+
+def test_test_files_belong_to_the_evaluation_after_fine_tuning():
+  binding = "TEST_FILES={'fr': 'fr.tsv'}"
+  with raises_error(
+    errors.ConfigError,
+    got='TEST_FILES',
+    expected=None,
+    mentions=(
+      '--eval_gin_file=evaluate/classification.gin',
+      f'--eval_gin="{binding}"',
+    ),
+  ):
+    flag_validation.check_configuration(
+      _args('finetune/classification.gin', bindings=[binding]), partial=True
     )
 
 

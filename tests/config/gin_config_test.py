@@ -6,7 +6,7 @@ import sys
 import gin
 import pytest
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax import trainer
 from xlflax.config import gin_config
 from xlflax.objectives import objective_mixture
@@ -194,6 +194,45 @@ def test_lines_that_can_not_be_read(tmp_path, line, named):
     gin_config.load_gin_files([mine])
   assert named in error.value.got
   assert error.value.where == f'{mine}:3'
+
+
+@pytest.mark.parametrize(
+  'included, suggested',
+  [
+    ('pretrain/mlm', 'pretrain/mlm.gin'),
+    ('pretrain/mml.gin', 'pretrain/mlm.gin'),
+    ('base.gin', 'mine/base.gin'),
+    ('mine/base', 'mine/base.gin'),
+  ],
+)
+def test_the_name_of_an_included_file_is_suggested(
+  tmp_path, monkeypatch, included, suggested
+):
+  monkeypatch.chdir(tmp_path)
+  _write(tmp_path / 'mine/base.gin', 'trainer.Trainer.seed = 1')
+  _write(tmp_path / 'mine/own.gin', f"include '{included}'")
+  with raises_error(
+    errors.ConfigError, got=included, where='mine/own.gin:3'
+  ) as error:
+    gin_config.load_gin_files(['mine/own.gin'])
+  assert_mentions(error.value.fix, suggested)
+
+
+@pytest.mark.parametrize(
+  'value, corrected',
+  [
+    ("{en: 'a.tsv'}", "{'en': 'a.tsv'}"),
+    ("{en: 'a.tsv', zh-Hans: 'b.tsv'}", "{'en': 'a.tsv', 'zh-Hans': 'b.tsv'}"),
+    ('{en: nli/a.tsv}', "{'en': 'nli/a.tsv'}"),
+  ],
+)
+def test_keys_of_a_dictionary_need_quotes(value, corrected):
+  with raises_error(
+    errors.ConfigError, where='--gin.TRAIN_FILES', mentions=corrected
+  ):
+    gin_config.load_gin_files(
+      ['finetune/classification.gin'], [f'TRAIN_FILES={value}']
+    )
 
 
 def test_the_missing_import_of_a_module_is_suggested(tmp_path):

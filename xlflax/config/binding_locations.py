@@ -5,6 +5,7 @@ flags again, so that an error about a field of an object can contain the
 location of the binding.
 """
 
+import ast
 import dataclasses
 import re
 import tokenize
@@ -307,8 +308,26 @@ def _parse_all(text: str, path: str | None = None) -> Iterator[Any]:
       where=errors.line_location(path, line)
       if path
       else f'--gin.{text.partition("=")[0]}',
-      fix='Correct the statement, for example to TRAIN_STEPS = 1000.',
+      fix=_suggest_quotes(source, is_flag=not path)
+      or 'Correct the statement, for example to TRAIN_STEPS = 1000.',
     ) from error
+
+
+def _suggest_quotes(statement: str, *, is_flag: bool) -> str | None:
+  """Returns the hint for a dictionary whose text is not in quotes, or None."""
+  name, _, value = map(str.strip, statement.partition('='))
+  word = r'[A-Za-z][\w-]*'
+  keys = re.sub(rf'([{{,]\s*)({word})(?=\s*:)', r"\1'\2'", value)
+  values = re.sub(r'(:\s*)([A-Za-z./~][\w./~*-]*)(?=\s*[,}])', r"\1'\2'", keys)
+  for text in (keys, values):
+    try:
+      is_dictionary = isinstance(ast.literal_eval(text), dict)
+    except (SyntaxError, ValueError):
+      continue
+    if is_dictionary and text != value:
+      correct = f'--gin.{name}="{text}"' if is_flag else f'{name} = {text}'
+      return f'Put text in a dictionary in quotes: {correct}'
+  return None
 
 
 def _to_binding(

@@ -3,13 +3,25 @@
 import re
 from collections.abc import Sequence
 
-from xlflax.utils import errors
+from xlflax.utils import errors, name_suggestions
 
 VALUES = (
-  'a number, True, False, None, text in quotes, a list in [], %MACRO '
-  'or @module.Class()'
+  'a number, True, False, None, text in quotes, a list in [], a dictionary in '
+  '{}, %MACRO or @module.Class()'
 )
 _WORDS = ('True', 'False', 'None')
+# Macros of the shipped gin files whose values are objects, each with the module
+# and the classes of these objects. The first class is the default.
+CLASSES_BY_MACRO = {
+  'OPTIMIZER': (
+    'optimizers',
+    ('AdamW', 'StableAdamW', 'Muon', 'Adam', 'SGD', 'Adafactor'),
+  ),
+  'SCHEDULE': (
+    'schedules',
+    ('Linear', 'Constant', 'Cosine', 'WSD', 'InverseSqrt', 'Piecewise'),
+  ),
+}
 
 
 def split_bindings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -58,6 +70,8 @@ def _check_value(binding: str) -> None:
       fix = f'Pass --gin.{name}={constant}.'
     elif re.fullmatch(r'([a-z_]\w*\.)+[A-Z]\w*', value):
       fix = f'Pass --gin.{name}="@{value}()" for an object of this class.'
+    elif name in CLASSES_BY_MACRO:
+      fix = _suggest_class(name, value)
     else:
       fix = (
         f'Pass --gin.{name}="\'{value}\'" if the value is text. Write numbers in '
@@ -71,6 +85,21 @@ def _check_value(binding: str) -> None:
       f'The flag --gin.{name} must not have an empty value',
       fix=f'Pass --gin.{name}="\'\'" for an empty string.',
     )
+
+
+def _suggest_class(macro: str, value: str) -> str:
+  """Returns the hint for a bare word in place of an object such as @A()."""
+  module, names = CLASSES_BY_MACRO[macro]
+  by_letters = {name.lower(): name for name in names}
+  letters = value.lower().replace('_', '').replace('-', '')
+  close = name_suggestions.close_matches(letters, by_letters, most=1)
+  if close:
+    suggested = by_letters[close[0]]
+    return f'Did you mean --gin.{macro}="@{module}.{suggested}()"?'
+  return (
+    f'Pass an object of one of the classes {", ".join(names)}, such as '
+    f'--gin.{macro}="@{module}.{names[0]}()".'
+  )
 
 
 def quote_bare_word(binding: str) -> str:

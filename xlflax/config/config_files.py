@@ -17,7 +17,8 @@ SHIPPED = pathlib.Path(xlflax.gin_configs.__file__).parent
 
 _INCLUDE = re.compile(r"""^include\s+['"](.+?)['"]""", re.M)
 _MACRO = re.compile(r'^([A-Z][A-Z0-9_]*)\s*=\s*(.*?)\s*$', re.M)
-_USE = re.compile(r'%([A-Za-z_]\w*)')
+# Macros, but not constants such as %gin.REQUIRED.
+_USE = re.compile(r'%([A-Za-z_]\w*)(?![\w.])')
 _REQUIRED = '%gin.REQUIRED'
 _FLAG_BY_MACRO = {
   'MODEL': '--gin_file=models/SIZE.gin, or the recipe that sets MODEL, after the '

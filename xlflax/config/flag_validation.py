@@ -3,6 +3,7 @@
 import ast
 import pathlib
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -10,6 +11,16 @@ from xlflax.config import binding_locations, config_files
 from xlflax.utils import errors, name_suggestions
 
 _PACKAGE = pathlib.Path(__file__).parents[1]
+# Flags other than --gin that set macros.
+_FLAG_BY_MACRO = {
+  'CACHE_DIR': '--cache',
+  'CORPUS': '--corpus',
+  'INIT_FROM': '--init_from',
+  'MODEL_DIR': '--model_dir',
+  'TASK_MODULES': '--task_module',
+  'TATOEBA': '--tatoeba',
+  'VOCABULARY': '--vocabulary',
+}
 _TRAINING_MACROS = {'MODEL_DIR', 'INIT_FROM', 'TRAIN_FILES', 'TRAIN_LANGUAGE'}
 
 
@@ -127,7 +138,7 @@ def check_configuration(
 
   Args:
     args: Parsed options with `gin_file`, `gin_bindings` and `gin_search_paths`.
-    macros: Macros that are set by flags other than --gin.
+    macros: Macros that are set by flags other than --gin, such as --grid.
     defaults: Gin files that are read before those in `--gin_file`.
     partial: Whether macros that only training requires may have no value.
 
@@ -151,7 +162,13 @@ def check_configuration(
     uses |= config_files.used_macros(binding)
   for name in (*macros, *bound_names):
     if re.fullmatch(r'\w+', name) and name not in uses:
-      raise _unused(name, uses)
+      if not partial or 'INIT_FROM' in macros:
+        _check_trainer(args, files, is_fine_tuning=partial)
+      if name not in bound_names:
+        raise _unused(name, uses, _FLAG_BY_MACRO.get(name, '--grid'))
+      if partial and 'TEST' in name.split('_') and 'DEV_FILES' in uses:
+        raise _unused_test_files(name, args.gin_bindings, files)
+      raise _unused(name, uses, f'--gin.{name}')
   _check_user_macros(files, uses)
   uses -= _TRAINING_MACROS if partial else set()
   _check_required(files, {*macros, *bound_names}, uses)
@@ -180,11 +197,54 @@ def _check_user_macros(
         )
 
 
-def _unused(name: str, uses: set[str]) -> errors.ConfigError:
+def _check_trainer(
+  args: Any, files: Sequence[config_files.GinFile], *, is_fine_tuning: bool
+) -> None:
+  """Raises ConfigError if no gin file or binding names a trainer."""
+  texts = [re.sub(r'#.*', '', file.text) for file in files]
+  if not any(
+    re.search(r'\bTrainer\b', text) for text in [*texts, *args.gin_bindings]
+  ):
+    example = 'finetune/classification' if is_fine_tuning else 'pretrain/mlm'
+    raise errors.ConfigError(
+      'The gin files do not configure a `Trainer`',
+      got=', '.join(args.gin_file),
+      fix='Add the gin file that configures the training before the other '
+      f'files, such as --gin_file={example}.gin. Run `xlflax configs list` to '
+      'list the gin files that xlflax ships.',
+    )
+
+
+def _unused_test_files(
+  name: str, bindings: Sequence[str], files: Sequence[config_files.GinFile]
+) -> errors.ConfigError:
+  """Returns the error for test files that are passed as training files."""
+  binding = next(x for x in bindings if x.partition('=')[0].strip() == name)
+  if re.search(r'["$`\\]', binding):
+    argument = shlex.quote(binding)
+  else:
+    argument = f'"{binding}"'
+  tasks = [
+    file.path.stem
+    for file in files
+    if (config_files.SHIPPED / 'evaluate' / file.path.name).is_file()
+    and file.path.parent.name == 'finetune'
+  ]
+  return errors.ConfigError(
+    f'The flag --gin.{name} is not an option of fine-tuning, which does not '
+    'read test files',
+    got=name,
+    fix='Evaluate the selected model on the test files: pass --eval_gin_file='
+    f'evaluate/{tasks[0] if tasks else "TASK"}.gin --eval_gin={argument}.',
+  )
+
+
+def _unused(name: str, uses: set[str], flag: str) -> errors.ConfigError:
   """Returns the error for a macro that is set by a flag but never used."""
   close = name_suggestions.close_matches(name, uses)
   return errors.ConfigError(
-    f'The flag --gin.{name} sets a macro that the configuration never uses',
+    f'The flag {flag} sets the macro {name}, which the configuration never '
+    'uses',
     got=name,
     expected='one of ' + ', '.join(close or sorted(uses)),
     fix='Correct the name of the macro. Run `xlflax configs show FILE` to list '

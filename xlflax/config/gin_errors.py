@@ -335,12 +335,39 @@ def _convert_gin_error(error: Exception) -> errors.ConfigError:
       where=where,
       fix=f'Add the line `{_import_statement(match[1])}` to the file.',
     )
+  match = re.search(r'Unable to open file: (.+?)\. Searched config paths', text)
+  if match:
+    return errors.ConfigError(
+      'The included gin file does not exist. Its name must be a path from the '
+      'working directory, a path from a folder of --gin_search_paths, or the '
+      'name of a file that xlflax ships',
+      got=match[1],
+      where=where,
+      fix=_suggest_included_file(match[1], where)
+      or 'Correct the name. Run `xlflax configs list` to list the gin files '
+      'that xlflax ships.',
+    )
   return errors.ConfigError(
     'The gin configuration is not valid',
     got=text,
     where=where,
     fix=next((fix for part, fix in _FIXES if part in text), _FIXES[-1][1]),
   )
+
+
+def _suggest_included_file(name: str, where: str | None) -> str | None:
+  """Returns a hint with the gin file that an include statement may mean.
+
+  Args:
+    name: Name in the include statement.
+    where: Location of the statement, such as 'mine/own.gin:3'.
+  """
+  shipped = config_files.shipped_file_names()
+  folder = pathlib.Path((where or '').rpartition(':')[0]).parent
+  for candidate in (f'{name}.gin', folder / name, folder / f'{name}.gin'):
+    if str(candidate) in shipped or pathlib.Path(candidate).is_file():
+      return f'Did you mean {candidate}?'
+  return name_suggestions.did_you_mean(name, shipped)
 
 
 def _import_statement(name: str) -> str:
@@ -455,5 +482,5 @@ def _is_defined_in(value: Any, package: str) -> bool:
 _FIXES = (
   ('Failed to parse token', 'Put text in quotes: --gin.NAME="\'text\'".'),
   ('missing', 'Set the values in a gin file or with --gin flags.'),
-  ('', 'Compare the names with the fields of the configured class.'),
+  ('', 'Correct the statement (docs/gin.md).'),
 )
