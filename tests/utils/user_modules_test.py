@@ -168,3 +168,24 @@ def test_imports_are_found_without_running_the_module(folder):
   assert user_modules.find_imports('um_imports') == names
   assert user_modules.find_imports('um_imports.py') == names
   assert user_modules.find_imports('zz_no_such') == set()
+
+
+@pytest.mark.parametrize(
+  'module', ['um_package.layers', 'um_package.wrong.layers']
+)
+def test_a_module_in_another_package_is_suggested(folder, module):
+  for name in ('__init__', 'inner/__init__', 'inner/layers', 'layer'):
+    _write(folder / f'um_package/{name}.py')
+  with raises_error(errors.ConfigError, got=module) as error:
+    _import(module)
+  assert error.value.fix == 'Did you mean um_package.inner.layers?'
+
+
+@pytest.mark.parametrize(
+  'module', ['xlflax.training.optimizers', 'xlflax.optimizers']
+)
+def test_a_module_of_xlflax_is_suggested(module):
+  with raises_error(
+    errors.ConfigError, mentions='xlflax.training.optimization.optimizers'
+  ):
+    _import(module)

@@ -203,13 +203,14 @@ def _check_file(imported: Any, module: str, where: str) -> None:
 
 def _not_found(module: str, where: str) -> errors.ConfigError:
   """Returns the error for a module that does not exist."""
+  same_name: list[str] = []
   if _is_path(module):
     files = pathlib.Path(_expand(module)).parent.glob('*.py')
     candidates = sorted(map(str, files))
     expected = 'the path of a Python file'
   else:
-    package = module.rpartition('.')[0]
-    candidates = _list_modules(package)
+    candidates = _list_modules(module.rpartition('.')[0])
+    same_name = _modules_with_same_name(module)[:3]
     expected = 'a module in the working directory, such as my_module for '
     expected += 'my_module.py, or an installed module'
   return errors.ConfigError(
@@ -217,21 +218,43 @@ def _not_found(module: str, where: str) -> errors.ConfigError:
     got=module,
     expected=expected,
     where=where,
-    fix=name_suggestions.did_you_mean(module, candidates),
+    fix=f'Did you mean {" or ".join(same_name)}?'
+    if same_name
+    else name_suggestions.did_you_mean(module, candidates),
   )
 
 
 def _list_modules(package: str) -> list[str]:
   """Returns the modules in a package, or in the working directory if ''."""
-  folders: Sequence[str] = ['.']
-  if package:
-    try:
-      spec = importlib.util.find_spec(package)
-    except Exception:  # Its own package is missing or cannot be imported.
-      return []
-    folders = list(spec.submodule_search_locations or ()) if spec else []
+  folders = _package_folders(package) if package else ['.']
   prefix = f'{package}.' if package else ''
   return [prefix + module.name for module in pkgutil.iter_modules(folders)]
+
+
+def _package_folders(package: str) -> list[str]:
+  """Returns the folders of a package, or [] if there is no such package."""
+  try:
+    spec = importlib.util.find_spec(package)
+  except Exception:  # Its own package is missing or cannot be imported.
+    return []
+  return list(spec.submodule_search_locations or ()) if spec else []
+
+
+def _modules_with_same_name(module: str) -> list[str]:
+  """Returns the modules with the same last name in the nearest package.
+
+  For example, a.b.c is returned for a.c if the package a exists.
+  """
+  package, _, name = module.rpartition('.')
+  while package and not (folders := _package_folders(package)):
+    package = package.rpartition('.')[0]
+  if not package:
+    return []
+  return sorted(
+    '.'.join((package, *path.relative_to(folder).with_suffix('').parts))
+    for folder in folders
+    for path in pathlib.Path(folder).rglob(f'{name}.py')
+  )
 
 
 def _import_error(
