@@ -4,10 +4,11 @@ import csv
 import gzip
 import io
 import json
+import logging
 
 import pytest
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.readers import classification_reader
 from xlflax.utils import errors
@@ -111,6 +112,20 @@ def test_quoting_is_that_of_the_csv_module(write):
   )
   assert [(e.text, e.paired_text, e.label) for e in quoted] == rows
   assert plain[0].text == '"""Oui"" dit-il"'
+
+
+def test_fields_in_quotation_marks_cause_a_warning(write, caplog):
+  """They are read as part of the text unless the file is read as CSV."""
+  lines = ['a\tb\t1', '"""Oui"" dit-il"\tb\t0', 'a\t"a ""b"" c"\t1']
+  path = write('q.tsv', '\n'.join(lines))
+  ordinary = write('o.tsv', '"a" b\t"c"\t0\n""\ta ""b""\t1')
+  with caplog.at_level(logging.WARNING):
+    classification_reader.read_tsv(path, 'fr', quoting='csv')
+    classification_reader.read_tsv(ordinary, 'fr')
+    assert not caplog.records
+    classification_reader.read_tsv(path, 'fr')
+  [record] = caplog.records
+  assert_mentions(record.getMessage(), f'{path}:2', 2, "{'quoting': 'csv'}")
 
 
 def test_jsonl(write):

@@ -236,6 +236,38 @@ def test_answers_of_other_contexts(tmp_path):
   assert _read(_questions(tmp_path, crossed[:9]), 'squad').examples
 
 
+def _write_texts(tmp_path, format, words):
+  """Writes ten examples of a format."""
+  texts = [_sentence(i, words) for i in range(10)]
+  if format == 'squad':
+    return _questions(
+      tmp_path, [(text, text, text.split()[0]) for text in texts]
+    )
+  if format == 'tsv':
+    rows = [(f'{text} {i}', 'ab'[i % 2]) for i, text in enumerate(texts)]
+    return _write(tmp_path / 'a.tsv', rows)
+  path = tmp_path / 'a.conll'
+  path.write_text(
+    ''.join(
+      ''.join(f'{word}\tX\n' for word in text.split()) + '\n' for text in texts
+    )
+  )
+  return str(path)
+
+
+@pytest.mark.parametrize('format', ['tsv', 'conll', 'squad'])
+def test_text_in_the_script_of_another_language(tmp_path, format, caplog):
+  options = {'columns': {'text': 0, 'label': 1}} if format == 'tsv' else {}
+  path = _write_texts(tmp_path, format, _GREEK)
+  with caplog.at_level(logging.WARNING):
+    for part in ('el', 'qaa'):
+      _read(path, format, part, **options)
+    assert not caplog.records
+    _read(path, format, 'de', **options)
+  [record] = caplog.records
+  assert_mentions(record.getMessage(), path, 'GREEK', 'LATIN', 'de')
+
+
 def test_exchanged_languages(tmp_path):
   """Of which each side is in the other's script."""
   pairs = [(_sentence(i), _sentence(i, _GREEK)) for i in range(4)]

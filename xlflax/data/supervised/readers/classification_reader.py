@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import enum
 import functools
+import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,6 +37,7 @@ _LABEL_COLUMNS = frozenset(
     'topic',
   )
 )
+_QUOTED_FIELD = re.compile(r'"(?:[^"]|"")*"')
 _COLUMN_NAME = re.compile(r'[A-Za-z]\w*([ -]\w+)?')
 _FIELDS = ('id', 'language', 'text', 'paired_text', 'label')
 # One class has another name in XNLI's machine-translated training files than in
@@ -152,17 +154,31 @@ def read_columns(
     names = next(rows, (0, []))[1]
   file_columns = column_validation.Columns(names)
 
+  quoted_lines: list[int] = []
+
   def line_getters():
     for number, fields in _check_widths(rows, names, path, columns):
       if number == 1 and not names:
         _check_no_header(fields, columns, path)
+      if quoting is Quoting.NONE and any(map(_is_quoted, fields)):
+        quoted_lines.append(number)
       file_columns.add(enumerate(fields))
       yield number, functools.partial(_get_field, fields, names, path, number)
 
   options = _ReaderOptions(
     path, language, columns, labels, paired_language, check_label
   )
-  return _read_examples(options, line_getters()), file_columns
+  reading = _read_examples(options, line_getters())
+  if quoted_lines:
+    logging.warning(
+      '%s: %d lines of the file contain a text in quotation marks with doubled '
+      'quotation marks inside, as written by CSV tools. They are read as part '
+      'of the text. If the fields are quoted, set the option quoting, such as '
+      "--gin.OPTIONS=\"{'quoting': 'csv'}\".",
+      errors.line_location(path, quoted_lines[0]),
+      len(quoted_lines),
+    )
+  return reading, file_columns
 
 
 @file_formats.register_reader('jsonl', example=labeled_examples.ClassifiedText)
@@ -255,6 +271,7 @@ def _read_examples(options: _ReaderOptions, lines) -> file_reading.Reading:
   ]
   languages = options.language, options.paired_language
   column_validation.check_languages(languages, texts, options.path)
+  column_validation.check_script(options.language, texts[0], options.path)
   return file_reading.Reading(examples)
 
 
@@ -306,6 +323,14 @@ def _read_tsv_rows(path, quoting: Quoting) -> Iterator[tuple[int, list[str]]]:
           fix="Set quoting='none' if quotation marks are ordinary characters.",
         ) from error
     yield number, [field.strip() for field in fields]
+
+
+def _is_quoted(field: str) -> bool:
+  """Returns whether a field seems to be quoted as in CSV.
+
+  It is enclosed in quotation marks, and those within it are doubled.
+  """
+  return '""' in field[1:-1] and _QUOTED_FIELD.fullmatch(field) is not None
 
 
 def _check_widths(rows, names, path, columns) -> Iterator:

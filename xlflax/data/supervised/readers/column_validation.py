@@ -6,6 +6,7 @@ wrong causes an error, and data that is suspicious causes a warning. Small files
 are not checked.
 """
 
+import itertools
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -269,6 +270,33 @@ def check_languages(
       where=str(path),
       fix='Swap the two columns or files, or rename the language split to '
       f'{second}-{first}.',
+    )
+
+
+def check_script(language: str, texts: Iterable[str], path: Any) -> None:
+  """Warns of text that is not written in a script of its language.
+
+  Languages with the same script are not distinguished.
+
+  Args:
+    language: Language code of the texts.
+    texts: Texts of the file. The first texts are checked.
+    path: Path of the file, for the warning.
+  """
+  first_texts = list(itertools.islice(texts, corpus_checks.LINES))
+  if len(first_texts) < _MIN_ROWS_FOR_ERROR:
+    return
+  script = corpus_checks.dominant_script(' '.join(first_texts))
+  scripts = corpus_checks.scripts_of_language(language)
+  if script is not None and scripts is not None and script not in scripts:
+    logging.warning(
+      '%s: The text is mostly written in %s letters, but the language %r is '
+      'written in %s letters. Check the language code for which the file is '
+      'passed.',
+      path,
+      script,
+      language,
+      ' or '.join(scripts),
     )
 
 

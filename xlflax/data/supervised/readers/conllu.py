@@ -19,7 +19,7 @@ import conllu
 from conllu import parser
 
 from xlflax.data.supervised import file_formats, labeled_examples
-from xlflax.data.supervised.readers import file_reading
+from xlflax.data.supervised.readers import column_validation, file_reading
 from xlflax.utils import errors, validation
 
 _COLUMNS = 10
@@ -73,7 +73,7 @@ def read_trees(
       file is empty. The error contains the file and the line.
   """
   keep_subtypes = validation.validate(keep_subtypes, bool, name='keep_subtypes')
-  examples: list[labeled_examples.Example] = []
+  examples: list[labeled_examples.ParsedSentence] = []
   for sentence in _read_sentences(path):
     heads = _read_heads(sentence, path)
     relations = tuple(
@@ -93,6 +93,9 @@ def read_trees(
       )
     )
   file_reading.check_any(examples, path)
+  column_validation.check_script(
+    language, (' '.join(example.words) for example in examples), path
+  )
   return file_reading.Reading(examples)
 
 
@@ -109,7 +112,7 @@ def read_tags(path: str | os.PathLike, language: str) -> file_reading.Reading:
     CorpusError: If a line violates the format, as documented by `read_trees`,
       or if only some words of a sentence have a tag.
   """
-  examples: list[labeled_examples.Example] = []
+  examples: list[labeled_examples.TaggedSentence] = []
   for sentence in _read_sentences(path):
     tags = tuple(word.tag for word in sentence.words)
     if '_' in tags and set(tags) != {'_'}:
@@ -123,6 +126,9 @@ def read_tags(path: str | os.PathLike, language: str) -> file_reading.Reading:
       )
     )
   file_reading.check_any(examples, path)
+  column_validation.check_script(
+    language, (' '.join(example.words) for example in examples), path
+  )
   return file_reading.Reading(examples)
 
 
