@@ -101,6 +101,22 @@ def test_header_with_column_numbers(write):
   assert (example.id, example.text, example.label) == ('7', '一', '1')
 
 
+def test_header_that_is_an_example(write):
+  """Numbered columns are a header, although a label may have that number."""
+  rows = 'It rains.\tIt is wet.\tyes\n' + 'a\tb\tno\nc\td\tyes\n'
+  path = write('a.tsv', rows)
+  with raises_error(
+    errors.CorpusError,
+    got='It rains. | It is wet. | yes',
+    where=f'{path}:1',
+    mentions=('has_header', 'TRAIN_OPTIONS', 'DEV_OPTIONS'),
+  ):
+    classification_reader.read_tsv(path, 'en', has_header=True)
+  numbered = write('n.tsv', '0\t1\t2\na\tb\t2\nc\td\t1\n')
+  reading = classification_reader.read_tsv(numbered, 'en', has_header=True)
+  assert [example.label for example in reading.examples] == ['2', '1']
+
+
 def test_quoting_is_that_of_the_csv_module(write):
   rows = [('"Oui" dit-il', 'a "b" c', '1'), ("l'eau", '«x»', '0')]
   buffer = io.StringIO()

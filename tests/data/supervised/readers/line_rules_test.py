@@ -10,7 +10,7 @@ import json
 
 import pytest
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax.data.supervised import file_formats
 from xlflax.data.supervised.readers import file_reading
 from xlflax.data.supervised.sources import beir
@@ -256,6 +256,12 @@ def test_a_header_of_a_tsv_file_is_not_an_example(tmp_path, header):
   with pytest.raises(errors.CorpusError) as caught:
     _read('tsv', path)
   assert caught.value.where == f'{path}:1'
+  assert_mentions(
+    caught.value.fix,
+    '--gin.OPTIONS="{\'has_header\': True}"',
+    'TRAIN_OPTIONS',
+    'DEV_OPTIONS',
+  )
   reading = file_formats.find_reader('tsv').read(path, 'en', has_header=True)
   assert {example.label for example in reading.examples} == {'entailment'}
 

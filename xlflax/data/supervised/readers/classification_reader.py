@@ -103,7 +103,8 @@ def read_tsv(
     ConfigError: If `columns` contains unknown fields.
     CorpusError: If a line has a wrong number of columns, an empty text or a
       label that is not in `labels` (the error contains the file and the line);
-      if the file is empty; if the header lacks a column; or if the labels look
+      if the file is empty; if the header lacks a column or seems to be an
+      example; or if the labels look
       like texts and `labels` is not given.
   """
   reading, file_columns = read_columns(
@@ -162,6 +163,7 @@ def read_columns(
         _check_no_header(fields, columns, path)
       if quoting is Quoting.NONE and any(map(_is_quoted, fields)):
         quoted_lines.append(number)
+      _check_header(names, fields, columns, path)
       file_columns.add(enumerate(fields))
       yield number, functools.partial(_get_field, fields, names, path, number)
 
@@ -430,7 +432,38 @@ def _check_no_header(fields: list[str], columns: Columns, path) -> None:
       'column names',
       got=file_reading.shorten_quoted(' | '.join(fields)),
       where=errors.line_location(path, 1),
-      fix='Set the option has_header=True, or delete the line.',
+      fix="Set the option has_header=True, as in --gin.OPTIONS=\"{'has_header': "
+      'True}", or delete the line. If only the training files or only the '
+      'development files have column names, set TRAIN_OPTIONS or DEV_OPTIONS '
+      'instead of OPTIONS.',
+    )
+
+
+def _check_header(
+  names: Sequence[str], fields: Sequence[str], columns: Columns, path
+) -> None:
+  """Raises a CorpusError if the header has the label of an example.
+
+  Args:
+    names: Fields of the header, or an empty sequence.
+    fields: Fields of another line.
+    columns: Column of each example field.
+    path: Path of the file.
+  """
+  label = columns.get('label')
+  if not isinstance(label, int) or not -len(names) <= label < len(names):
+    return
+  is_numbered = all(name.isdecimal() for name in names)
+  if names[label] == fields[label] != '' and not is_numbered:
+    raise errors.CorpusError(
+      'According to the option has_header=True, the first line must contain '
+      'column names, but it seems to be an example, because another line has '
+      f'the same label {names[label]!r}',
+      got=file_reading.shorten_quoted(' | '.join(names)),
+      where=errors.line_location(path, 1),
+      fix='Remove the option has_header=True for this file. If only the '
+      'training files or only the development files have column names, set '
+      'TRAIN_OPTIONS or DEV_OPTIONS instead of OPTIONS.',
     )
 
 
