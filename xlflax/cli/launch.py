@@ -87,10 +87,11 @@ def _check_job_command(
   try:
     cli.parse(command[0], command[1:])
   except errors.ConfigError as error:
-    excluded = ('command', *launcher.job.internal_fields)
+    job_class: Any = launcher.job
+    excluded = ('command', *job_class.internal_fields)
     names = [
       f'--{field.name}'
-      for field in dataclasses.fields(launcher.job)
+      for field in dataclasses.fields(job_class)
       if field.name not in excluded
     ]
     if error.got not in names:

@@ -5,6 +5,7 @@ import hashlib
 import http.server
 import json
 import threading
+import time
 
 import pytest
 from huggingface_hub import constants, hf_api
@@ -164,9 +165,36 @@ def test_offline_the_cache_is_read(hub, monkeypatch):
 
 
 def test_missing_repository_raises(hub):
-  with pytest.raises(errors.CheckpointError) as caught:
+  with raises_error(errors.CheckpointError, mentions='org/other') as caught:
     hub_files.resolve_folder('org/other')
-  assert 'hf download org/other' in caught.value.fix
+  assert_mentions(caught.value.fix, 'hf auth login')
+
+
+def test_a_similar_folder_is_suggested(hub, tmp_path, monkeypatch):
+  (tmp_path / 'org/other').mkdir(parents=True)
+  monkeypatch.chdir(tmp_path)
+  with raises_error(errors.CheckpointError, fix='Did you mean org/other?'):
+    hub_files.resolve_folder('org/othr')
+
+
+def test_without_a_connection_one_request_is_made(hub, monkeypatch):
+  _, requests = hub
+  start = time.monotonic()
+  monkeypatch.setattr(hf_api.api, 'endpoint', 'http://127.0.0.1:9')
+  with raises_error(errors.CheckpointError, mentions='org/other') as caught:
+    hub_files.resolve_folder('org/other')
+  assert time.monotonic() - start < 5 and not requests
+  assert 'local_files_only' not in str(caught.value)
+  assert_mentions(caught.value.fix, 'hf download org/other')
+
+
+def test_a_run_is_not_a_hugging_face_model(tmp_path):
+  (tmp_path / 'model.json').write_text('{}')
+  with raises_error(
+    errors.ConfigError, got='model.json', where=tmp_path
+  ) as caught:
+    huggingface_import.check_import(tmp_path)
+  assert_mentions(caught.value.fix, f'xlflax convert to-hf {tmp_path}')
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from huggingface_hub.utils import validate_repo_id
 from xlflax.interop.huggingface.tensors import tensor_files
 from xlflax.interop.huggingface.tokenizers import tokenizer_reader
 from xlflax.storage import bucket_staging, manifests
-from xlflax.utils import errors, validation
+from xlflax.utils import errors, name_suggestions, validation
 
 _NAME = re.compile(r'([\w.-]+/)?\w[\w.-]*')
 _SNAPSHOT = re.compile(r'models--([^/]+)/snapshots/([0-9a-f]{7,64})$')
@@ -59,32 +59,59 @@ def resolve_folder(folder: str | os.PathLike[str]) -> pathlib.Path:
   try:
     return _download(name, revision or None)
   except (hub_errors.HfHubHTTPError, OSError, ValueError) as error:
-    local_name = name.rpartition('/')[2]
     raise errors.CheckpointError(
       f'The folder {text} does not exist, and the model cannot be downloaded '
       'from the Hugging Face Hub. The model must be a folder with config.json, '
       'weights and a tokenizer, or a name such as FacebookAI/xlm-roberta-base',
       got=f'{type(error).__name__}: {error}'[:500],
-      fix=f'Run `hf download {name} --local-dir=models/{local_name}` on a '
-      'machine with network access.',
+      fix=_suggest_source(text, error),
     ) from error
+
+
+def _suggest_source(text: str, error: Exception) -> str:
+  """Returns a hint for a path or name of a model that cannot be read."""
+  path = pathlib.Path(text)
+  if path.parent.is_dir() and (
+    hint := name_suggestions.suggest_directory(path)
+  ):
+    return hint
+  name, _, revision = text.partition('@')
+  if isinstance(error, hub_errors.RevisionNotFoundError):
+    return f'Correct the branch, tag or commit {revision!r}.'
+  if isinstance(error, hub_errors.RepositoryNotFoundError):
+    return (
+      'Correct the path of the folder or the name of the model. If the model '
+      'is private or gated, request access to it and run `hf auth login`.'
+    )
+  return (
+    f'If {text} is a folder, correct its path. If it is a model on the Hub, '
+    f'run `hf download {name} --local-dir=models/{name.rpartition("/")[2]}` on '
+    'a machine with network access, and pass the downloaded folder.'
+  )
 
 
 def _download(name: str, revision: str | None) -> pathlib.Path:
   """Downloads a model snapshot, with the weights in only one format."""
   try:
-    files = set(huggingface_hub.list_repo_files(name, revision=revision))
+    # Unlike `list_repo_files`, this function does not repeat the request for
+    # half a minute if there is no network access.
+    info = huggingface_hub.model_info(name, revision=revision)
   except hub_errors.HfHubHTTPError:
     raise
-  except Exception:  # No network access or offline mode: use the cache.
-    return pathlib.Path(
-      huggingface_hub.snapshot_download(
-        name,
-        revision=revision,
-        allow_patterns=['config.json'],
-        local_files_only=True,
+  except Exception as error:  # No network access or offline mode.
+    try:
+      return pathlib.Path(
+        huggingface_hub.snapshot_download(
+          name,
+          revision=revision,
+          allow_patterns=['config.json'],
+          local_files_only=True,
+        )
       )
-    )
+    except hub_errors.LocalEntryNotFoundError:
+      # The model is not in the cache of `huggingface_hub`.
+      raise ConnectionError(str(error)) from error
+  files = {sibling.rfilename for sibling in info.siblings or ()}
   weights = next(
     (name for name in tensor_files.WEIGHT_FILES if name in files), ''
   )

@@ -166,6 +166,15 @@ def check_import(
       fix='Convert the base model, and add the adapter with `xlflax convert '
       'from-peft`.',
     )
+  elif (folder / run_directory.MODEL).is_file():
+    raise errors.ConfigError(
+      f'The folder must contain a Hugging Face model with {config_json.CONFIG}, '
+      'but it is the model directory of a run',
+      got=run_directory.MODEL,
+      where=str(folder),
+      fix=f'To export the run, use `xlflax convert to-hf {folder} '
+      '--output=FOLDER`.',
+    )
   sentence = sentence_modules.read_sentence_modules(folder)
   folder = sentence_modules.transformer_folder(folder)
   safe_paths.check_no_links(
