@@ -1,6 +1,7 @@
 import csv
 import dataclasses
 import json
+import logging
 import re
 import shutil
 import threading
@@ -11,7 +12,7 @@ import pytest
 from tests.errors import raises_error
 from xlflax import evaluate as evaluate_lib
 from xlflax.evaluation import eval_task, text_sources
-from xlflax.evaluation.tasks import perplexity, retrieval_task
+from xlflax.evaluation.tasks import head_task, perplexity, retrieval_task
 from xlflax.training.checkpointing import saved_run
 from xlflax.training.devices import partitioning
 from xlflax.utils import errors
@@ -28,6 +29,7 @@ class _Total(eval_task.EvalTask):
   name: str = 'total'
   offset: float = 0.0
   error: str = ''
+  notes: tuple[str, ...] = ()
 
   @property
   def primary_metric(self):
@@ -40,7 +42,9 @@ class _Total(eval_task.EvalTask):
     total = sum(
       float(leaf.sum()) for leaf in jax.tree.leaves(eval_model.params)
     )
-    return eval_task.EvalResult(metrics={'sum/mean': total + self.offset})
+    return eval_task.EvalResult(
+      metrics={'sum/mean': total + self.offset}, notes=self.notes
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -133,6 +137,18 @@ def test_a_broken_checkpoint_does_not_stop_the_others(run):
   assert list(report.results['total']) == [10, 30]
   (failure,) = report.failures
   assert str(failure).startswith('checkpoint: at step 20: ')
+
+
+def test_missing_gold_labels_are_logged_once(run, caplog):
+  unlabeled = f'fr: 2 of 2 examples {head_task.UNLABELED}'
+  task = _Total(notes=(unlabeled, 'fr: length is 8'))
+  _evaluate(run, task, steps=[10, 20])
+  (message,) = [
+    record.getMessage()
+    for record in caplog.records
+    if record.levelno == logging.WARNING and 'fr' in record.getMessage()
+  ]
+  assert message == f'total: {unlabeled}.'
 
 
 def test_the_csv_has_the_results_of_earlier_calls_too(run):

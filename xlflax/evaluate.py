@@ -10,7 +10,7 @@ import logging
 import os
 import pathlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -20,12 +20,14 @@ from xlflax.evaluation import (
   checkpoint_polling,
   checkpoint_selection,
   eval_task,
+  label_checks,
   result_store,
   result_tables,
   sentence_embedding,
   text_sources,
 )
 from xlflax.evaluation.reports import evaluation_report
+from xlflax.evaluation.tasks import head_task
 from xlflax.training.checkpointing import saved_run
 from xlflax.training.devices import partitioning
 from xlflax.training.distributed import distributed_job
@@ -177,11 +179,14 @@ def evaluate(
       )
 
   evaluated: dict[result_store.Step, CheckpointResults] = {}
+  logged_notes: set[str] = set()
   for new_steps in checkpoints():
     for step in new_steps:
       evaluated[step] = evaluate_checkpoint(
         run, step, tasks, store, batch_size=batch_size, partitioner=partitioner
       )
+      if distributed_job.is_lead():
+        _warn_of_labels(evaluated[step].results, logged_notes)
     report = _make_report(tasks, evaluated, store)
     if distributed_job.is_lead():
       evaluation_report.write_report(
@@ -290,6 +295,26 @@ def _warn_of_unseen_languages(
       ', '.join(unseen),
       ', '.join(vocabulary_languages),
     )
+
+
+def _warn_of_labels(
+  results: Mapping[str, eval_task.EvalResult], logged_notes: set[str]
+) -> None:
+  """Logs the notes on missing gold labels and on labels unseen in training.
+
+  Args:
+    results: Results by task name.
+    logged_notes: Notes that were logged for an earlier checkpoint. They are not
+      logged again.
+  """
+  for name, result in results.items():
+    for note in result.notes:
+      message = f'{name}: {note}.'
+      if (
+        note.endswith(head_task.UNLABELED) or label_checks.UNSEEN in note
+      ) and message not in logged_notes:
+        logged_notes.add(message)
+        _LOG.warning('%s', message)
 
 
 def check_tasks(tasks: Sequence[eval_task.EvalTask]) -> None:

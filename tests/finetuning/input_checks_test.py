@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax import cli
 from xlflax.data.supervised.sources import example_source
 from xlflax.evaluation import during_training
@@ -215,6 +215,72 @@ def test_test_files_may_lack_gold_labels(run, write, caplog):
     if 'gold labels' in record.getMessage()
   ]
   assert 'fr, ru (1 of 2 labeled)' in message and 'de' not in message.split()
+
+
+_PAIRS = 'a dog\tthe cat\tyes\nthe cat\ta dog\tno\n'
+
+
+def _warnings(caplog, *names):
+  return [
+    message
+    for message in (record.getMessage() for record in caplog.records)
+    if all(name in message for name in names)
+  ]
+
+
+def test_an_unknown_label_of_a_development_file_is_reported(run, write, caplog):
+  train = {'en': write('train', _PAIRS)}
+  dev = {'en': write('dev', f'{_PAIRS}the cat\tthe dog\tyess\n')}
+  assert (
+    run(
+      f'--gin.TRAIN_FILES={train!r}',
+      f'--gin.DEV_FILES={dev!r}',
+      '--metric_for_best_model=classification/accuracy/en',
+      task='classification',
+    )
+    == 0
+  )
+  (message,) = _warnings(caplog, 'yess')
+  assert_mentions(message, 'en', 'yess', f'{dev["en"]}:3', 'yes')
+
+
+def test_unknown_labels_of_a_test_file_are_located(run, write):
+  train = {'en': write('train', _PAIRS)}
+  test = {'fr': write('test', 'a dog\tthe cat\t0\nthe cat\ta dog\t1\n')}
+  with raises_error(
+    errors.CorpusError,
+    got='0',
+    expected='one of no, yes',
+    where='test:1',
+    mentions=('--gin.OPTIONS', 'DEV_OPTIONS', '--eval_gin', "{'0': 'CLASS'"),
+  ):
+    run(
+      f'--gin.TRAIN_FILES={train!r}',
+      '--eval_gin_file=evaluate/classification.gin',
+      f'--eval_gin=TEST_FILES={test!r}',
+      task='classification',
+    )
+
+
+@pytest.mark.parametrize('kind', ['development', 'test'])
+def test_evaluation_on_a_training_file_is_reported(run, write, caplog, kind):
+  train = {'en': write('train', _PAIRS), 'de': write('train.de', _PAIRS)}
+  other = write('other', _PAIRS)
+  dev, test = {'en': other}, {'en': other}
+  (dev if kind == 'development' else test)['en'] = train['en']
+  assert (
+    run(
+      f'--gin.TRAIN_FILES={train!r}',
+      f'--gin.DEV_FILES={dev!r}',
+      '--metric_for_best_model=classification/accuracy/en',
+      '--eval_gin_file=evaluate/classification.gin',
+      f'--eval_gin=TEST_FILES={test!r}',
+      task='classification',
+    )
+    == 0
+  )
+  (message,) = _warnings(caplog, 'training file')
+  assert_mentions(message, kind, train['en'])
 
 
 def test_sequences_that_are_too_long_for_the_model_are_rejected(run, write):

@@ -4,7 +4,13 @@ import collections
 import enum
 from collections.abc import Callable, Collection, Sequence
 
-from xlflax.data.supervised import label_sets, labeled_examples
+from xlflax.data.supervised import file_formats, label_sets, labeled_examples
+from xlflax.data.supervised.sources import example_source
+from xlflax.utils import name_suggestions
+
+# Part of the note on labels that the head was not trained with.
+UNSEEN = 'labels that were not seen in training count as wrong'
+_MAX_LOCATED = 5  # Maximum number of labels whose first line is searched.
 
 
 class UnseenLabelPolicy(enum.Enum):
@@ -23,6 +29,7 @@ def check_labels_known(
   part: str,
   notes: list[str],
   name: Callable[[str], str] = str,
+  source: example_source.ExampleSource | None = None,
 ) -> None:
   """Checks that a head's training labels include the examples' gold labels.
 
@@ -38,6 +45,8 @@ def check_labels_known(
     notes: List to which a note about unseen labels is appended.
     name: Function that maps a label to the name that is compared with
       `known_labels`. By default, the label itself is compared.
+    source: Source of the examples, from which the locations of labels in
+      messages are determined. If None, messages name only `part`.
 
   Raises:
     CorpusError: If there is an unseen label and `unseen` is ERROR, or if all
@@ -59,11 +68,73 @@ def check_labels_known(
   seen_labels = example_labels - set(unseen_counts)
   if unseen is UnseenLabelPolicy.ERROR or not seen_labels:
     label_sets.check_labels(
-      examples, {*known_labels, *seen_labels}, f'part {part}'
+      examples,
+      {*known_labels, *seen_labels},
+      where=lambda example, label: (
+        _find_label(source, part, example, label) or _describe(source, part)
+      ),
+      fix=lambda label: _suggest_label(source, label, known_labels),
     )
-  counts = ', '.join(
-    f'{label} ({count})' for label, count in sorted(unseen_counts.items())
-  )
-  notes.append(
-    f'{part}: labels that were not seen in training count as wrong: {counts}'
+  examples_by_label = {
+    label: example
+    for example in reversed(examples)
+    for label in example.labels or ()
+    if label in unseen_counts
+  }
+  descriptions = []
+  for index, (label, count) in enumerate(sorted(unseen_counts.items())):
+    details = [str(count)]
+    location = (
+      _find_label(source, part, examples_by_label[label], label)
+      if index < _MAX_LOCATED
+      else None
+    )
+    if location is not None:
+      details.append(f'first in {location}')
+      similar = name_suggestions.close_matches(
+        label, known_labels, most=1, cutoff=0.8
+      )
+      details += [f'similar to {known_label}' for known_label in similar]
+    descriptions.append(f'{label} ({", ".join(details)})')
+  notes.append(f'{part}: {UNSEEN}: {", ".join(descriptions)}')
+
+
+def _find_label(
+  source: example_source.ExampleSource | None,
+  part: str,
+  example: labeled_examples.Example,
+  label: str,
+) -> str | None:
+  """Returns the file and the line of an example's label, if they are known."""
+  text = getattr(example, 'text', None)
+  if source is None or not isinstance(text, str):
+    return None
+  return source.find_line(part, (text, label))
+
+
+def _describe(source: example_source.ExampleSource | None, part: str) -> str:
+  """Returns the name of a part and the files from which it is read."""
+  if not isinstance(source, example_source.FileDataset):
+    return f'part {part}'
+  return f'part {part} ({source.describe(part)})'
+
+
+def _suggest_label(
+  source: example_source.ExampleSource | None,
+  label: str,
+  known_labels: Collection[str],
+) -> str:
+  """Returns a hint for a label that the head was not trained with."""
+  hint = 'Train on data with this label, or '
+  if (
+    not isinstance(source, example_source.FileDataset)
+    or 'labels' not in file_formats.find_reader(source.format).options
+  ):
+    return hint + 'map the label to a known one when the file is read.'
+  return (
+    f'{hint}map all labels of the file to labels of the training data with the '
+    'option `labels`. In `xlflax evaluate`, pass '
+    f"--gin.OPTIONS=\"{{'labels': {{{label!r}: 'CLASS', …}}}}\". In `xlflax "
+    'finetune`, set DEV_OPTIONS for development files, or pass '
+    '--eval_gin="OPTIONS=…" for test files.'
   )

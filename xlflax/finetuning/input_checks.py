@@ -4,9 +4,11 @@ A mistake in a test file would otherwise be found only after training.
 """
 
 import logging
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from xlflax.data.supervised.sources import concatenated_source, example_source
 from xlflax.data.supervised.supervised_dataset import LabeledDatasetConfig
 from xlflax.data.tokenizers import base_vocabulary
 from xlflax.evaluation import eval_task, gold_labels
@@ -21,8 +23,9 @@ def check_inputs(
   """Reads and checks the labeled examples for all trials and test tasks.
 
   Examples that several trials have in common are read only once. A warning is
-  logged for each language that the vocabulary does not contain, and a warning
-  that lists the test data without gold labels.
+  logged for each language that the vocabulary does not contain, for each
+  training file that is also a development or test file, and for the test data
+  without gold labels.
 
   Args:
     trainers: Trainers of the trials.
@@ -67,11 +70,51 @@ def check_inputs(
     {
       message
       for trainer in trainers
-      for message in _describe_unknown_languages(trainer, test_tasks)
+      for message in (
+        *_describe_training_files(trainer, test_tasks),
+        *_describe_unknown_languages(trainer, test_tasks),
+      )
     }
   ):
     logging.warning('%s', message)
   return listed
+
+
+def _describe_training_files(
+  trainer: Any, test_tasks: Sequence[eval_task.EvalTask]
+) -> Iterable[str]:
+  """Yields a sentence for each evaluated file that is also a training file."""
+  training_files = {
+    os.path.abspath(path)
+    for dataset in trainer.datasets
+    if isinstance(dataset, LabeledDatasetConfig)
+    for path in _list_files(dataset.source)
+  }
+  descriptions = [
+    (eval_task.describe_training_split(task.split), task)
+    for task in getattr(trainer.evaluation, 'tasks', ())
+    if not task.split.startswith('train')
+  ] + [('test set', task) for task in test_tasks]
+  for name, task in descriptions:
+    for path in _list_files(getattr(task, 'source', None)):
+      if os.path.abspath(path) in training_files:
+        yield (
+          f'{path} of the {name} is also a training file. Scores on training '
+          'examples do not measure generalization.'
+        )
+
+
+def _list_files(source: Any) -> list[str]:
+  """Returns the paths of the files from which a source reads examples."""
+  if isinstance(source, concatenated_source.ConcatDataset):
+    return [path for part in source.sources for path in _list_files(part)]
+  if not isinstance(source, example_source.FileDataset):
+    return []
+  return [
+    path
+    for paths in source.files.values()
+    for path in ((paths,) if isinstance(paths, str) else paths)
+  ]
 
 
 def _describe_unknown_languages(

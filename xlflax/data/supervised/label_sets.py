@@ -1,7 +1,7 @@
 """Label sets collected from examples, and checks against a model's labels."""
 
 import itertools
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 from xlflax.data.supervised import labeled_examples
@@ -68,14 +68,20 @@ def _complete_iob2(labels: set[str]) -> set[str]:
 def check_labels(
   examples: Iterable[labeled_examples.Example],
   label_set: Collection[str],
-  where: str,
+  where: str | Callable[[labeled_examples.Example, str], str],
+  fix: str | Callable[[str], str] = (
+    'Train on data with this label, or map the label to a known one when the '
+    'file is read.'
+  ),
 ) -> None:
   """Checks that a model can predict all labels of the examples.
 
   Args:
     examples: Labeled examples. Examples without labels are skipped.
     label_set: Labels that the model's head predicts.
-    where: Name of the task or data set, for error messages.
+    where: Name of the task or data set, or a function that returns the location
+      of a label, given its example and the label.
+    fix: Hint for the error message, or a function that returns it for a label.
 
   Raises:
     CorpusError: If an example has a label that is not in the label set.
@@ -89,7 +95,6 @@ def check_labels(
           'label that the training data does not contain',
           got=label,
           expected='one of ' + ', '.join(sorted(label_set)),
-          where=where,
-          fix='Train on data with this label, or map the label to a known one '
-          'when the file is read.',
+          where=where if isinstance(where, str) else where(example, label),
+          fix=fix if isinstance(fix, str) else fix(label),
         )

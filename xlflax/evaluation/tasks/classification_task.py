@@ -118,7 +118,12 @@ class Classification(head_task.HeadOnTexts):
         fix='Pass --tasks=reranking or --tasks=regression.',
       )
     label_checks.check_labels_known(
-      examples, objective.labels, self.unseen, part=part, notes=notes
+      examples,
+      objective.labels,
+      self.unseen,
+      part=part,
+      notes=notes,
+      source=self.source,
     )
 
   def example_statistics(self, gold, predictions):

@@ -1,6 +1,7 @@
 """Base classes for tasks that score a fine-tuned head's predictions."""
 
 import dataclasses
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
@@ -128,7 +129,10 @@ class HeadTask(labeled_task.LabeledTask):
       examples = self.load_part(part)
       self.check_label_format(part, examples)
       if isinstance(objective, self.HEAD):
-        self.check_labels(objective, part, examples, [])
+        notes: list[str] = []
+        self.check_labels(objective, part, examples, notes)
+        for note in notes:
+          logging.warning('%s: %s', self.name, note)
 
   def example_statistics(
     self, gold: Sequence[Any], predictions: Any

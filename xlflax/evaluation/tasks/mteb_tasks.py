@@ -244,6 +244,7 @@ class Probe(_LabeledVectors):
         label_checks.UnseenLabelPolicy.WRONG,
         part=part,
         notes=notes,
+        source=self.source,
       )
       majority_label = collections.Counter(gold).most_common(1)[0][0]
       majority = Statistics(gold == majority_label)

@@ -133,6 +133,7 @@ class Parsing(head_task.HeadTask):
       part=part,
       notes=notes,
       name=parsing_metrics.universal_relation,
+      source=self.source,
     )
 
   def example_statistics(self, gold, predictions):

@@ -154,7 +154,12 @@ class Tagging(head_task.HeadTask):
 
   def check_labels(self, objective, part, examples, notes) -> None:
     label_checks.check_labels_known(
-      examples, objective.labels, self.unseen, part=part, notes=notes
+      examples,
+      objective.labels,
+      self.unseen,
+      part=part,
+      notes=notes,
+      source=self.source,
     )
 
   def check_label_format(self, part, examples) -> None:
