@@ -201,6 +201,55 @@ def test_files_in_their_languages_pass(tmp_path):
   assert corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path)) == []
 
 
+def _sentences(start, stop):
+  return [f'{_EN} That was in the year {n}.' for n in range(start, stop)]
+
+
+@pytest.mark.parametrize('compression', ['', 'gz'])
+@pytest.mark.parametrize('first', ['held_out', 'training'])
+def test_held_out_text_in_the_training_text(tmp_path, first, compression):
+  """It is found at the end of a file, unless the file is compressed."""
+  corpus_writer.write_monolingual(
+    tmp_path, 'en', [_sentences(0, 30)], split='test'
+  )
+  lines = _sentences(0, 30) + _sentences(100, 3000)
+  if first == 'training':
+    lines.reverse()
+  path = corpus_writer.write_monolingual(
+    tmp_path, 'en', [lines], compression=compression
+  )
+  warnings = corpus_checks.find_held_out_lines(
+    corpus_directory.Corpus(tmp_path)
+  )
+  if first == 'training' and compression:
+    assert not warnings
+  else:
+    [warning] = warnings
+    assert_mentions(warning, path, 'xlflax inspect')
+
+
+def test_held_out_pairs_in_the_training_text(tmp_path):
+  pairs = [(line, _DE) for line in _sentences(0, 300)]
+  corpus_writer.write_parallel(tmp_path, ('en', 'de'), pairs)
+  corpus_writer.write_monolingual(
+    tmp_path, 'en', [_sentences(0, 30)], split='validation'
+  )
+  [warning] = corpus_checks.find_held_out_lines(
+    corpus_directory.Corpus(tmp_path)
+  )
+  assert_mentions(warning, 'en-de.tsv', 30, 300)
+
+
+def test_other_held_out_text_passes(tmp_path):
+  short_lines = ['Thank you.'] * 50
+  for split, lines in (('train', (0, 99)), ('test', (100, 199))):
+    corpus_writer.write_monolingual(
+      tmp_path, 'en', [_sentences(*lines) + short_lines], split=split
+    )
+  corpus = corpus_directory.Corpus(tmp_path)
+  assert corpus_checks.find_held_out_lines(corpus) == []
+
+
 def test_scripts():
   assert corpus_checks.dominant_script('abc') is None
   assert corpus_checks.dominant_script(_JA) == 'JAPANESE'

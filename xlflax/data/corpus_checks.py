@@ -45,6 +45,12 @@ _MARGIN = 0.05
 _MIN_LANGUAGE_TRIGRAMS = 1000
 _MAX_SIMILARITY_OTHER_LANGUAGE = 0.6
 _LANGUAGE_MARGIN = 0.2
+# Number of lines of a held-out file with which training lines are compared, the
+# number of characters below which a line may be repeated by chance, and the
+# number of bytes at the end of a training file that are read.
+_NUM_HELD_OUT_LINES = 2000
+_MIN_HELD_OUT_CHARACTERS = 20
+_NUM_LAST_BYTES = 1 << 14
 # Number at the beginning of a line.
 _NUMBER = re.compile(r'([0-9]{1,9})[.:)]* +')
 
@@ -124,9 +130,83 @@ def find_anomalies(corpus: corpus_directory.Corpus) -> list[str]:
   return anomalies
 
 
+def find_held_out_lines(corpus: corpus_directory.Corpus) -> list[str]:
+  """Returns a message for each training file that contains held-out lines.
+
+  Lines are sampled from the training files and compared with the first lines of
+  the held-out files in the same language. `xlflax inspect` compares all lines.
+  """
+  held_out_texts: dict[str, set[str]] = collections.defaultdict(set)
+  for file in corpus.files:
+    if file.split != corpus_directory.TRAIN:
+      for texts in itertools.islice(
+        corpus_directory.read_texts(file), _NUM_HELD_OUT_LINES
+      ):
+        for language, text in zip(file.languages, texts, strict=False):
+          if len(text) >= _MIN_HELD_OUT_CHARACTERS:
+            held_out_texts[language].add(
+              text_similarity.normalize_for_comparison(text)
+            )
+
+  messages: list[str] = []
+  for file in corpus.files:
+    if file.split != corpus_directory.TRAIN or not any(
+      language in held_out_texts for language in file.languages
+    ):
+      continue
+    lines = _sample_lines(file)
+    count = sum(
+      any(
+        text_similarity.normalize_for_comparison(text)
+        in held_out_texts[language]
+        for language, text in zip(file.languages, texts, strict=False)
+      )
+      for texts in lines
+    )
+    if count > _MIN_COUNT:
+      messages.append(
+        f'In {file.path}, {count:,} of {len(lines):,} sampled lines also occur '
+        'in the validation or test text, so evaluation results may be too '
+        f'high. Run xlflax inspect {corpus.directory} to count all such lines.'
+      )
+  return messages
+
+
+def _sample_lines(file: corpus_files.TextFile) -> list[tuple[str, ...]]:
+  """Returns the texts of lines at evenly spaced positions and at the end.
+
+  If a file can be read only sequentially, the first lines are returned.
+  """
+  if file.kind is corpus_files.Kind.DICTIONARY:
+    return []
+  if corpus_files.is_sequential(file.path) or file.line_splits is not None:
+    all_texts = filter(any, corpus_directory.read_texts(file))
+    return list(itertools.islice(all_texts, _NUM_PAIRS))
+
+  size = file.path.stat().st_size
+  end = max(0, size - _NUM_LAST_BYTES)
+  offsets = [end * i // _NUM_POSITIONS for i in range(_NUM_POSITIONS + 1)]
+  on_bad_record = corpus_directory.handler_of_bad_records(file)
+  lines: list[tuple[str, ...]] = []
+  for span in itertools.starmap(Span, itertools.pairwise([*offsets, size])):
+    texts: Iterator[tuple[str, ...]] = (
+      (
+        (line.text,)
+        for line in corpus_directory.read_monolingual(
+          file.path, span, on_bad_record
+        )
+      )
+      if file.kind is corpus_files.Kind.MONOLINGUAL
+      else corpus_directory.read_parallel(file.path, span, on_bad_record)
+    )
+    limit = None if span.stop == size else _NUM_PAIRS // _NUM_POSITIONS
+    lines += itertools.islice(texts, limit)
+  return lines
+
+
 def log_anomalies(corpus: corpus_directory.Corpus) -> None:
   """Logs a warning for each probable mistake found in a corpus directory."""
-  for anomaly in find_anomalies(corpus):
+  for anomaly in find_anomalies(corpus) + find_held_out_lines(corpus):
     logging.warning('%s', anomaly)
 
 
