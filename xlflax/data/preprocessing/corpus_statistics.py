@@ -427,11 +427,12 @@ def _describe_file(counts: FileCounts) -> Iterator[str]:
       f'--split_sentences, or --max_characters={_LONG_LINE} to drop such lines.'
     )
   if counts.num_other_language > 0.2 * counts.num_identified:
-    hint = 'Run xlflax preprocess --min_language_probability=0.5 to drop them.'
+    command = 'xlflax preprocess --min_language_probability=0.5'
+    hint = f'Run {command} to drop them.'
     if counts.num_other_language > 0.8 * counts.num_identified:
       hint = (
         'If the language code in the file name is wrong, rename the file. '
-        f'Otherwise: {hint}'
+        f'Otherwise, run {command} to drop such lines.'
       )
     yield (
       f'{counts.path}: {counts.num_other_language:,} of '
