@@ -303,6 +303,36 @@ def test_a_file_without_a_label_column_is_named(run, write):
     run(f'--gin.TRAIN_FILES={ {"en": path}!r}', task='classification')
 
 
+@pytest.mark.parametrize(
+  'task, macro, rows, given',
+  [
+    (
+      'classification',
+      'LABELS',
+      'a dog\tthe cat\tyes\nthe cat\ta dog\tno\n',
+      ('yes', 'maybe'),
+    ),
+    ('tagging', 'LABELS', _CONLLU.replace('VERB', 'no'), ('PROPN', 'VERB')),
+  ],
+)
+def test_labels_of_the_training_files_must_be_given(
+  run, write, task, macro, rows, given
+):
+  path = write('train', rows)
+  with raises_error(
+    errors.CorpusError,
+    got='no',
+    expected=f'one of {", ".join(sorted(given))}',
+    where=path,
+    mentions=('en', macro),
+  ):
+    run(
+      f'--gin.TRAIN_FILES={ {"en": path}!r}',
+      f'--gin.{macro}={given!r}',
+      task=task,
+    )
+
+
 def test_labels_of_another_task_are_found(run, write):
   train = f'--gin.TRAIN_FILES={ {"en": write("train", _CONLLU)}!r}'
   tests = _tests(fr=write('test', _UNER))

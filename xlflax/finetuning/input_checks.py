@@ -44,6 +44,7 @@ def check_inputs(
       trainer.model, trainer.datasets, trainer.objectives
     )
   listed = grid_data.read_training_data(trainers)
+  _check_training_labels(trainers)
   checked: list[Any] = []
   for trainer in trainers:
     objectives = {
@@ -115,6 +116,21 @@ def _list_files(source: Any) -> list[str]:
     for paths in source.files.values()
     for path in ((paths,) if isinstance(paths, str) else paths)
   ]
+
+
+def _check_training_labels(trainers: Sequence[Any]) -> None:
+  """Raises CorpusError if a label of the training data is not configured."""
+  checked: list[Any] = []
+  for trainer in trainers:
+    for dataset in trainer.datasets:
+      if not isinstance(dataset, LabeledDatasetConfig) or dataset in checked:
+        continue
+      checked.append(dataset)
+      for part in dataset.chosen_parts():
+        dataset.featurizer.check_labels(
+          dataset.source.load(part)[: dataset.max_examples],
+          dataset.source.describe(part),
+        )
 
 
 def _describe_unknown_languages(

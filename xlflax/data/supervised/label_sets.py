@@ -86,15 +86,60 @@ def check_labels(
   Raises:
     CorpusError: If an example has a label that is not in the label set.
   """
-  label_set = frozenset(label_set)
-  for example in examples:
-    for label in example.labels or ():
-      if label not in label_set:
-        raise errors.CorpusError(
-          f'Example {example.id!r} in the language {example.language!r} has a '
-          'label that the training data does not contain',
-          got=label,
-          expected='one of ' + ', '.join(sorted(label_set)),
-          where=where if isinstance(where, str) else where(example, label),
-          fix=fix if isinstance(fix, str) else fix(label),
-        )
+  unknown = _find_unknown_label(examples, label_set)
+  if unknown is not None:
+    example, label = unknown
+    raise errors.CorpusError(
+      f'Example {example.id!r} in the language {example.language!r} has a '
+      'label that the training data does not contain',
+      got=label,
+      expected='one of ' + ', '.join(sorted(label_set)),
+      where=where if isinstance(where, str) else where(example, label),
+      fix=fix if isinstance(fix, str) else fix(label),
+    )
+
+
+def check_training_labels(
+  examples: Iterable[labeled_examples.Example],
+  label_set: Collection[str],
+  where: str,
+) -> None:
+  """Checks that a configured label set contains all labels of training data.
+
+  Args:
+    examples: Training examples. Examples without labels are skipped.
+    label_set: Labels of the featurizer and the objective.
+    where: Location of the examples, for error messages.
+
+  Raises:
+    CorpusError: If an example has a label that is not in the label set.
+  """
+  unknown = _find_unknown_label(examples, label_set)
+  if unknown is not None:
+    example, label = unknown
+    raise errors.CorpusError(
+      f'The training example {example.id!r} in the language '
+      f'{example.language!r} has a label that is not in the configured labels',
+      got=label,
+      expected='one of ' + ', '.join(sorted(label_set)),
+      where=where,
+      fix='Add the label to the configured labels, which most gin files for '
+      'fine-tuning set with the macro LABELS, or map the label to one of them '
+      'when the file is read.',
+    )
+
+
+def _find_unknown_label(
+  examples: Iterable[labeled_examples.Example], label_set: Collection[str]
+) -> tuple[labeled_examples.Example, str] | None:
+  """Returns the first label outside of a set and its example, or None."""
+  known = frozenset(label_set)
+  return next(
+    (
+      (example, label)
+      for example in examples
+      for label in example.labels or ()
+      if label not in known
+    ),
+    None,
+  )

@@ -42,13 +42,16 @@ class ClassificationFeaturizer(featurizer.Featurizer):
   def __post_init__(self):
     object.__setattr__(self, 'labels', tuple(self.labels))
 
+  def check_labels(self, examples, where):
+    label_sets.check_training_labels(examples, self.labels, where)
+
   def fields(self, length, spec):
     return featurizer.text_fields(length, spec) | {
       batch_keys.LABELS: featurizer.Field((), UNKNOWN)
     }
 
   def make(self, examples, vocabulary, *, length):
-    label_sets.check_labels(examples, self.labels, 'examples of a dataset')
+    self.check_labels(examples, 'examples of a dataset')
     label_indices = {label: i for i, label in enumerate(self.labels)}
     labeled = [example for example in examples if example.label is not None]
     rows = iter(self.text_rows(labeled, vocabulary, length=length))
@@ -126,6 +129,9 @@ class RegressionFeaturizer(ClassificationFeaturizer):
   """
 
   labels: tuple[str, ...] = ()
+
+  def check_labels(self, examples, where):
+    del examples, where  # A score is not a label.
 
   def make(self, examples, vocabulary, *, length):
     sequences = self.texts(examples, vocabulary, length=length)

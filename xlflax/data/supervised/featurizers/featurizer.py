@@ -9,7 +9,7 @@ word, or to single numbers. Sequences are as long as their text.
 import dataclasses
 import enum
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -81,6 +81,20 @@ class Featurizer:
   def fields(self, length: int, spec: VocabularySpec) -> dict[str, Field]:
     """Returns the batch keys and shapes of sequences with `length` tokens."""
     raise NotImplementedError
+
+  def check_labels(
+    self, examples: Iterable[labeled_examples.Example], where: str
+  ) -> None:
+    """Checks that the label set contains all labels of training examples.
+
+    Args:
+      examples: Examples that belong to the featurizer's task family.
+      where: Location of the examples, for error messages.
+
+    Raises:
+      CorpusError: If the label of an example is not in the label set.
+    """
+    del examples, where  # Only some featurizers have a label set.
 
   def make(
     self,

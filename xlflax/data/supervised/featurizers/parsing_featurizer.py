@@ -37,6 +37,9 @@ class ParsingFeaturizer(featurizer.Featurizer):
   def __post_init__(self):
     object.__setattr__(self, 'relations', tuple(self.relations))
 
+  def check_labels(self, examples, where):
+    label_sets.check_training_labels(examples, self.relations, where)
+
   def fields(self, length, spec):
     return (
       featurizer.text_fields(length, spec)
@@ -48,7 +51,7 @@ class ParsingFeaturizer(featurizer.Featurizer):
     )
 
   def make(self, examples, vocabulary, *, length):
-    label_sets.check_labels(examples, self.relations, 'examples of a dataset')
+    self.check_labels(examples, 'examples of a dataset')
     relation_indices = {name: i for i, name in enumerate(self.relations)}
     labeled = [example for example in examples if example.heads is not None]
     rows = iter(word_level.text_rows(labeled, vocabulary, length=length))

@@ -34,13 +34,16 @@ class TaggingFeaturizer(featurizer.Featurizer):
   def __post_init__(self):
     object.__setattr__(self, 'labels', tuple(self.labels))
 
+  def check_labels(self, examples, where):
+    label_sets.check_training_labels(examples, self.labels, where)
+
   def fields(self, length, spec):
     return featurizer.text_fields(length, spec) | {
       batch_keys.LABELS: featurizer.Field((length,), NO_LABEL)
     }
 
   def make(self, examples, vocabulary, *, length):
-    label_sets.check_labels(examples, self.labels, 'examples of a dataset')
+    self.check_labels(examples, 'examples of a dataset')
     label_indices = {label: i for i, label in enumerate(self.labels)}
     labeled = [example for example in examples if example.tags is not None]
     rows = iter(word_level.text_rows(labeled, vocabulary, length=length))
