@@ -189,12 +189,13 @@ class EmbeddingTransfer:
       ),
     )
     matched = token_matching.source_ids >= 0
-    if self.text is None and self.mixing is not EmbeddingMixing.SUBWORDS:
+    mixes_subwords = self.mixing is EmbeddingMixing.SUBWORDS
+    if self.text is None and not mixes_subwords:
       return token_matching
     # Imported here, because only interpolation requires SciPy.
     from xlflax.training.initialization import embedding_interpolation
 
-    if self.mixing is EmbeddingMixing.SUBWORDS:
+    if self.text is None:
       is_special = np.isin(np.arange(len(target)), target.spec.special_ids)
       ids, weights = embedding_interpolation.subword_mixture(
         comparable_tokens(target),
