@@ -500,8 +500,8 @@ def check_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
       f'directory. It must have the same content as {path}',
       got=str(source / path.name),
       where=str(model_dir),
-      fix='Train with the vocabulary with which the run was started, or '
-      'pass a different --model_dir.',
+      fix='To resume the run, pass the vocabulary with which it was started '
+      '(--vocabulary). To start a new run, pass a different --model_dir.',
     )
 
 
