@@ -28,17 +28,19 @@ def test_task_modules_are_imported_from_the_working_directory(
 
 
 @pytest.mark.parametrize(
-  'options, with_web_corpora',
+  'options, expected',
   [
-    ({'mixture': 'corpus.mono.en'}, False),
-    ({'mixture': 'wiki40b.de'}, False),
-    ({'mixture': 'fineweb2.no_such_language'}, True),
-    ({'mixture': 'corpus.mono.en', 'task_modules': ['my_tasks']}, True),
-    ({}, True),
+    ({'mixture': 'corpus.mono.en'}, set()),
+    ({'mixture': 'fineweb2.no_such_language'}, {'wmt', 'web_corpora'}),
+    (
+      {'mixture': 'corpus.mono.en', 'task_modules': ['my_tasks']},
+      {'wmt', 'web_corpora'},
+    ),
+    ({}, {'wmt', 'web_corpora'}),
   ],
 )
-def test_web_corpora_are_registered_only_if_they_may_be_read(
-  tmp_path, monkeypatch, options, with_web_corpora
+def test_public_tasks_are_registered_only_if_they_may_be_read(
+  tmp_path, monkeypatch, options, expected
 ):
   (tmp_path / 'corpus/mono').mkdir(parents=True)
   (tmp_path / 'corpus/mono/en.txt').write_text('one\n')
@@ -51,7 +53,9 @@ def test_web_corpora_are_registered_only_if_they_may_be_read(
     lambda name, *args: modules.append(name) or imported(name, *args),
   )
   task_registration.register_tasks('corpus', **options)
-  assert ('xlflax.tasks.web_corpora' in modules) == with_web_corpora
+  assert {
+    name for name in ('wmt', 'web_corpora') if f'xlflax.tasks.{name}' in modules
+  } == expected
 
 
 @pytest.mark.parametrize(

@@ -39,19 +39,19 @@ def register_tasks(
     task_modules: Names or paths of modules that register tasks. The modules may
       use the tasks of the corpus. See `import_task_modules`.
     tfds_data_dir: Directory of prepared TensorFlow datasets.
-    mixture: Name of the only task or mixture that is read. If it is registered
-      without the tasks in `LARGE_TASK_MODULES`, those are not registered. If
-      None, or if user modules are imported, all public tasks are registered.
+    mixture: Name of the only task or mixture that is read. Public tasks are then
+      registered only until it is found. If None, or if user modules are
+      imported, all public tasks are registered.
   """
   if tfds_data_dir:
     seqio.set_tfds_data_dir_override(tfds_data_dir)
-  _import_tasks(PUBLIC_TASK_MODULES)
   if isinstance(corpus, str):
     corpus = Corpus(corpus)
   if corpus is not None:
     corpus_tasks.register_corpus(corpus)
-  if mixture is None or task_modules or not _is_registered(mixture):
-    _import_tasks(LARGE_TASK_MODULES)
+  for modules in (PUBLIC_TASK_MODULES, LARGE_TASK_MODULES):
+    if mixture is None or task_modules or not _is_registered(mixture):
+      _import_tasks(modules)
   import_task_modules(task_modules)
 
 

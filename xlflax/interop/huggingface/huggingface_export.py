@@ -15,7 +15,6 @@ from xlflax.evaluation import sentence_embedding
 from xlflax.interop.huggingface import (
   export_plan,
   generation_config,
-  huggingface_import,
   labeled_heads,
   sentence_modules,
   tensor_mapping,
@@ -331,9 +330,9 @@ def _model_config(run: saved_run.SavedRun) -> Config:
 
 def read_origin(directory: pathlib.Path) -> dict[str, Any]:
   """Returns the import record of a run, or {} if no model was imported."""
-  if not (directory / huggingface_import.RECORD).exists():
+  if not (directory / run_directory.ORIGIN).exists():
     return {}
-  return run_directory.read_run_file(directory, huggingface_import.RECORD)
+  return run_directory.read_run_file(directory, run_directory.ORIGIN)
 
 
 def _merge_imported_options(
