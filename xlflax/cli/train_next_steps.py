@@ -14,7 +14,7 @@ _EVALUATION_FILES = {
 
 def log_export(trainer: Any) -> None:
   """Logs the Hugging Face architecture that the model can be exported to."""
-  from xlflax.interop.huggingface import huggingface_export
+  from xlflax.interop.huggingface import export_plan
   from xlflax.models import encoder, encoder_decoder
 
   exportable = (encoder.Encoder, encoder_decoder.EncoderDecoder)
@@ -24,9 +24,7 @@ def log_export(trainer: Any) -> None:
       type(trainer.model).__name__,
     )
     return
-  description = huggingface_export.find_export_type(
-    trainer.model.config, pad_id=0
-  )
+  description = export_plan.find_export_type(trainer.model.config, pad_id=0)
   name, _, reason = description.partition(': ')
   if reason:
     logging.info(

@@ -17,7 +17,11 @@ from flax import linen as nn
 from tests.errors import assert_mentions, raises_error
 from tests.models import random_parameters
 from xlflax.config import config_files, gin_config
-from xlflax.interop.huggingface import folder_writer, huggingface_export
+from xlflax.interop.huggingface import (
+  export_plan,
+  folder_writer,
+  huggingface_export,
+)
 from xlflax.models import (
   encoder,
   encoder_config,
@@ -153,11 +157,11 @@ def test_constant_positions_that_begin_elsewhere_are_not_exported():
     output_bias=False,
     position_offset=2,
   )
-  assert huggingface_export.find_export_type(config, pad_id=1) == 'm2m_100'
-  export_type = huggingface_export.find_export_type(config, pad_id=0)
+  assert export_plan.find_export_type(config, pad_id=1) == 'm2m_100'
+  export_type = export_plan.find_export_type(config, pad_id=0)
   assert_mentions(export_type, 'm2m_100', 'position_offset', 2, 'id', 1)
   moved = dataclasses.replace(config, position_offset=1)
-  assert huggingface_export.find_export_type(moved, pad_id=0) == 'm2m_100'
+  assert export_plan.find_export_type(moved, pad_id=0) == 'm2m_100'
 
 
 def test_post_norm_encoder_decoders_are_exported_exactly(run_of, tmp_path):
@@ -216,9 +220,9 @@ def test_export_types_of_a_model(vocabulary):
   config = encoder_config.with_vocabulary(
     encoder_config.EncoderConfig(**_SIZES), vocabulary.spec
   )
-  assert huggingface_export.find_export_type(config, pad_id=0) == 'bert'
+  assert export_plan.find_export_type(config, pad_id=0) == 'bert'
   odd = dataclasses.replace(config, scale_embeddings=True)
-  text = huggingface_export.find_export_type(odd, pad_id=0)
+  text = export_plan.find_export_type(odd, pad_id=0)
   assert text.startswith('nothing: ') and 'scale_embeddings' in text
 
 
@@ -249,7 +253,7 @@ def _sizes_of_the_package() -> dict[str, nn.Module]:
 
 def test_every_size_of_the_package_can_be_exported():
   messages = {
-    name: huggingface_export.find_export_type(model.config, pad_id=0)
+    name: export_plan.find_export_type(model.config, pad_id=0)
     for name, model in _sizes_of_the_package().items()
   }
   tied = {name: messages.pop(name) for name in _TIED}

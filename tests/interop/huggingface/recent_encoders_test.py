@@ -20,6 +20,7 @@ from tests.interop.huggingface import (
 )
 from tests.interop.huggingface import reference_models as reference
 from xlflax.interop.huggingface import (
+  export_plan,
   folder_writer,
   huggingface_export,
   huggingface_import,
@@ -419,6 +420,6 @@ def test_config_of_encoders_with_post_block_norms(fields, expected_config):
     | fields
   )
   assert (
-    huggingface_export.find_export_type(config, pad_id=0).partition(':')[0]
+    export_plan.find_export_type(config, pad_id=0).partition(':')[0]
     == expected_config
   )

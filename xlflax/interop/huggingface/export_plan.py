@@ -326,6 +326,24 @@ def choose_architecture(
   )
 
 
+def find_export_type(config: Config, *, pad_id: int) -> str:
+  """Returns the first model type that can represent a model.
+
+  Args:
+    config: Configuration of the model. VECO's plug-in module is ignored.
+    pad_id: Id of the padding token in the vocabulary.
+
+  Returns:
+    The `model_type`, such as 'bert', or 'nothing: ' and the reasons.
+  """
+  plain, _ = plug_out(config, ())
+  try:
+    architecture, _ = choose_architecture(plain, None, (), pad_id=pad_id)
+  except errors.ConfigError as error:
+    return f'nothing: {error.got}'
+  return architecture.model_type
+
+
 def choose_task(
   config: Config,
   architecture: Architecture,

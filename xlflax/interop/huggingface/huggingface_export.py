@@ -183,26 +183,6 @@ def check_export(
   )
 
 
-def find_export_type(config: Config, *, pad_id: int) -> str:
-  """Returns the first model type that can represent a model.
-
-  Args:
-    config: Configuration of the model. VECO's plug-in module is ignored.
-    pad_id: Id of the padding token in the vocabulary.
-
-  Returns:
-    The `model_type`, such as 'bert', or 'nothing: ' and the reasons.
-  """
-  plain, _ = export_plan.plug_out(config, ())
-  try:
-    architecture, _ = export_plan.choose_architecture(
-      plain, None, (), pad_id=pad_id
-    )
-  except errors.ConfigError as error:
-    return f'nothing: {error.got}'
-  return architecture.model_type
-
-
 def _config_options(
   run, record, choice: export_plan.Choice, dtype: str
 ) -> dict[str, Any]:

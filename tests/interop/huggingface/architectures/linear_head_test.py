@@ -12,6 +12,7 @@ from tests.errors import raises_error
 from tests.interop.huggingface.huggingface_export_test import run_of
 from xlflax.config import gin_config
 from xlflax.interop.huggingface import (
+  export_plan,
   folder_writer,
   huggingface_export,
   huggingface_import,
@@ -116,4 +117,4 @@ def test_the_small_recipe_can_be_exported():
   model = gin_config.load_gin_files(['recipes/small.gin'], partial=True).macro(
     'MODEL'
   )
-  assert huggingface_export.find_export_type(model.config, pad_id=0) == 'esm'
+  assert export_plan.find_export_type(model.config, pad_id=0) == 'esm'
