@@ -241,14 +241,19 @@ def _unused_test_files(
 
 def _unused(name: str, uses: set[str], flag: str) -> errors.ConfigError:
   """Returns the error for a macro that is set by a flag but never used."""
-  close = name_suggestions.close_matches(name, uses)
+  names = name_suggestions.close_matches(name, uses) or sorted(uses)
+  fix = (
+    'Correct the name of the macro. Run `xlflax configs show FILE` to list the '
+    'macros in a file.'
+  )
+  if flag in _FLAG_BY_MACRO.values():
+    fix = f'Remove {flag}, or add a task or a gin file that uses {name}.'
   return errors.ConfigError(
     f'The flag {flag} sets the macro {name}, which the configuration never '
     'uses',
     got=name,
-    expected='one of ' + ', '.join(close or sorted(uses)),
-    fix='Correct the name of the macro. Run `xlflax configs show FILE` to list '
-    'the macros in a file.',
+    expected='one of ' + ', '.join(names) if names else None,
+    fix=fix,
   )
 
 
