@@ -381,7 +381,7 @@ def test_step_that_does_not_exist(tmp_path):
       tmp_path, 5, _factory(_state()).abstract.params
     )
   assert error.value.got == 5
-  assert error.value.expected == [1, 2]
+  assert error.value.expected == 'one of the steps 1, 2'
   assert error.value.where == str(tmp_path)
 
 
