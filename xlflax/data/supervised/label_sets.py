@@ -133,13 +133,13 @@ def _find_unknown_label(
   examples: Iterable[labeled_examples.Example], label_set: Collection[str]
 ) -> tuple[labeled_examples.Example, str] | None:
   """Returns the first label outside of a set and its example, or None."""
-  known = frozenset(label_set)
+  valid_labels = frozenset(label_set)
   return next(
     (
       (example, label)
       for example in examples
       for label in example.labels or ()
-      if label not in known
+      if label not in valid_labels
     ),
     None,
   )

@@ -189,8 +189,7 @@ class EmbeddingTransfer:
       ),
     )
     matched = token_matching.source_ids >= 0
-    mixes_subwords = self.mixing is EmbeddingMixing.SUBWORDS
-    if self.text is None and not mixes_subwords:
+    if self.text is None and self.mixing is not EmbeddingMixing.SUBWORDS:
       return token_matching
     # Imported here, because only interpolation requires SciPy.
     from xlflax.training.initialization import embedding_interpolation
