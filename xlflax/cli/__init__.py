@@ -80,7 +80,7 @@ def start_process() -> None:
   signals.start_command()
   # Imports and traces create millions of permanent objects. With Python's
   # default threshold, garbage collection takes a tenth of the startup time.
-  gc.set_threshold(20_000, 10, 20)
+  gc.set_threshold(100_000, 50, 20)
 
 
 def _run_process(arguments: list[str]) -> int:
