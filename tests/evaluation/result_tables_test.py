@@ -167,7 +167,7 @@ def test_coverage_counts_a_pair_with_english_by_its_other_language():
   pairs = eval_task.EvalResult(metrics={}, tables={'pairs': []})
   text = eval_task.EvalResult(metrics={})
   assert result_tables.describe_coverage(['fr'], ['en', 'fr', 'ru'], pairs) == (
-    "1 of the model's 2 languages (not tested: ru)"
+    "1 of the model's 2 languages other than English (not tested: ru)"
   )
   assert result_tables.describe_coverage(
     ['mean', 'en', 'fra'], ['en', 'fr'], text

@@ -307,6 +307,17 @@ def test_the_page_has_both_tables_and_what_failed(tmp_path):
   assert '<pre>xlflax finetune \\\n    --grid RATE=1,2' in text
 
 
+def test_the_summary_counts_settings_with_equal_scores(tmp_path):
+  def summary(**scores):
+    report = {'': make_report(**scores)}
+    page = grid_report.write_page(tmp_path, report)
+    return page.read_text().partition('<table>')[0]
+
+  assert '2 of the others' in summary(_1=[0.5], _2=[0.5], _3=[0.5], _4=[0.1])
+  assert 'of the others' not in summary(_1=[0.5], _2=[0.4])
+  assert 'settings;' not in summary(_1=[0.5])
+
+
 def test_the_figure_has_the_baselines_of_the_table(tmp_path, monkeypatch):
   drawn = []
   bar_chart = plots.bar_chart

@@ -582,8 +582,9 @@ def describe_coverage(
     result: Evaluation result of the task.
 
   Returns:
-    A text such as "2 of the model's 4 languages (not tested: ru, zh)". It is
-    empty if none of the results is for one of the languages.
+    A text such as "2 of the model's 4 languages (not tested: ru, zh)". English
+    is not counted for results of pairs. The text is empty if none of the
+    results is for one of the languages.
   """
   codes = {code for part in parts for code in (part, *part.split('-'))}
   is_of_pairs = 'pairs' in result.tables
@@ -596,6 +597,8 @@ def describe_coverage(
   if not covered:
     return ''
   coverage = f"{len(covered)} of the model's {len(expected)} languages"
+  if len(expected) < len(languages):
+    coverage += ' other than English'
   if missing:
     coverage += f' (not tested: {", ".join(missing)})'
   return coverage

@@ -420,15 +420,20 @@ def _describe_selection(report: GridReport) -> list[str]:
   selected = report.ranking[0]
   lines = []
   if report.select and selected.dev.mean is not None:
-    scope = f'over {len(selected.dev.values)} seeds, ' * (
+    split = eval_task.describe_training_split(report.select_split)
+    scope = f', over {len(selected.dev.values)} seeds' * (
       selected.dev.std is not None
     )
-    lines.append(
-      f'Selected setting: {selected.name}. It has the best score '
-      f'({scope}{selected.dev}) of {len(report.settings)} settings in '
-      f'{report.select} on the '
-      f'{eval_task.describe_training_split(report.select_split)}.'
-    )
+    score = f'{report.select} on the {split} ({selected.dev}{scope})'
+    if len(report.ranking) == 1:
+      lines.append(f'Selected setting: {selected.name}, {score}.')
+    else:
+      ties = sum(s.dev.mean == selected.dev.mean for s in report.ranking) - 1
+      lines.append(
+        f'Selected setting: {selected.name}. It has the best {score} of '
+        f'{len(report.ranking)} settings'
+        + (f'; {ties} of the others have the same score.' if ties else '.')
+      )
   spreads = report.test_spreads(selected)
   for metric in report.primary_metrics:
     scores = {
