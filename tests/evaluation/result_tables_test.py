@@ -113,7 +113,7 @@ def test_comparison_with_the_untrained_model_follows_the_direction():
     return result_tables.compare_with_untrained(metric, *results)
 
   higher, lower = dict(de=0.5, fr=0.5), dict(de=0.4, fr=0.5)
-  assert 'better for de and equal for fr' in compare('accuracy', higher, lower)
+  assert 'better for de; equal for fr' in compare('accuracy', higher, lower)
   assert compare('perplexity', higher, dict(de=0.4, fr=0.3)) == ''
   assert 'better for de' in compare('perplexity', lower, higher)
   assert compare('tokens', higher, lower) == ''
@@ -226,7 +226,7 @@ def test_the_untrained_model_is_compared_by_intervals():
   comparison = result_tables.compare_with_untrained(
     'accuracy', untrained, trained, *intervals
   )
-  better, overlapping = comparison.split(' and ')
+  better, overlapping = comparison.split('; ')
   assert better.endswith('for fr')
   assert overlapping.endswith('for de')
 
@@ -353,7 +353,7 @@ def test_scores_are_compared_with_their_strongest_baseline():
     | {f'chance/{part}': 0.4 for part in baselines}
   )
   compare = result_tables.compare_with_baselines
-  clauses = compare('accuracy', result).split(', and ')
+  clauses = compare('accuracy', result).split('; ')
   assert [set(re.findall(r'\b(?:de|fr|ru|sw|xx)\b', c)) for c in clauses] == [
     {'de'}, {'fr'}, {'ru'}, {'sw'}
   ]  # fmt: skip
@@ -363,8 +363,8 @@ def test_scores_are_compared_with_their_strongest_baseline():
   assert 'better' in clauses[1] and 'worse' in clauses[3]
   # The interval contains the scores of the baseline for fr and ru.
   intervals = {f'accuracy/{part}': (0.45, 0.55) for part in baselines}
-  *_, within, worse = compare('accuracy', result, intervals).split(', and ')
-  assert 'significantly' in within and 'fr, ru' in within
+  *_, within, worse = compare('accuracy', result, intervals).split('; ')
+  assert 'significantly' in within and 'fr and ru' in within
   assert 'worse' in worse and 'sw' in worse
   assert not compare('accuracy', _result(de=0.5))
   assert not compare('perplexity', result)

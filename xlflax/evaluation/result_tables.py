@@ -618,6 +618,13 @@ def summary_line(task: eval_task.EvalTask, result: eval_task.EvalResult) -> str:
   return f'{task.name} {summary}'
 
 
+def join_parts(parts: Sequence[str]) -> str:
+  """Joins the names of languages or files, as in 'de, fr and the mean'."""
+  names = ['the mean' if part == 'mean' else part for part in parts]
+  *first, last = names
+  return f'{", ".join(first)} and {last}' if first else last
+
+
 def parts_of(metric: str, by_step) -> list[str]:
   """Lists the languages or files with a score at any step, then 'mean'."""
   prefix = f'{metric}/'
@@ -728,7 +735,7 @@ def compare_with_untrained(
     trained_intervals: Confidence intervals of the trained model.
 
   Returns:
-    A sentence part such as 'the untrained model is better for de, fr and equal
+    A sentence part such as 'the untrained model is better for de and fr; equal
     for ru', or an empty text if training improved the metric in all languages.
   """
   better = task_families.find_metric(metric).better
@@ -756,13 +763,13 @@ def compare_with_untrained(
       )
       parts[overlapping if is_overlapping else 'better'].append(part)
   descriptions = [
-    f'{relation} for {", ".join(names)}'
+    f'{relation} for {join_parts(names)}'
     for relation, names in parts.items()
     if names
   ]
   if not descriptions:
     return ''
-  return f'the untrained model is {" and ".join(descriptions)}'
+  return f'the untrained model is {"; ".join(descriptions)}'
 
 
 def compare_with_baselines(
@@ -787,8 +794,8 @@ def compare_with_baselines(
       better than that of the baseline.
 
   Returns:
-    A sentence part such as 'better than the baseline string_overlap for de, and
-    worse than the baseline chance for fr'. It is empty if the result contains
+    A sentence part such as 'better than the baseline string_overlap for de;
+    worse than the baseline chance for fr and the mean'. It is empty if the result contains
     no baselines, or if the metric has no direction.
   """
   better = task_families.find_metric(metric).better
@@ -823,8 +830,8 @@ def compare_with_baselines(
       relation = better_than if is_better else worse_than
     if relation != better_than or not only_if_not_better:
       parts_by_relation.setdefault((relation, baseline), []).append(part)
-  return ', and '.join(
-    f'{relation} the baseline {baseline} for {", ".join(parts)}'
+  return '; '.join(
+    f'{relation} the baseline {baseline} for {join_parts(parts)}'
     for (relation, baseline), parts in sorted(
       parts_by_relation.items(), key=lambda item: relations.index(item[0][0])
     )

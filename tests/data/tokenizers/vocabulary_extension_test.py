@@ -284,3 +284,14 @@ def test_other_types_of_vocabularies(corpus, tmp_path):
     vocabulary_extension.extend_vocabulary(
       union, corpus, tmp_path / 'v', size=30
     )
+
+
+def test_no_rate_of_changed_ids_if_all_sentences_have_unknown_characters(
+  tmp_path,
+):
+  text = ['ሰላም ለዓለም', 'ዓለም']
+  corpus_writer.write_monolingual(tmp_path / 'new', 'am', [text])
+  base = _train_sentencepiece(tmp_path, size=50)
+  [row] = fertility.compare_vocabularies(base, base, Corpus(tmp_path / 'new'))
+  assert row['changed_ids_rate'] is None
+  assert fertility.format_comparison([row]).splitlines()[-1].endswith('-')

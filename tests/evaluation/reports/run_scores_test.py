@@ -111,10 +111,8 @@ def test_two_runs_have_a_paired_difference(tmp_path):
   paired = hits[1] - hits[0]
   differences = run_scores.compare_runs(_GROUP, runs)
   [line] = run_scores.summarize(_GROUP, runs, differences)
-  relation = 'not significantly different from mlm'
-  if low > 0:
-    relation = 'significantly better than mlm'
-  assert f'tlm is {relation} for de' in line
+  relation = 'significantly better' if low > 0 else 'no significant difference'
+  assert f'tlm compared with mlm: {relation} for de' in line
   half_width = 1.97 * paired.std(ddof=1) / 20
   assert difference == round(paired.mean(), 3)
   assert abs(low - (paired.mean() - half_width)) < 0.15 * half_width

@@ -114,8 +114,9 @@ def compare_vocabularies(
     One dict per language: the fields of `compute_fertility` for `extended`, and
     `base` with those for the base vocabulary. Both have the field `parity` if
     there is parallel text with English. `changed_ids_rate` is the fraction of
-    the sentences whose token ids the extension changes. Sentences with unknown
-    characters are not counted.
+    the sentences whose token ids the extension changes. Sentences with
+    characters that are unknown to the base vocabulary are not counted. The rate
+    is None if no sentence is counted.
   """
   languages = corpus.languages
   rows = []
@@ -147,7 +148,7 @@ def compare_vocabularies(
     rows.append(
       row
       | {
-        'changed_ids_rate': sum(changes) / max(1, len(changes)),
+        'changed_ids_rate': sum(changes) / len(changes) if changes else None,
         'base': base_row,
       }
     )
@@ -176,7 +177,9 @@ def format_comparison(rows: list[dict]) -> str:
       _format_change(row, 'tokens_per_word', '.2f'),
       _format_change(row, 'unknown_rate', '.3%'),
       _format_change(row, 'parity', '.2f') if 'parity' in row else '',
-      f'{row["changed_ids_rate"]:.2%}',
+      '-'
+      if row['changed_ids_rate'] is None
+      else f'{row["changed_ids_rate"]:.2%}',
     )
     for row in rows
   ]

@@ -164,18 +164,30 @@ def summarize(
   if not differences or better is Better.NEITHER:
     return []
   first, second = (run.name for run in runs)
-  parts_by_relation: dict[str, list[str]] = {}
+  better_than, worse_than, similar = (
+    'significantly better',
+    'significantly worse',
+    'no significant difference',
+  )
+  parts_by_relation: dict[str, list[str]] = {
+    better_than: [],
+    worse_than: [],
+    similar: [],
+  }
   for part, comparison in differences.items():
-    relation = 'not significantly different from'
+    relation = similar
     if not comparison.low <= 0 <= comparison.high:
       is_better = (comparison.difference > 0) == (better is Better.HIGHER)
-      relation = f'significantly {"better" if is_better else "worse"} than'
-    parts_by_relation.setdefault(relation, []).append(part)
-  relations = ', and '.join(
-    f'{relation} {first} for {", ".join(names)}'
+      relation = better_than if is_better else worse_than
+    parts_by_relation[relation].append(part)
+  relations = '; '.join(
+    f'{relation} for {result_tables.join_parts(names)}'
     for relation, names in parts_by_relation.items()
+    if names
   )
-  return [f'{group.task}, {metric}: {second} is {relations}.']
+  return [
+    f'{group.task}, {metric}: {second} compared with {first}: {relations}.'
+  ]
 
 
 def _format_difference(comparison: bootstrap.Significance | None) -> str:

@@ -141,14 +141,14 @@ class Retrieval(sentence_task.SentenceTask):
     ACCURACY,
     Metric(
       'accuracy_unshared',
-      title='accuracy, no shared string',
+      title='accuracy, no shared word',
       unit=Unit.FRACTION,
       description='Accuracy of the pairs whose sentences have no word in '
       'common. The candidates are the sentences of all pairs.',
     ),
     Metric(
       'accuracy_shared',
-      title='accuracy, shared strings',
+      title='accuracy, shared words',
       unit=Unit.FRACTION,
       description='Accuracy of the pairs whose sentences have a word in '
       'common. The candidates are the sentences of all pairs.',
@@ -162,7 +162,7 @@ class Retrieval(sentence_task.SentenceTask):
     ),
     Metric(
       'csls_unshared',
-      title='accuracy by CSLS, no shared string',
+      title='accuracy by CSLS, no shared word',
       unit=Unit.FRACTION,
       description='Accuracy with CSLS similarity of the pairs whose '
       'sentences have no word in common.',
@@ -176,7 +176,7 @@ class Retrieval(sentence_task.SentenceTask):
     ),
     Metric(
       'string_overlap_unshared',
-      title='accuracy of string overlap, no shared string',
+      title='accuracy of string overlap, no shared word',
       unit=Unit.FRACTION,
       description='Accuracy of retrieving translations by common character '
       '3-grams, of the pairs whose sentences have no word in common.',
