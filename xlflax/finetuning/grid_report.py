@@ -424,13 +424,13 @@ def _describe_selection(report: GridReport) -> list[str]:
     scope = f', over {len(selected.dev.values)} seeds' * (
       selected.dev.std is not None
     )
-    score = f'{report.select} on the {split} ({selected.dev}{scope})'
+    criterion = f'{report.select} on the {split} ({selected.dev}{scope})'
     if len(report.ranking) == 1:
-      lines.append(f'Selected setting: {selected.name}, {score}.')
+      lines.append(f'Selected setting: {selected.name}, {criterion}.')
     else:
       ties = sum(s.dev.mean == selected.dev.mean for s in report.ranking) - 1
       lines.append(
-        f'Selected setting: {selected.name}. It has the best {score} of '
+        f'Selected setting: {selected.name}. It has the best {criterion} of '
         f'{len(report.ranking)} settings'
         + (f'; {ties} of the others have the same score.' if ties else '.')
       )
