@@ -167,6 +167,28 @@ def test_missing_and_malformed_files(tmp_path):
     _table(str(tmp_path / 'table.csv')).check(['task', 'qa'])
 
 
+def test_runs_without_a_selected_task_are_named(table, tmp_path, caplog):
+  for name in ('base', 'more_fr'):
+    (tmp_path / 'runs' / name).mkdir(parents=True)
+    (tmp_path / 'runs' / name / run_directory.MODEL).write_text('{}')
+  tasks = [
+    suite_config.SuiteTask(
+      name=name, family='f', gin_file='evaluate/tagging.gin'
+    )
+    for name in ('task', 'qa', 'other')
+  ]
+  suite = suite_config.Suite(name='suite', tasks=tasks, table=table)
+  directories = [str(tmp_path / 'runs')]
+  assert len(suite.find_runs(directories, None)) == 2
+  assert not caplog.records
+  base = str(tmp_path / 'runs' / 'base')
+  assert suite.find_runs(directories, ['qa']) == [base]
+  (record,) = caplog.records
+  assert 'more_fr' in record.getMessage() and 'task' in record.getMessage()
+  with raises_error(errors.ConfigError, got='other'):
+    suite.find_runs(directories, ['other'])
+
+
 def test_runs_are_found_by_name(table, tmp_path):
   runs = tmp_path / 'base'  # The directory has the name of one of the runs.
   for name in ('base', 'more_fr', 'other'):

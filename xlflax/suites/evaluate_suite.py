@@ -81,9 +81,7 @@ def evaluate_suite(
   Raises:
     XlflaxError: If the suite or a model directory is invalid.
   """
-  suite.select_tasks(names)
-  if suite.table is not None:
-    model_dirs = suite.table.find_runs(model_dirs)
+  model_dirs = suite.find_runs(model_dirs, names)
   bucket_access.check_usable(paths.to_path(output))
   runner = suite_runner.SuiteRunner(
     suite=suite,
@@ -170,9 +168,7 @@ def plan_suite(
   Raises:
     XlflaxError: If the suite or a model directory is invalid.
   """
-  suite.select_tasks(names)
-  if suite.table is not None:
-    model_dirs = suite.table.find_runs(model_dirs)
+  model_dirs = suite.find_runs(model_dirs, names)
   runner = suite_runner.SuiteRunner(
     suite=suite,
     output=paths.to_path(output),

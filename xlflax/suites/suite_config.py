@@ -1,10 +1,14 @@
 """Configuration of a suite, a list of tasks that are evaluated together."""
 
 import dataclasses
+import logging
+import pathlib
 from collections.abc import Mapping, Sequence
 
 from xlflax.suites import paper_table
 from xlflax.utils import errors, name_suggestions, validation
+
+_LOG = logging.getLogger(__name__)
 
 DEFAULT_RECIPE = (
   'xlflax'  # The default recipe, which has no gin file of its own.
@@ -178,3 +182,47 @@ class Suite:
       return tasks
     run_tasks = self.table.tasks_by_run.get(run, frozenset())
     return tuple(task for task in tasks if task.name in run_tasks)
+
+  def find_runs(
+    self, model_dirs: Sequence[str], names: Sequence[str] | None
+  ) -> list[str]:
+    """Returns the directories of the runs to evaluate.
+
+    If the suite has a table, each run is evaluated only on the tasks of its
+    row. Runs without a selected task are omitted with a warning.
+
+    Args:
+      model_dirs: Directories of runs. If the suite has a table, they may also
+        be directories that contain runs.
+      names: Names of the selected tasks. If None, all tasks are selected.
+
+    Raises:
+      ConfigError: If the suite does not have a task with one of the names, or
+        if there is no run to evaluate.
+    """
+    self.select_tasks(names)
+    if self.table is None:
+      return list(model_dirs)
+    directories = self.table.find_runs(model_dirs)
+    omitted = {
+      directory: self.run_tasks(pathlib.Path(directory).name, None)
+      for directory in directories
+      if not self.run_tasks(pathlib.Path(directory).name, names)
+    }
+    if len(omitted) == len(directories):
+      own = dict.fromkeys(
+        task.name for tasks in omitted.values() for task in tasks
+      )
+      raise errors.ConfigError(
+        f'The suite {self.name!r} evaluates none of the runs on a selected task',
+        got=', '.join(names or ()),
+        expected='some of ' + ', '.join(own),
+        fix='Pass names of these tasks with --tasks.',
+      )
+    for directory, tasks in omitted.items():
+      _LOG.warning(
+        '%s is not evaluated on a selected task. The suite evaluates it on %s.',
+        directory,
+        ', '.join(task.name for task in tasks),
+      )
+    return [path for path in directories if path not in omitted]
