@@ -8,6 +8,7 @@
 # to test the script.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
+export PYTHONPATH=$here/../..
 data=$1 work=$2
 shift 2
 parts=${*:-models cka sentences words alignment curves}

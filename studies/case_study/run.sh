@@ -7,6 +7,7 @@
 # baseline, scores or published; the default is all of them.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
+export PYTHONPATH=$here/../..
 work=$1 data=$2
 shift 2
 languages=en,ca,cs,da,de,el,es,et,eu,fi,fr,hi,hu,id,ja,ko,nl,pl,pt,ru,sv,tr,vi,zh
@@ -77,7 +78,7 @@ untrained() {
 
 # Trains the Hugging Face baseline.
 baseline() {
-  [ -d "$work/runs/baseline" ] || PYTHONPATH="$here/../..:${PYTHONPATH:-}" \
+  [ -d "$work/runs/baseline" ] ||
     python "$here/baseline.py" "$work" "${BASELINE_THREADS:-1}"
 }
 

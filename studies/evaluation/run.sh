@@ -6,6 +6,7 @@
 # again. FAMILY is one of the functions below; the default is all of them.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
+export PYTHONPATH=$here/../..
 data=$1 work=$2
 shift 2
 families=${*:-encoder pos parsing ner nli pawsx qa retrieval ntrex mining alignment perplexity translation}

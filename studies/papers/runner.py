@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-_STUDIES = pathlib.Path(__file__).resolve().parents[1]
-BUILD_CORPUS = _STUDIES / 'real_text' / 'build_corpus.py'
 # Languages that are paired with English.
 PAIRED_LANGUAGES = ('fr', 'ru', 'zh')
 
@@ -176,7 +174,8 @@ class Runner:
       lambda path: self.run_command(
         [
           sys.executable,
-          str(BUILD_CORPUS),
+          '-m',
+          'studies.real_text.build_corpus',
           '--data',
           str(self.data),
           '--output',

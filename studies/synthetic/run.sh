@@ -3,6 +3,7 @@
 # Run the same command again to resume.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
+export PYTHONPATH=$here/../..
 work=$(realpath -m "$1")
 cd "$here/../.."
 mkdir -p "$work"

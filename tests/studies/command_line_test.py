@@ -6,6 +6,7 @@ import pathlib
 import pytest
 
 from studies import command_line
+from studies.papers import runner
 from xlflax.utils import errors
 
 _STUDIES = pathlib.Path(command_line.__file__).parent
@@ -86,3 +87,14 @@ def test_help(capsys, name):
     module.main(['--help'])
   assert raised.value.code == 0
   assert 'studies.' + name.removesuffix('.__main__') in capsys.readouterr().out
+
+
+def test_the_runner_of_tiny_runs_starts_the_program_that_builds_corpora(
+  tmp_path,
+):
+  (tmp_path / 'data').mkdir()
+  study_runner = runner.Runner(tmp_path / 'data', tmp_path / 'work', [])
+  with pytest.raises(RuntimeError, match='exit status'):
+    study_runner.build_corpus('many')
+  log = (tmp_path / 'work' / 'logs' / 'raw' / 'many.log').read_text()
+  assert str(tmp_path / 'data') in log and 'Traceback' not in log
