@@ -138,6 +138,8 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   'preprocess --corpus=corpus --output=o --moses --num_copies=2': ('--code_switch',),
   'predict --model_dir=run --output=o --input=text.fr': (
     'Got: text.fr', 'LANGUAGE=PATH'),
+  'predict --model_dir=run --output=o --input=fr=fr.conllu': (
+    'Where: fr.conllu:2', 'CoNLL-U', 'evaluate/tagging.gin'),
   'translate --model_dir=run --source=en --target=de --input=nowhere.txt': (
     'Got: nowhere.txt', '--input'),
   'preprocess --corpus=corpus --output=o --moses --languages=eng': (
@@ -168,6 +170,7 @@ def workspace(tmp_path_factory):
     'mine/marked.gin': '\ufeffBATCH_SIZE = 8\n',
     'mine/utf16.gin': 'BATCH_SIZE = 8\n'.encode('utf-16'),
     'run/notes.txt': '',
+    'fr.conllu': '# sent_id = 1\n1\tun\tun\tDET\t_\t_\t2\tdet\t_\t_\n',
     'xtreme.tsv': '',
   }
   for name, content in files.items():

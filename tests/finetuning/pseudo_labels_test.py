@@ -87,6 +87,29 @@ def test_text_without_a_word(teacher, tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+  ('labeled', 'line', 'num_columns'),
+  [
+    ('# sent_id = 1\n1\tder\tder\tDET\t_\t_\t2\tdet\t_\t_\n', 2, 10),
+    ('der\tDET\nHund\tNOUN\n', 1, 2),
+  ],
+)
+def test_labeled_files_in_place_of_text(labeled, line, num_columns, tmp_path):
+  path = tmp_path / 'de.conllu'
+  path.write_text(labeled)
+  with raises_error(
+    errors.CorpusError,
+    where=f'{path}:{line}',
+    expected='one sentence per line, with spaces between words',
+    mentions=(
+      num_columns,
+      '--gin_file=evaluate/tagging.gin',
+      f"--gin.TEST_FILES=\"{{'de': '{path}'}}\"",
+    ),
+  ):
+    pseudo_labels.WordLines(files={'de': str(path)}).load('de')
+
+
 def test_a_teacher_that_labels_nothing(make_run, tmp_path):
   run = make_run(tmp_path / 'run', [1])
   with raises_error(

@@ -61,11 +61,14 @@ def main(options: PredictOptions) -> None:
   compilation_cache.enable(options.compilation.compilation_cache)
   from xlflax.finetuning import pseudo_labels
 
+  source = pseudo_labels.WordLines(files=files)
+  for language in files:
+    source.load(language)  # Raises errors before the checkpoint is restored.
   labeled_files = pseudo_labels.pseudo_label(
     teacher=options.model_dir,
     output=options.output,
     step=options.step,
-    source=pseudo_labels.WordLines(files=files),
+    source=source,
     scheme=options.label_scheme,
     length=options.max_seq_length,
     batch_size=options.batch_size,

@@ -7,6 +7,7 @@ section 5.1).
 """
 
 import dataclasses
+import pathlib
 from collections.abc import Mapping
 from typing import Annotated
 
@@ -24,6 +25,9 @@ from xlflax.training.checkpointing import saved_run
 from xlflax.training.devices import partitioning
 from xlflax.utils import errors, validation
 
+_NUM_CONLLU_COLUMNS = 10
+_MAX_SHOWN = 60  # Number of characters of a line that an error shows.
+
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -31,7 +35,8 @@ class WordLines(example_source.ExampleSource):
   """Unlabeled sentences, one per line with words separated by spaces.
 
   Attributes:
-    files: Mapping from languages to files. Empty lines are skipped.
+    files: Mapping from languages to files without tabs. Empty lines are
+      skipped.
   """
 
   files: Annotated[
@@ -51,22 +56,49 @@ class WordLines(example_source.ExampleSource):
     The id of a sentence is its line number, counted from 0.
 
     Raises:
-      CorpusError: If the file is missing, is not UTF-8, or does not contain
-        words.
+      CorpusError: If the file is missing, is not UTF-8, does not contain words,
+        or contains a tab.
     """
     path = bucket_staging.stage_input(self.files[part])
-    sentences: list[labeled_examples.Example] = [
-      labeled_examples.TaggedSentence(
-        id=str(number - 1), language=part, words=tokens
-      )
-      for number, line in file_reading.read_lines(path)
-      if (tokens := tuple(line_reader.split_tokens(line)))
-    ]
+    sentences: list[labeled_examples.Example] = []
+    for number, line in file_reading.read_lines(path):
+      if '\t' in line.strip():
+        raise _columns_error(line, path, number, language=part)
+      if tokens := tuple(line_reader.split_tokens(line)):
+        sentences.append(
+          labeled_examples.TaggedSentence(
+            id=str(number - 1), language=part, words=tokens
+          )
+        )
     if not sentences:
       raise errors.CorpusError(
         'The file does not contain any text', where=str(path)
       )
     return sentences
+
+
+def _columns_error(
+  line: str, path: pathlib.Path, number: int, *, language: str
+) -> errors.CorpusError:
+  """Returns the error for a line with tabs, as in a file of labeled words."""
+  num_columns = line.count('\t') + 1
+  description = (
+    'The line has 10 tab-separated columns, as in a CoNLL-U file'
+    if num_columns == _NUM_CONLLU_COLUMNS
+    else f'The line has {num_columns} tab-separated columns, as in a file of '
+    'labeled words'
+  )
+  return errors.CorpusError(
+    f'A file of unlabeled text must not contain tabs. {description}',
+    got=repr(line if len(line) <= _MAX_SHOWN else line[:_MAX_SHOWN] + '…'),
+    expected='one sentence per line, with spaces between words',
+    where=errors.line_location(path, number),
+    fix='Write one sentence per line, with spaces between words. If the file '
+    'contains labeled words, evaluate the run on it with `xlflax evaluate '
+    '--model_dir=DIR --gin_file=evaluate/tagging.gin '
+    f"--gin.TEST_FILES=\"{{'{language}': '{path}'}}\"`, which also writes "
+    'the predicted labels.',
+  )
 
 
 @validation.validate_call
