@@ -258,10 +258,57 @@ def test_the_extension_is_read_back(base, corpus, tmp_path):
   assert stored['base_size'] == len(base)
 
 
-def test_more_tokens_than_the_text_allows(base, corpus, tmp_path):
-  with raises_error(errors.VocabularyError, mentions='--size'):
-    vocabulary_extension.extend_vocabulary(base, corpus, tmp_path, size=5000)
-  assert not (tmp_path / 'vocabulary.json').exists()
+def _train_base(kind, directory):
+  """A vocabulary for English text."""
+  if kind.startswith('sentencepiece'):
+    model_type = kind.removeprefix('sentencepiece ')
+    return _train_sentencepiece(directory, size=60, model_type=model_type)
+  return _train_tokenizer(kind)
+
+
+@pytest.mark.parametrize(
+  'kind', ['sentencepiece unigram', 'sentencepiece bpe', 'wordpiece', 'unigram']
+)
+@pytest.mark.parametrize('preserve_text', [True, False])
+def test_the_size_that_the_message_recommends_is_accepted(
+  kind, preserve_text, tmp_path
+):
+  base = _train_base(kind, tmp_path / 'vocabulary')
+  # Half of the sentences of the new language are English, so that many
+  # candidates occur in text of the other language.
+  corpus_writer.write_monolingual(tmp_path / 'new', 'en', [_ENGLISH])
+  corpus_writer.write_monolingual(
+    tmp_path / 'new', 'sw', [[*_SWAHILI, *_ENGLISH]]
+  )
+
+  def extend(size):
+    return vocabulary_extension.extend_vocabulary(
+      base,
+      Corpus(tmp_path / 'new'),
+      tmp_path / 'extended',
+      size=size,
+      preserve_text=preserve_text,
+    )
+
+  with raises_error(errors.VocabularyError, got=5000) as error:
+    extend(5000)
+  largest = int(error.value.expected.removeprefix('at most '))
+  assert f'--size=+{largest},' in error.value.fix
+  assert ('--allow_changed_ids' in error.value.fix) == preserve_text
+  assert not (tmp_path / 'extended' / 'vocabulary.json').exists()
+  assert len(extend(largest)) == len(base) + largest
+  if preserve_text:
+    assert Vocabulary.load(tmp_path / 'extended').encode_batch(
+      _ENGLISH
+    ) == base.encode_batch(_ENGLISH)
+  for size in (largest - 1, largest // 2):
+    (tmp_path / 'extended' / 'vocabulary.json').unlink()
+    extended = extend(size)
+    assert len(extended) == len(base) + size
+    if preserve_text:
+      assert extended.encode_batch(_ENGLISH) == base.encode_batch(_ENGLISH)
+  with raises_error(errors.VocabularyError):
+    extend(largest + 1)
 
 
 def test_fewer_tokens_than_new_characters(base, corpus, tmp_path):

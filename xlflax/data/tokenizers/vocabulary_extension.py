@@ -254,31 +254,95 @@ def _extend(
     word.tokens for word in segmenter.split_words(new_texts) if word.is_known
   )
   excluded: set[str] = set()
-  factor = _NUM_CANDIDATES
   if extender.needs_parts:
-    factor = 1
     excluded = _adjacent_tokens(extender, other_texts)
-  merges = learn_merges(
-    words,
-    factor * (num_tokens - len(characters)),
-    join=segmenter.join,
-    can_merge=segmenter.can_merge,
-    is_excluded=lambda token: token in excluded or segmenter.has_token(token),
-  )
-  candidates = _remove_changing_tokens(
-    extender, [*characters, *merges], other_texts
-  )
+  num_merges = max(num_tokens - len(characters), 1)
   if not extender.needs_parts:
-    candidates = _select_frequent(extender, candidates, new_texts, num_tokens)
-  if len(candidates) < num_tokens:
-    raise errors.VocabularyError(
-      f'The flag --size must be at most {len(candidates) + num_symbols}, '
-      'because the text contains no more tokens that can be added',
-      got=config.size,
-      fix=f'Pass --size=+{len(candidates) + num_symbols}, or add text of the '
-      'new languages to the corpus.',
+    num_merges *= _NUM_CANDIDATES
+  while True:
+    merges = learn_merges(
+      words,
+      num_merges,
+      join=segmenter.join,
+      can_merge=segmenter.can_merge,
+      is_excluded=lambda token: token in excluded or segmenter.has_token(token),
     )
-  return extender.extend(candidates, languages)
+    candidates = [*characters, *merges]
+    tokens = _select_tokens(
+      extender, candidates, new_texts, other_texts, num_tokens
+    )
+    if len(tokens) == num_tokens:
+      return extender.extend(tokens, languages)
+    if len(merges) < num_merges:
+      break
+    num_merges *= 2
+  # All candidates were selected, so that a request for this number of tokens
+  # either succeeds with fewer candidates or ends with the same tokens.
+  max_size = len(tokens) + num_symbols
+  changes_ids = bool(excluded) or len(tokens) < len(candidates)
+  remedies = ['Add text of the new languages to the corpus']
+  if max_size >= max(len(characters) + num_symbols, 1):
+    remedies.insert(0, f'Pass --size=+{max_size}')
+  if changes_ids:
+    remedies.append(
+      'pass --allow_changed_ids to also add tokens that change the token ids of '
+      'text in the other languages'
+    )
+  raise errors.VocabularyError(
+    f'The flag --size must be at most +{max_size}, because the text of the new '
+    f'languages contains only {len(tokens)} tokens that '
+    + (
+      'do not change the token ids of text in the other languages of the corpus'
+      if changes_ids
+      else 'can be added'
+    ),
+    got=config.size,
+    expected=f'at most {max_size}',
+    fix=_join_alternatives(remedies),
+  )
+
+
+def _join_alternatives(remedies: Sequence[str]) -> str:
+  """Returns a sentence such as `Pass A, add B, or pass C.`."""
+  first, *others = remedies
+  others = [remedy[0].lower() + remedy[1:] for remedy in others]
+  if not others:
+    return f'{first}.'
+  return ', '.join([first, *others[:-1], f'or {others[-1]}']) + '.'
+
+
+def _select_tokens(
+  extender: TokenizerExtender,
+  candidates: Sequence[NewToken],
+  new_texts: Sequence[str],
+  other_texts: Sequence[str],
+  num_tokens: int,
+) -> list[NewToken]:
+  """Selects tokens that do not change the encoding of other languages.
+
+  Byte-pair encoding selects the first merges, and other tokenizers select the
+  most frequent tokens. The scores of a Unigram tokenizer depend on the selected
+  tokens, so that the selected tokens are compared with the text again.
+
+  Returns:
+    At most `num_tokens` tokens. If fewer, these are all candidates that can be
+    added together.
+  """
+  remaining = _remove_changing_tokens(extender, candidates, other_texts)
+  while len(remaining) > num_tokens:
+    selected = (
+      remaining[:num_tokens]
+      if extender.needs_parts
+      else _select_frequent(extender, remaining, new_texts, num_tokens)
+    )
+    unchanging = _remove_changing_tokens(extender, selected, other_texts)
+    if len(unchanging) == num_tokens:
+      return selected
+    removed = {t.text for t in selected} - {t.text for t in unchanging}
+    remaining = _remove_changing_tokens(
+      extender, [t for t in remaining if t.text not in removed], other_texts
+    )
+  return remaining
 
 
 def _missing_characters(
