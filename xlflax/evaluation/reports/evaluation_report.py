@@ -1,8 +1,10 @@
 """Files that summarize a run's stored results: CSV, plots and an HTML page."""
 
 import collections
+import json
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from xlflax.evaluation import eval_task, plots, result_store, result_tables
 from xlflax.evaluation.reports import run_pages
@@ -42,7 +44,8 @@ def write_report(
   comparisons: list[str] = []
   figures: dict[str, pathlib.Path] = {}
   metrics: list[str] = []
-  for group, task in _tasks_by_group(store, tasks, stored).items():
+  tasks_by_group = _tasks_by_group(store, tasks, stored)
+  for group, task in tasks_by_group.items():
     table = result_tables.result_table(
       task, stored[group], languages=languages, folder=store.folder(group)
     )
@@ -76,7 +79,11 @@ def write_report(
     figures,
     summary=comparisons,
     metrics=list(dict.fromkeys(metrics)),
-    notes=[*_notes(stored), *(f'failed: {failure}' for failure in failures)],
+    notes=[
+      *_describe_settings(store, stored, tasks_by_group),
+      *_notes(stored, tasks_by_group),
+      *(f'failed: {failure}' for failure in failures),
+    ],
     command=command_line,
   )
 
@@ -153,12 +160,64 @@ def _compare_with_baselines(
   ]
 
 
-def _notes(stored: _Results) -> list[str]:
+def _notes(
+  stored: _Results, tasks_by_group: Mapping[result_store.Group, _Task]
+) -> list[str]:
   """Returns the distinct notes of all results."""
+  names = {group: task.name for group, task in tasks_by_group.items()}
   notes = (
-    f'{group.task}: {note}'
+    f'{names.get(group, group.task)}: {note}'
     for group, by_step in stored.items()
     for result in by_step.values()
     for note in result.notes
   )
   return list(dict.fromkeys(notes))
+
+
+def _describe_settings(
+  store: result_store.ResultStore,
+  stored: _Results,
+  tasks_by_group: Mapping[result_store.Group, _Task],
+) -> list[str]:
+  """Returns the settings in which results of the same task differ."""
+  notes = []
+  first_groups: dict[tuple[str, str], result_store.Group] = {}
+  for group, task in tasks_by_group.items():
+    first = first_groups.setdefault(group[:2], group)
+    if first == group:
+      continue
+    settings, first_settings = (
+      dict(
+        _read_settings(
+          store.folder(other) / f'{next(iter(stored[other]))}.json'
+        )
+      )
+      for other in (group, first)
+    )
+    names = [
+      'the text' if name.endswith('fingerprint') else name
+      for name in settings | first_settings
+      if settings.get(name) != first_settings.get(name)
+    ]
+    if names:
+      notes.append(
+        f'{task.name} and {tasks_by_group[first].name} differ in '
+        f'{", ".join(dict.fromkeys(names))}'
+      )
+  return notes
+
+
+def _read_settings(file: pathlib.Path) -> Iterator[tuple[str, Any]]:
+  """Yields the settings of a stored result, such as ('task.layer', 8)."""
+  settings = json.loads(file.read_text('utf-8'))['settings']
+  for key in ('task', 'seed', 'parameters', 'sentence'):
+    yield from _flatten(key, settings.get(key))
+
+
+def _flatten(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+  """Yields the leaves of nested JSON objects with their names."""
+  if isinstance(value, Mapping):
+    for key, item in value.items():
+      yield from _flatten(f'{name}.{key}', item)
+  else:
+    yield name, value

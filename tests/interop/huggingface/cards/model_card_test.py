@@ -98,13 +98,13 @@ def test_the_run_that_it_started_from_is_named(run_of, tmp_path):
   first = tmp_path / 'first'
   first.mkdir()
   run_directory.write_run_file(first, run_directory.TRAINER, {'fields': fields})
-  start = {'fields': {'model_dir': str(first)}}
+  start = {'fields': {'model_dir': str(first), 'step': 5}}
   content = {'fields': fields | {'init_from': start}}
   run_directory.write_run_file(directory, run_directory.TRAINER, content)
   text = model_card.format_model_card(
     huggingface_export.check_export(directory), name='mine'
   )
-  description = 'an xlflax run of 7 steps (mlm), which was initialized from '
+  description = 'step 5 of an xlflax run (mlm), which was initialized from '
   assert f'- Initialized from: {description}random parameters' in text
   assert str(first) not in text
 

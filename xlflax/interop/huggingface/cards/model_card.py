@@ -240,8 +240,10 @@ def _initialization(settings: Mapping[str, Any]) -> str:
       descriptions.append('another xlflax run')
       continue
     names = ', '.join(fields['name'] for fields in _objectives(source_settings))
+    step = source[config_serialization.FIELDS].get('step')
+    checkpoint = '' if step is None else f'step {step} of '
     descriptions.append(
-      f'an xlflax run of {source_settings["num_train_steps"]} steps ({names}), '
+      f'{checkpoint}an xlflax run ({names}), '
       f'which was initialized from {_initialization(source_settings)}'
     )
   return '; '.join(descriptions)
