@@ -227,6 +227,75 @@ def test_wrong_settings(task, settings, got):
     dataclasses.replace(task, **settings)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _PartlyUnknown(text_sources.TextSource):
+  """Text in which Cyrillic letters are unknown to the vocabulary."""
+
+  def languages_found(self):
+    return 'de', 'en', 'ja'
+
+  def load(self, language):
+    return {
+      'de': ['der Hund', 'собака и кошка', 'die Katze schläft'],
+      'en': ['the dog sleeps', 'the cat'],
+      'ja': ['いぬ が ねむる'] * 30 + ['いぬ ж ねむる'],
+    }[language]
+
+
+def _unknown_rate(eval_model, lines):
+  ids = np.concatenate(eval_model.vocabulary.encode_batch(lines))
+  return np.mean(ids == eval_model.vocabulary.spec.unk_id)
+
+
+@pytest.mark.parametrize('layout', ['blocks', 'sentences'])
+def test_unknown_tokens_are_counted(eval_model, task, layout):
+  source = _PartlyUnknown()
+  result = dataclasses.replace(
+    task, source=source, layout=layout, num_mask_samples=3
+  ).evaluate(eval_model)
+  rates = {
+    code: _unknown_rate(eval_model, source.load(code))
+    for code in source.languages_found()
+  }
+  assert rates['de'] > 0.01 > rates['ja'] > rates['en'] == 0
+  recorded = {
+    name: value for name, value in result.metrics.items() if 'unknown' in name
+  }
+  assert recorded == {
+    'unknown_rate/de': pytest.approx(rates['de']),
+    'unknown_rate/ja': pytest.approx(rates['ja']),
+  }
+  notes = [note for note in result.notes if 'unknown' in note]
+  assert len(notes) == 1
+  assert f'{100 * rates["de"]:.1f} %' in notes[0] and ' de ' in notes[0]
+  assert not any('unknown' in content for content in result.files.values())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _PartlyUnknownPairs(text_sources.PairSource):
+  def pairs(self):
+    return (('de', 'en'),)
+
+  def load(self, pair):
+    return ['der Hund', 'собака и кошка'], ['the dog', 'the dog and the cat']
+
+
+def test_unknown_tokens_of_pairs_are_counted(eval_model):
+  source = _PartlyUnknownPairs()
+  task = perplexity.TranslationPerplexity(
+    source=source, length=32, batch_size=8, num_mask_samples=3
+  )
+  result = task.evaluate(eval_model)
+  first, second = source.load(('de', 'en'))
+  [(name, rate)] = [
+    (name, rate) for name, rate in result.metrics.items() if 'unknown' in name
+  ]
+  part = name.removeprefix('unknown_rate/')
+  assert f'perplexity/{part}' in result.metrics
+  assert rate == pytest.approx(_unknown_rate(eval_model, first + second))
+  assert any('unknown' in note for note in result.notes)
+
+
 def test_a_huge_loss_is_an_infinite_perplexity_and_null_in_json():
   rows = np.array([[4000.0, 0.0, 2.0]])
   result = perplexity.evaluate_parts('x', {'de': 'de'}, lambda _: rows, [])

@@ -160,6 +160,47 @@ def test_text_in_files_cut_and_empty(tmp_path, eval_model):
   assert failure.part == 'en'
 
 
+def test_unknown_tokens_are_counted(tmp_path, eval_model):
+  """Cyrillic letters are unknown to the vocabulary."""
+  texts = {
+    'de': ['der Hund', 'собака спит', 'die Katze ' * 20 + 'и собака'],
+    'en': ['the dog sleeps', 'the cat'],
+    'ja': ['いぬ が ねむる'] * 30 + ['いぬ ж ねむる'],
+  }
+  for language, lines in texts.items():
+    (tmp_path / f'{language}.txt').write_text('\n'.join(lines))
+  task = pseudo_likelihood.PseudoPerplexity(
+    source=text_sources.FileText(
+      files={code: str(tmp_path / f'{code}.txt') for code in texts}
+    ),
+    max_length=12,
+  )
+  result = task.evaluate(eval_model)
+  rates = {}
+  for language, lines in texts.items():
+    ids = np.concatenate(
+      [
+        # Two of the 12 tokens are bos and eos.
+        eval_model.vocabulary.encode(line, language=language)[-10:]
+        for line in lines
+      ]
+    )
+    assert result.metrics[f'tokens/{language}'] == len(ids)
+    rates[language] = np.mean(ids == eval_model.vocabulary.spec.unk_id)
+  assert rates['de'] > 0.01 > rates['ja'] > rates['en'] == 0
+  recorded = {
+    name: value for name, value in result.metrics.items() if 'unknown' in name
+  }
+  assert recorded == {
+    'unknown_rate/de': pytest.approx(rates['de']),
+    'unknown_rate/ja': pytest.approx(rates['ja']),
+  }
+  notes = [note for note in result.notes if 'unknown' in note]
+  assert len(notes) == 1
+  assert f'{100 * rates["de"]:.1f} %' in notes[0] and ' de ' in notes[0]
+  assert not any('unknown' in content for content in result.files.values())
+
+
 def test_rows_of_any_batch_are_the_same(corpus, eval_model, with_batch_size):
   source = text_sources.CorpusText(
     directory=corpus, languages=('en',), max_lines=5

@@ -16,11 +16,13 @@ import numpy as np
 from xlflax.data import dataset_config
 from xlflax.data.batching import collate
 from xlflax.data.corpus import language_codes
+from xlflax.data.tokenizers import vocabulary_spec
 from xlflax.evaluation import (
   batch_sharding,
   eval_task,
   text_sources,
   token_batches,
+  unknown_tokens,
 )
 from xlflax.evaluation.metrics import example_statistics
 from xlflax.evaluation.metrics.example_statistics import Aggregate
@@ -55,7 +57,8 @@ class _MaskedPerplexity(eval_task.EvalTask):
   `perplexity/<part>`, which equals exp(`loss/<part>`), `accuracy/<part>` and
   `tokens/<part>`, the number of predicted tokens. The part `mean` is the mean
   over parts. For perplexities, it is the geometric mean. Confidence intervals
-  are computed by resampling sequences.
+  are computed by resampling sequences. If the text of a part contains unknown
+  tokens, `unknown_rate/<part>` is their fraction of all tokens of the text.
 
   Attributes:
     length: Number of tokens per sequence, including special tokens. The model's
@@ -81,6 +84,7 @@ class _MaskedPerplexity(eval_task.EvalTask):
     ),
     ACCURACY,
     TOKENS,
+    unknown_tokens.UNKNOWN_RATE,
   )
   length: validation.PositiveInt = 128
   batch_size: validation.PositiveInt = 32
@@ -102,6 +106,28 @@ class _MaskedPerplexity(eval_task.EvalTask):
       length=length,
       batch_size=self.batch_size,
       **options,
+    )
+
+  def _record_unknown_rate(
+    self,
+    part: str,
+    units: Sequence[collate.Unit],
+    spec: vocabulary_spec.VocabularySpec,
+    rates: dict[str, float],
+    notes: list[str],
+  ) -> None:
+    """Records the rate of unknown tokens in text; see `record_unknown_rate`."""
+    texts = [text for unit in units for text in unit]
+    tokens = np.concatenate([np.zeros(0, np.int32), *texts])
+    # Lines of a block are separated by eos, which is not part of the text.
+    tokens = tokens[tokens != spec.eos_id]
+    record_unknown_rate(
+      part,
+      int(unknown_tokens.is_unknown(tokens, spec).sum()),
+      len(tokens),
+      rates,
+      notes,
+      are_scored=spec.unk_id not in spec.special_ids,
     )
 
 
@@ -140,6 +166,7 @@ class Perplexity(_MaskedPerplexity):
       mask_ratio=self.mask_ratio, random_words=_random_words(eval_model)
     )
     notes: list[str] = []
+    unknown_rates: dict[str, float] = {}
 
     def score(language: str) -> np.ndarray:
       ids = (
@@ -157,12 +184,17 @@ class Perplexity(_MaskedPerplexity):
       ):
         notes.append(f'{num_truncated} sentences of {language} were truncated')
       units = self._units(lines, dataset, eval_model.vocabulary.spec)
+      self._record_unknown_rate(
+        language, units, eval_model.vocabulary.spec, unknown_rates, notes
+      )
       return score_rows(
         eval_model, objective, units, ids, dataset, self.num_mask_samples
       )
 
     languages = {code: code for code in self.source.languages_found()}
-    return evaluate_parts(self.name, languages, score, notes)
+    return evaluate_parts(
+      self.name, languages, score, notes, unknown_rates=unknown_rates
+    )
 
   def _units(self, lines, dataset, spec) -> list[collate.Unit]:
     """Returns the text of each sequence."""
@@ -208,6 +240,7 @@ class TranslationPerplexity(_MaskedPerplexity):
     )
     objective = masked_lm.TranslationLM(mask_ratio=self.mask_ratio)
     notes: list[str] = []
+    unknown_rates: dict[str, float] = {}
 
     def score(pair: text_sources.Pair) -> np.ndarray:
       text = self.source.load(pair)
@@ -224,12 +257,21 @@ class TranslationPerplexity(_MaskedPerplexity):
         _encode(eval_model, side, i) for side, i in zip(text, ids, strict=True)
       )
       units = token_batches.fitting_pairs(first, second, dataset)
+      self._record_unknown_rate(
+        text_sources.pair_name(pair),
+        units,
+        eval_model.vocabulary.spec,
+        unknown_rates,
+        notes,
+      )
       return score_rows(
         eval_model, objective, units, ids, dataset, self.num_mask_samples
       )
 
     names = {text_sources.pair_name(pair): pair for pair in self.source.pairs()}
-    return evaluate_parts(self.name, names, score, notes)
+    return evaluate_parts(
+      self.name, names, score, notes, unknown_rates=unknown_rates
+    )
 
 
 def _encode(
@@ -343,6 +385,8 @@ def evaluate_parts(
   score: Callable[[Any], np.ndarray],
   notes: list[str],
   columns: Sequence[tuple[str, tuple[int, int], Aggregate]] = COLUMNS,
+  *,
+  unknown_rates: Mapping[str, float] | None = None,
 ) -> eval_task.EvalResult:
   """Scores all languages or files of a source and lists those that failed.
 
@@ -356,6 +400,8 @@ def evaluate_parts(
     columns: Tuples that consist of a metric's name, the indices of the two
       columns from which the metric is computed, and their aggregation. A metric
       whose second column sums to 0 is left out.
+    unknown_rates: Rates of unknown tokens by language or file, to which `score`
+      adds the rate of the scored text. If None, no rates are reported.
   """
   failures = eval_task.Failures(task)
   metrics: dict[str, float] = {}
@@ -378,8 +424,12 @@ def evaluate_parts(
         for metric, statistic in statistics.items()
       }
       metrics[f'tokens/{name}'] = float(rows[:, 2].sum())
+      if unknown_rates and name in unknown_rates:
+        rate_name = unknown_tokens.UNKNOWN_RATE.name
+        metrics[f'{rate_name}/{name}'] = unknown_rates[name]
   means = head_task.mean_metrics(metrics)
-  means.pop('tokens/mean', None)
+  for metric in (TOKENS, unknown_tokens.UNKNOWN_RATE):
+    means.pop(f'{metric.name}/mean', None)
   logarithms = head_task.mean_metrics(
     {name: float(np.log(value)) for name, value in metrics.items() if value},
     [
@@ -396,3 +446,46 @@ def evaluate_parts(
     failures=failures.collected(),
     files=files,
   )
+
+
+def record_unknown_rate(
+  part: str,
+  num_unknown: int,
+  num_tokens: int,
+  rates: dict[str, float],
+  notes: list[str],
+  *,
+  are_scored: bool,
+) -> None:
+  """Records the rate of unknown tokens, and adds a note if it is high.
+
+  Nothing is recorded for text without unknown tokens.
+
+  Args:
+    part: Language, language pair or file of the text.
+    num_unknown: Number of unknown tokens.
+    num_tokens: Number of tokens, including unknown tokens.
+    rates: Mapping to which the rate of the part is added.
+    notes: List to which the note is added.
+    are_scored: Whether the task scores unknown tokens.
+  """
+  if not num_unknown:
+    return
+  rate = rates[part] = num_unknown / num_tokens
+  if rate <= unknown_tokens.MAX_UNKNOWN_RATE:
+    return
+  note = (
+    f'{unknown_tokens.format_rate(rate)} of the tokens of {part} are unknown '
+    'tokens, '
+  )
+  if are_scored:
+    note += (
+      'which are easy to predict, so that the perplexities and bits per byte of '
+      f'{part} are too low and cannot be compared'
+    )
+  else:
+    note += (
+      f'which are not scored, so that the perplexity of {part} is that of the '
+      'remaining tokens only and cannot be compared'
+    )
+  notes.append(note)

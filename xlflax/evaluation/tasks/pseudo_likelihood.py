@@ -22,6 +22,7 @@ from xlflax.evaluation import (
   eval_task,
   hidden_states,
   text_sources,
+  unknown_tokens,
 )
 from xlflax.evaluation.metrics.example_statistics import Aggregate
 from xlflax.evaluation.metrics.metric import Better, Metric, Unit
@@ -60,10 +61,13 @@ class Scores(NamedTuple):
     sums: Negative log-likelihood in nats, number of correct predictions, and
       number of tokens, of shape [N, 3], float64.
     cut: Bool array of shape [N], True for truncated sentences.
+    num_unknown: Number of predicted tokens that are unknown tokens, of shape
+      [N].
   """
 
   sums: np.ndarray
   cut: np.ndarray
+  num_unknown: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -178,7 +182,14 @@ def score_sentences(
     np.add.at(
       totals, batch_sentences, np.asarray(sums, np.float64)[:num_sequences]
     )
-  return Scores(totals, num_lost > 0)
+  num_unknown = np.array(
+    [
+      unknown_tokens.is_unknown(ids[first_scored[i] :], spec).sum()
+      for i, ids in enumerate(truncated)
+    ],
+    np.int64,
+  )
+  return Scores(totals, num_lost > 0, num_unknown)
 
 
 @validation.validate_fields
@@ -195,7 +206,9 @@ class PseudoPerplexity(eval_task.EvalTask):
   is the negative pseudo-log-likelihood in bits per UTF-8 byte of the text, which
   is comparable in all languages, and also leaves out truncated sentences. `mean` is the mean over
   languages. For perplexities, it is the geometric mean. Confidence intervals
-  are computed by resampling sentences.
+  are computed by resampling sentences. If some of the predicted tokens are
+  unknown tokens, `unknown_rate/<language>` is their fraction. Unknown tokens are
+  easy to predict, so that languages with many of them cannot be compared.
 
   Attributes:
     source: Text with one sentence per line.
@@ -232,6 +245,7 @@ class PseudoPerplexity(eval_task.EvalTask):
   def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
     """Evaluates a model. The result lists languages or files that failed."""
     notes: list[str] = []
+    unknown_rates: dict[str, float] = {}
 
     def score(language: str) -> np.ndarray:
       texts = [text for text in self.source.load(language) if text.strip()]
@@ -247,6 +261,14 @@ class PseudoPerplexity(eval_task.EvalTask):
         notes.append(
           f'{sentence_scores.cut.sum()} sentences of {language} were truncated'
         )
+      perplexity.record_unknown_rate(
+        language,
+        int(sentence_scores.num_unknown.sum()),
+        int(sentence_scores.sums[:, 2].sum()),
+        unknown_rates,
+        notes,
+        are_scored=True,
+      )
       has_words = language_codes.uses_spaces(language)
       counts = [len(text.split()) if has_words else 0 for text in texts]
       word_counts = np.where(sentence_scores.cut, 0, counts)
@@ -266,6 +288,7 @@ class PseudoPerplexity(eval_task.EvalTask):
       score,
       notes,
       (*perplexity.COLUMNS, *_TEXT_COLUMNS),
+      unknown_rates=unknown_rates,
     )
 
 
