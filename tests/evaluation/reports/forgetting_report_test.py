@@ -233,6 +233,137 @@ def test_perplexities_of_other_or_unknown_vocabularies_are_not_compared(
   assert changes['en-sl'].better is True
 
 
+def _likelihood_model(tmp_path, name, scale, metric, unknown_rates):
+  """Returns results with likelihoods and rates of unknown tokens by part."""
+  _, by_metric = _perplexities(scale, with_bytes=True)
+  stored = _store(tmp_path / name, _PERPLEXITY, metric, by_metric[metric])
+  stored.result.metrics.update(
+    {f'unknown_rate/{part}': rate for part, rate in unknown_rates.items()}
+  )
+  return forgetting_report.ModelResults(
+    name=name,
+    vocabularies=frozenset(['same']),
+    results={_PERPLEXITY: (stored,)},
+  )
+
+
+@pytest.mark.parametrize('metric', ['perplexity', 'bits_per_byte'])
+@pytest.mark.parametrize('index', [0, 1])
+def test_likelihoods_of_unknown_tokens_are_not_compared(
+  tmp_path, metric, index
+):
+  rates = [{'en-fr': 0.01}, {'en-fr': 0.01}]
+  rates[index] = {'en-fr': 0.01, 'en-sl': 0.4375}
+  models = [
+    _likelihood_model(tmp_path, name, scale, metric, unknown_rates)
+    for name, scale, unknown_rates in zip(
+      ('start', 'more'), (3, 2), rates, strict=True
+    )
+  ]
+  changes, notes = _compare(*models)
+  change = changes['en-sl']
+  before, after = (
+    model.results[_PERPLEXITY][0].result.metrics[f'{metric}/en-sl']
+    for model in models
+  )
+  assert (change.before, change.after) == (before, after)
+  assert not change.is_comparable
+  assert change.difference is change.better is change.significance is None
+  assert change.adjusted_p is None
+  [note] = notes
+  for text in (models[index].name, 'en-sl', '43.8 %', metric):
+    assert text in note
+  # The other languages are compared, and so is their mean.
+  for language in ('en-fr', 'en-ru', forgetting_report.OLD_MEAN):
+    assert changes[language].better is True
+    assert changes[language].significance is not None
+
+
+def test_means_over_languages_with_unknown_tokens_are_not_compared(tmp_path):
+  start, more, other = (
+    _likelihood_model(tmp_path, name, scale, 'bits_per_byte', rates)
+    for name, scale, rates in (
+      ('start', 3, {'en-fr': 0.25}),
+      ('more', 2, {}),
+      ('other', 1, {'en-ru': 0.5}),
+    )
+  )
+  changes, notes = forgetting_report.compare_results(
+    [start, more, other], ['sl']
+  )
+  comparable = {
+    (change.model, change.language): change.is_comparable for change in changes
+  }
+  mean = forgetting_report.OLD_MEAN
+  assert comparable == {
+    ('more', 'en-fr'): False,
+    ('more', 'en-ru'): True,
+    ('more', 'en-sl'): True,
+    ('more', mean): False,
+    ('other', 'en-fr'): False,
+    ('other', 'en-ru'): False,
+    ('other', 'en-sl'): True,
+    ('other', mean): False,
+  }
+  for change in changes:
+    if change.language == mean:
+      assert change.before > 0 and change.after > 0
+      assert change.difference is change.significance is None
+  assert len(notes) == 2
+  assert 'start' in notes[0] and 'en-fr' in notes[0]
+  assert 'other' in notes[1] and 'en-ru' in notes[1]
+
+
+def test_the_highest_rate_of_several_runs_counts(tmp_path):
+  start, *runs = (
+    _likelihood_model(tmp_path, f'run{i}', 2, 'bits_per_byte', {'en-sl': rate})
+    for i, rate in enumerate((0, 0.005, 0.02))
+  )
+  more = dataclasses.replace(
+    runs[0],
+    name='more',
+    results={_PERPLEXITY: tuple(run.results[_PERPLEXITY][0] for run in runs)},
+  )
+  changes, [note] = _compare(start, more)
+  assert not changes['en-sl'].is_comparable
+  assert 'more' in note and '2.0 %' in note
+
+
+def test_other_metrics_of_text_with_unknown_tokens_are_compared(tmp_path):
+  start = _model(tmp_path, 'start', [_hits((0.7, 0.5, 0.1))], metric='ndcg@10')
+  more = _model(tmp_path, 'more', [_hits((0.6, 0.5, 0.4))], metric='ndcg@10')
+  [stored] = start.results[_RETRIEVAL]
+  stored.result.metrics['unknown_rate/en-sl'] = 0.5
+  changes, notes = _compare(start, more)
+  assert changes['en-sl'].better is True
+  assert not notes
+
+
+def test_unknown_tokens_are_noted_in_the_files_of_the_report(tmp_path):
+  models = [
+    _likelihood_model(tmp_path, name, scale, 'bits_per_byte', rates)
+    for name, scale, rates in (('start', 3, {'en-sl': 0.4375}), ('more', 4, {}))
+  ]
+  output = tmp_path / 'report'
+  page = forgetting_report.write_report(output, models, ['sl'])
+  content = json.loads((output / 'forgetting.json').read_text())
+  [record] = [c for c in content['changes'] if c['language'] == 'en-sl']
+  assert record['before'] and record['after']
+  for name in ('difference', 'better', 'low', 'high', 'p_value', 'adjusted_p'):
+    assert record[name] is None
+  rows = list(csv.DictReader((output / 'forgetting.csv').open()))
+  [row] = [row for row in rows if row['language'] == 'en-sl']
+  assert row['difference'] == row['better'] == row['p_value'] == ''
+  [line] = [
+    line
+    for line in (output / 'forgetting.md').read_text().splitlines()
+    if 'en-sl' in line and line.startswith('|')
+  ]
+  assert line.split('|')[-2].strip() == '-'
+  assert '43.8 %' in (output / 'forgetting.md').read_text()
+  assert content['notes'] and content['notes'][0] in page.read_text()
+
+
 def test_perplexities_of_the_same_vocabulary_are_compared(tmp_path):
   runs = []
   for name in ('start', 'more'):

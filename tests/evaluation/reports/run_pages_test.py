@@ -249,6 +249,28 @@ def test_two_runs_are_resampled_once_for_their_comparison(
   assert num_comparisons == 1
 
 
+def test_unknown_tokens_are_noted(tmp_path):
+  records = []
+  for name, rates in (('mlm', {'unknown_rate/ru': 0.4375}), ('tlm', {})):
+    result = eval_task.EvalResult(
+      metrics={'perplexity/ru': 3.0} | rates, score_metrics=('perplexity',)
+    )
+    records.append(
+      dataclasses.replace(
+        _record(name, vocabulary='same'), results={_TEST: {100: result}}
+      )
+    )
+  html = run_pages.write_comparison(tmp_path / 'out', records).read_text()
+  [note] = run_scores.describe_unknown_tokens(_TEST, records)
+  assert note in html
+  assert (
+    note
+    not in run_pages.write_comparison(
+      tmp_path / 'single', records[:1]
+    ).read_text()
+  )
+
+
 def test_settings_that_differ_where_one_does_not_see_it():
   """In the end of a long text, in what lies at a path, and beyond the table."""
   long = '/mnt/experiments/multilingual/encoders/xlmr-base-seed'

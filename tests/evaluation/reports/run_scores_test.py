@@ -135,6 +135,71 @@ def test_perplexities_of_unknown_vocabularies_have_no_difference(tmp_path):
   assert 'cannot be compared' in table.title
 
 
+def _perplexity_run(tmp_path, name, scale, *, unknown_rates):
+  """Returns a run with perplexities of two languages and their mean."""
+  rng = np.random.default_rng(0)
+  metrics, folder = {}, tmp_path / name / 'eval' / _GROUP.folder / '10'
+  folder.mkdir(parents=True)
+  for code in ('de', 'ru'):
+    rows = np.stack([rng.random(50) * scale, np.full(50, 2.0)], 1)
+    statistics = example_statistics.Statistics(
+      rows, example_statistics.Aggregate.PERPLEXITY
+    )
+    metrics[f'perplexity/{code}'] = statistics.value
+    files = eval_task.statistics_files(code, {'perplexity': statistics})
+    for file, content in files.items():
+      (folder / file).write_text(content)
+  metrics['perplexity/mean'] = float(
+    np.sqrt(metrics['perplexity/de'] * metrics['perplexity/ru'])
+  )
+  metrics |= {f'unknown_rate/{code}': x for code, x in unknown_rates.items()}
+  result = eval_task.EvalResult(metrics=metrics, score_metrics=('perplexity',))
+  return types.SimpleNamespace(
+    name=name,
+    results={_GROUP: {10: result}},
+    directory=tmp_path / name,
+    losses={},
+    settings={'vocabulary': 'same'},
+  )
+
+
+@pytest.mark.parametrize('index', [0, 1])
+def test_perplexities_of_unknown_tokens_have_no_difference(tmp_path, index):
+  rates = [{'de': 0.01}, {}]
+  rates[index] = rates[index] | {'ru': 0.4375}
+  runs = [
+    _perplexity_run(tmp_path, name, scale, unknown_rates=unknown_rates)
+    for name, scale, unknown_rates in zip(
+      ('mlm', 'tlm'), (3, 2), rates, strict=True
+    )
+  ]
+  differences = run_scores.compare_runs(_GROUP, runs)
+  assert list(differences) == ['de']
+  [line] = run_scores.summarize(_GROUP, runs, differences)
+  assert 'for de.' in line
+  [note] = run_scores.describe_unknown_tokens(_GROUP, runs)
+  for text in (runs[index].name, 'ru', '43.8 %'):
+    assert text in note
+  rows = {row[0]: row for row in _table(runs).rows}
+  assert rows['ru'][-1] == rows['mean'][-1] == '-' != rows['de'][-1]
+  assert '-' not in rows['ru'][1:-1]  # The scores are shown.
+
+
+def test_perplexities_of_few_unknown_tokens_have_differences(tmp_path):
+  runs = [
+    _perplexity_run(tmp_path, name, scale, unknown_rates={'ru': 0.01})
+    for name, scale in (('mlm', 3), ('tlm', 2))
+  ]
+  differences = run_scores.compare_runs(_GROUP, runs)
+  assert set(differences) == {'de', 'ru', 'mean'}
+  assert not run_scores.describe_unknown_tokens(_GROUP, runs)
+
+
+def test_a_single_run_is_not_compared(tmp_path):
+  run = _perplexity_run(tmp_path, 'mlm', 3, unknown_rates={'ru': 0.5})
+  assert not run_scores.describe_unknown_tokens(_GROUP, [run])
+
+
 @pytest.mark.parametrize(
   ('split', 'label'),
   [

@@ -9,7 +9,7 @@ import dataclasses
 import json
 import math
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +20,7 @@ from xlflax.evaluation import (
   result_tables,
   score_format,
   task_families,
+  unknown_tokens,
 )
 from xlflax.evaluation.metrics import bootstrap
 from xlflax.evaluation.metrics.metric import Better
@@ -90,11 +91,14 @@ class ScoreChange:
       trained further.
     before: Mean score of the start model over its runs.
     after: Mean score of `model` over its runs.
-    better: Whether the change is an improvement. None if the scores are equal.
+    better: Whether the change is an improvement. None if the scores are equal
+      or not comparable.
     significance: Confidence interval and p-value of the difference. None if
-      per-example statistics are not available.
+      per-example statistics are not available or the scores not comparable.
     adjusted_p: p-value, adjusted by Holm's method for all changes of the
       report.
+    is_comparable: Whether the scores can be compared. False for likelihoods of
+      text with many unknown tokens, and for means over such text.
   """
 
   task: str
@@ -108,11 +112,12 @@ class ScoreChange:
   better: bool | None
   significance: bootstrap.Significance | None
   adjusted_p: float | None = None
+  is_comparable: bool = True
 
   @property
-  def difference(self) -> float:
-    """Change of the score, `after - before`."""
-    return self.after - self.before
+  def difference(self) -> float | None:
+    """Change of the score, `after - before`. None if not comparable."""
+    return self.after - self.before if self.is_comparable else None
 
 
 def read_model(name: str, directories: Sequence[pathlib.Path]) -> ModelResults:
@@ -254,6 +259,9 @@ def compare_results(
         group, stored, start.vocabularies | model.vocabularies, notes
       )
       if metric:
+        incomparable_parts = _find_incomparable_parts(
+          group, metric, (start, model), notes
+        )
         changes += _compare_group(
           group,
           metric,
@@ -261,6 +269,7 @@ def compare_results(
           model.name,
           new_languages,
           start_draws,
+          incomparable_parts,
           samples=samples,
           seed=seed,
         )
@@ -315,6 +324,29 @@ def _comparable_metric(
   return ''
 
 
+def _find_incomparable_parts(
+  group: result_store.Group,
+  metric: str,
+  models: Sequence[ModelResults],
+  notes: list[str],
+) -> set[str]:
+  """Returns languages of which a model has many unknown tokens.
+
+  A note is added for each of them.
+  """
+  parts: set[str] = set()
+  for model in models:
+    results = [stored.result for stored in model.results[group]]
+    rates = unknown_tokens.find_high_rates(metric, results)
+    notes += [
+      f'{group.task} ({group.split}): '
+      + unknown_tokens.describe_high_rate(metric, part, model.name, rate)
+      for part, rate in rates.items()
+    ]
+    parts.update(rates)
+  return parts
+
+
 def _compare_group(
   group: result_store.Group,
   metric: str,
@@ -322,6 +354,7 @@ def _compare_group(
   model: str,
   new_languages: Sequence[str],
   start_draws: _Draws,
+  incomparable_parts: Collection[str],
   *,
   samples: int,
   seed: int,
@@ -338,6 +371,8 @@ def _compare_group(
     new_languages: Codes of the added languages.
     start_draws: Resampled scores of the start model, which earlier comparisons
       have computed with the same samples and seed. Missing scores are added.
+    incomparable_parts: Languages, language pairs or files whose scores are
+      listed without a difference. The same holds for means over them.
     samples: Number of bootstrap samples to draw.
     seed: Random seed for bootstrap resampling.
   """
@@ -357,18 +392,28 @@ def _compare_group(
       group, metric, part, runs, samples=samples, seed=seed
     )
 
-  draws = {}
+  draws: dict[str, tuple[bootstrap.Drawn | None, bootstrap.Drawn | None]] = {}
   for part in parts:
+    if part in incomparable_parts:
+      draws[part] = (None, None)
+      continue
     key = (group, metric, part)
     if key not in start_draws:
       start_draws[key] = draw_scores(part, stored[0])
     draws[part] = (start_draws[key], draw_scores(part, stored[1]))
 
   def compare(
-    language: str, is_new: bool, scores: tuple[float, float], drawn
+    language: str,
+    is_new: bool,
+    scores: tuple[float, float],
+    drawn,
+    is_comparable: bool,
   ) -> ScoreChange:
     before, after = scores
     lower_is_better = task_families.find_metric(metric).better is Better.LOWER
+    better = None
+    if is_comparable and before != after:
+      better = (after < before) == lower_is_better
     return ScoreChange(
       task=group.task,
       split=group.split,
@@ -378,8 +423,9 @@ def _compare_group(
       model=model,
       before=before,
       after=after,
-      better=None if before == after else (after < before) == lower_is_better,
+      better=better,
       significance=_test_difference(*drawn),
+      is_comparable=is_comparable,
     )
 
   changes = []
@@ -389,7 +435,13 @@ def _compare_group(
     if not is_new:
       old_parts.append(part)
     changes.append(
-      compare(part, is_new, _mean_scores(metric, part, stored), draws[part])
+      compare(
+        part,
+        is_new,
+        _mean_scores(metric, part, stored),
+        draws[part],
+        part not in incomparable_parts,
+      )
     )
   if len(old_parts) > 1:
     geometric = metric.endswith('perplexity')
@@ -409,7 +461,15 @@ def _compare_group(
         if len(part_draws) == len(old_parts)
         else None
       )
-    changes.append(compare(OLD_MEAN, False, tuple(means), drawn))
+    changes.append(
+      compare(
+        OLD_MEAN,
+        False,
+        tuple(means),
+        drawn,
+        not set(old_parts).intersection(incomparable_parts),
+      )
+    )
   return changes
 
 
@@ -508,7 +568,9 @@ def write_report(
     text.to_csv([*records[0]], (list(record.values()) for record in records)),
   )
   paths.write_atomically(
-    directory / MARKDOWN, '\n'.join(table.to_markdown() for table in tables)
+    directory / MARKDOWN,
+    '\n'.join(table.to_markdown() for table in tables)
+    + ''.join(f'\n{note}\n' for note in notes),
   )
   return run_pages.write_page(
     directory,

@@ -299,6 +299,11 @@ def write_comparison(
       ),
       *_baseline_notes(runs),
     ],
+    notes=[
+      note
+      for group in groups
+      for note in run_scores.describe_unknown_tokens(group, runs)
+    ],
     metrics=list(
       dict.fromkeys(
         metric

@@ -9,6 +9,7 @@ from xlflax.evaluation import (
   result_tables,
   score_format,
   task_families,
+  unknown_tokens,
 )
 from xlflax.evaluation.metrics import bootstrap
 from xlflax.evaluation.metrics.metric import Better
@@ -207,8 +208,9 @@ def compare_runs(
   """Returns the difference of two runs' last checkpoints by part.
 
   Both runs are scored on the same resampled test sets. Parts without
-  per-example statistics are omitted. The result is empty unless there are two
-  runs with comparable scores.
+  per-example statistics are omitted, and so are likelihoods of text with many
+  unknown tokens and means over such text. The result is empty unless there are
+  two runs with comparable scores.
 
   Args:
     group: Group of comparable results.
@@ -230,13 +232,43 @@ def compare_runs(
     draws.append(
       result_tables.bootstrap_result(task, by_step[step], folder / str(step))
     )
+  incomparable_parts = {*unknown_tokens.find_high_rates(metric, results)}
+  if incomparable_parts:
+    incomparable_parts.add('mean')
   differences = {}
   for part in result_tables.parts_of(metric, dict(enumerate(results))):
+    if part in incomparable_parts:
+      continue
     first, second = (draw.get(f'{metric}/{part}') for draw in draws)
     if first is None or second is None or first.size != second.size:
       continue
     differences[part] = bootstrap.score_difference(first, second)
   return differences
+
+
+def describe_unknown_tokens(
+  group: result_store.Group, runs: Sequence[Any]
+) -> list[str]:
+  """Returns a sentence for each language that is not compared.
+
+  The scores of a language are not compared if they are likelihoods and if a run
+  has many unknown tokens in its text. The list is empty for a single run.
+
+  Args:
+    group: Group of comparable results.
+    runs: Records of the runs to compare.
+  """
+  if len(runs) < 2:
+    return []
+  metric = find_primary_metric(_last_results(group, runs))
+  return [
+    f'{group.task} ({group.split}): '
+    + unknown_tokens.describe_high_rate(metric, part, run.name, rate)
+    for run in runs
+    for part, rate in unknown_tokens.find_high_rates(
+      metric, _last_results(group, [run])
+    ).items()
+  ]
 
 
 def _last_results(
