@@ -88,7 +88,8 @@ def test_a_language_is_added_and_forgetting_is_reported(tmp_path):
     '--new_languages=ru',
     f'--output={report}',
   )
-  changes = json.loads((report / 'forgetting.json').read_text())['changes']
+  content = json.loads((report / 'forgetting.json').read_text())
+  changes = content['changes']
   # The vocabularies differ, so perplexities of tokens are not compared.
   assert {change['metric'] for change in changes} == {'bits_per_byte'}
   for name in models:
@@ -102,8 +103,13 @@ def test_a_language_is_added_and_forgetting_is_reported(tmp_path):
       False,
       True,
     ]
+    # Most Russian characters are unknown to the vocabulary of the start model.
+    assert by_language['ru']['before'] and by_language['ru']['after']
+    assert by_language.pop('ru')['difference'] is None
     for change in by_language.values():
       assert change['low'] <= change['difference'] <= change['high']
+  [note] = [note for note in content['notes'] if 'unknown tokens' in note]
+  assert 'ru' in note and 'start' in note
   # A quarter of the sequences are from the old languages.
   metrics = [
     json.loads(line)['train']
