@@ -7,8 +7,9 @@ import numpy as np
 import seqio
 import tensorflow as tf
 
+from xlflax.data import tokenized_examples
 from xlflax.data.corpus.corpus_directory import TRAIN
-from xlflax.data.seqio_tasks import data_sources, task_registry
+from xlflax.data.seqio_tasks import data_sources, seqio_reader, task_registry
 from xlflax.data.seqio_tasks.seqio_vocabulary import (
   DeferredVocabulary,
   SeqioVocabulary,
@@ -158,8 +159,9 @@ def describe_preprocessing(
     num_examples: Number of examples to show after each step.
 
   Raises:
-    CorpusError: If the task or the split does not exist, or if a line is
-      malformed.
+    CorpusError: If the task or the split does not exist, if a line is
+      malformed, or if the task adds special tokens. In the last case, the error
+      is raised after the last line.
     VocabularyError: If the task was registered with a different vocabulary.
   """
   task = task_registry.get_task(name, split=split)
@@ -171,13 +173,16 @@ def describe_preprocessing(
     f'{", ".join(task.splits)}'
   )
   with data_sources.converting_task_errors(name):
-    yield from _describe_steps(task, split, num_examples)
+    yield from _describe_steps(task, vocabulary, split, num_examples)
 
 
 def _describe_steps(
-  task: seqio.Task, split: str, num_examples: int
+  task: seqio.Task, vocabulary: Vocabulary | None, split: str, num_examples: int
 ) -> Iterator[str]:
-  """Yields lines that show examples after each preprocessing step."""
+  """Yields lines that show examples after each preprocessing step.
+
+  If a vocabulary is given, the special tokens of the last step are checked.
+  """
   dataset = task.source.get_dataset(split=split, shuffle=False)
   yield f'\n0. source: {type(task.source).__name__}'
   yield from _examples(dataset, task, num_examples)
@@ -191,6 +196,32 @@ def _describe_steps(
     )
     dataset = step(dataset)
     yield from _examples(dataset, task, num_examples)
+  if vocabulary and supervised_tasks.kind_of(task.name) is None:
+    examples = list(data_sources.numpy_examples(dataset.take(num_examples)))
+    seqio_reader.check_special_tokens(
+      task, _token_columns(examples, task), vocabulary
+    )
+
+
+def _token_columns(
+  examples: Sequence, task: seqio.Task
+) -> dict[str, tokenized_examples.Ragged]:
+  """Returns the output features of a task that contain token ids."""
+  if not examples or not all(isinstance(example, dict) for example in examples):
+    return {}
+  columns = {
+    name: [np.asarray(example.get(name)) for example in examples]
+    for name in task.output_features
+  }
+  return {
+    name: tokenized_examples.Ragged(
+      np.concatenate(column), np.array([ids.size for ids in column], np.int64)
+    )
+    for name, column in columns.items()
+    if all(
+      ids.ndim == 1 and np.issubdtype(ids.dtype, np.integer) for ids in column
+    )
+  }
 
 
 def format_table(rows: Sequence[dict], columns: Sequence[str]) -> str:

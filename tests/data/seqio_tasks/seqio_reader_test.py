@@ -120,6 +120,83 @@ def test_tasks_that_tokenise_by_themselves(registry, toy_vocabulary):
   ]
 
 
+def _add_tokenizing_task(name, texts, preprocessors, vocabulary):
+  """Registers a task with SeqIO that tokenizes its text itself."""
+  source = seqio.FunctionDataSource(
+    lambda split, shuffle_files: tf.data.Dataset.from_tensor_slices(
+      {'targets': texts}
+    ),
+    splits=['train'],
+  )
+  seqio.TaskRegistry.add(
+    name,
+    source,
+    preprocessors=[seqio.preprocessors.tokenize, *preprocessors],
+    output_features={
+      'targets': seqio.Feature(SeqioVocabulary(vocabulary), add_eos=True)
+    },
+  )
+
+
+def _pad(dataset):
+  return dataset.map(
+    lambda example: {
+      'targets': tf.pad(
+        example['targets'][:20], [[0, 20 - tf.shape(example['targets'])[0]]]
+      )
+    }
+  )
+
+
+@pytest.mark.parametrize('show', [False, True])
+@pytest.mark.parametrize(
+  ('step', 'token'),
+  [
+    (seqio.preprocessors.append_eos, '</s> (id 2)'),
+    (seqio.preprocessors.append_eos_after_trim, '</s> (id 2)'),
+    (_pad, '<pad> (id 0)'),
+  ],
+)
+def test_tasks_that_add_special_tokens(
+  registry, toy_vocabulary, step, token, show
+):
+  _add_tokenizing_task('r8', ['the cat', '', 'a dog'], [step], toy_vocabulary)
+  registry.set_task_languages('r8', ['en'])
+  name = step.__name__
+  with raises_error(
+    errors.CorpusError,
+    got=token,
+    where='task r8',
+    mentions=('r8', 'targets', *([name] if 'eos' in name else [])),
+  ):
+    if show:
+      list(task_report.describe_preprocessing('r8', toy_vocabulary))
+    else:
+      list(task_reader.read_blocks('r8', toy_vocabulary))
+
+
+def test_a_text_may_contain_a_special_token(registry, toy_vocabulary):
+  eos_id = toy_vocabulary.spec.eos_id
+
+  def end_long_texts(dataset):
+    return dataset.map(
+      lambda example: {
+        'targets': tf.cond(
+          tf.shape(example['targets'])[0] > 3,
+          lambda: tf.concat([example['targets'], [eos_id]], 0),
+          lambda: example['targets'],
+        )
+      }
+    )
+
+  _add_tokenizing_task(
+    'r9', ['a', 'the cat and a dog'], [end_long_texts], toy_vocabulary
+  )
+  (block,) = task_reader.read_blocks('r9', toy_vocabulary)
+  assert block['targets'].texts()[1][-1] == eos_id
+  assert list(task_report.describe_preprocessing('r9', toy_vocabulary))
+
+
 def test_malformed_lines_and_missing_splits(registry, tmp_path, toy_vocabulary):
   (tmp_path / 'parallel').mkdir()
   (tmp_path / 'parallel' / 'de-en.tsv').write_text('a\tb\nbad\n')

@@ -28,7 +28,7 @@ from xlflax.data.seqio_tasks.seqio_vocabulary import (
 )
 from xlflax.data.tokenized_examples import Ragged
 from xlflax.data.tokenizers.base_vocabulary import Vocabulary
-from xlflax.utils import validation
+from xlflax.utils import errors, validation
 
 _PLAIN_STEPS = (
   preprocessors.mark_documents,
@@ -91,7 +91,8 @@ def read_blocks(
 
   Raises:
     CorpusError: If the task or split does not exist, or if a line is malformed.
-      The error contains the file and the line.
+      The error contains the file and the line. Also if a task that tokenizes
+      its text itself adds special tokens.
     VocabularyError: If the task was registered with a different vocabulary.
   """
   task = resolve_deferred(
@@ -101,7 +102,11 @@ def read_blocks(
   )
   steps = task.preprocessors
   if not steps or steps[-1] is not task_registry.tokenize:
-    yield from _read_tokenized_blocks(task, split, size, start)
+    is_first = True
+    for block in _read_tokenized_blocks(task, split, size, start):
+      check_special_tokens(task, block, vocabulary, check_ends=is_first)
+      is_first = False
+      yield block
     return
   vocabularies = {
     key: feature.vocabulary for key, feature in task.output_features.items()
@@ -205,6 +210,73 @@ def _read_tokenized_blocks(
         for key in block[0]
         if key in task.output_features or key == 'starts_document'
       }
+
+
+def check_special_tokens(
+  task: seqio.Task,
+  block: Block,
+  vocabulary: Vocabulary,
+  *,
+  check_ends: bool = True,
+) -> None:
+  """Raises an error if a task adds special tokens, which datasets add.
+
+  A text may contain the characters of a special token. The bos and eos tokens
+  are therefore accepted unless each text of a feature contains one of them.
+
+  Args:
+    task: Task that tokenizes its text itself.
+    block: Examples of the task.
+    vocabulary: Vocabulary that the run uses.
+    check_ends: Whether to check the bos and eos tokens. If False, only the
+      padding is checked.
+
+  Raises:
+    CorpusError: If a feature contains padding, or if each of its texts contains
+      a bos or eos token.
+  """
+  spec = vocabulary.spec
+  ends = {spec.bos_id, spec.eos_id} - {spec.unk_id}
+  padding = {spec.pad_id} - ends - {spec.unk_id}
+  for name, column in block.items():
+    if not isinstance(column, Ragged):
+      continue
+    texts = [set(text.tolist()) for text in column.texts() if text.size]
+    all_ids = set().union(*texts)
+    special_ids = padding & all_ids
+    if check_ends and texts and all(text & ends for text in texts):
+      special_ids |= ends & all_ids
+    if special_ids:
+      raise _special_token_error(task, name, special_ids, vocabulary)
+
+
+def _special_token_error(
+  task: seqio.Task, feature: str, special_ids: set[int], vocabulary: Vocabulary
+) -> errors.CorpusError:
+  """Returns the error for a task that adds special tokens."""
+  tokens = ', '.join(
+    f'{vocabulary.piece(index)} (id {index})' for index in sorted(special_ids)
+  )
+  step_names = [
+    getattr(step, '__name__', type(step).__name__)
+    for step in (getattr(step, 'func', step) for step in task.preprocessors)
+  ]
+  eos_steps = [name for name in step_names if 'append_eos' in name]
+  steps = (
+    f'the preprocessor {" and ".join(eos_steps)}'
+    if eos_steps
+    else 'the preprocessor that adds the special tokens'
+  )
+  return errors.CorpusError(
+    f'The feature {feature!r} of the task {task.name!r} must not contain '
+    'special tokens, because xlflax adds them when it builds sequences',
+    got=tokens,
+    expected='only the token ids of the text',
+    where=f'task {task.name}',
+    fix=f'Remove {steps} from the task. If another program needs it, register '
+    'a second task with another name and without it. `xlflax tasks show '
+    f'{task.name}` prints the examples after each preprocessor.',
+  )
 
 
 def _encode(
