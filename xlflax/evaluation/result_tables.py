@@ -742,7 +742,7 @@ def compare_with_untrained(
   if untrained is None or better is Better.NEITHER:
     return ''
   sign = 1 if better is Better.HIGHER else -1
-  overlapping = 'better within overlapping 95 % intervals'
+  overlapping = 'better, with overlapping 95 % intervals,'
   parts: dict[str, list[str]] = {'better': [], overlapping: [], 'equal': []}
   for part in parts_of(metric, {0: trained}):
     before, after = (
