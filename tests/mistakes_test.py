@@ -116,6 +116,8 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
     'Got: xtrem', 'Did you mean xtreme or xtreme_r?'),
   f'{_EVALUATE} --suite=xtreme --output=o': ('--data=DIR',),
   'finetune --output=o --init_from=rnu': ('Got: rnu', 'Did you mean run?'),
+  'finetune --output=o --init_from=google/bert-x': (
+    'Got: google/bert-x', 'from-hf google/bert-x'),
   'report run --output=o': ('Got: run', 'checkpoints or metrics.jsonl'),
   'report run run=run --output=o': ('Got: run, run', 'NAME=DIR'),
   f'{_VOCAB} --corpus=nowhere': ('Got: nowhere',),

@@ -120,7 +120,7 @@ def check_run(where: str, directory: str) -> None:
       '`xlflax train`, or a directory that `xlflax convert` wrote',
       got=directory,
       where=where,
-      fix=name_suggestions.suggest_directory(path),
+      fix=name_suggestions.suggest_model(directory),
     )
 
 

@@ -3,6 +3,7 @@
 import difflib
 import functools
 import pathlib
+import re
 from collections.abc import Iterable, Sequence
 
 _MAX_LISTED = 20  # Maximum number of names in a message.
@@ -78,6 +79,24 @@ def suggest_directory(path: pathlib.Path) -> str | None:
     str(path.parent / name) for name in close_matches(path.name, names)
   ]
   return f'Did you mean {" or ".join(matches)}?' if matches else None
+
+
+def suggest_model(name: str) -> str | None:
+  """Suggests model directories with names similar to that of a missing one.
+
+  If none is similar and the name is valid on the Hugging Face Hub, the result
+  describes how to convert a model of the Hub.
+  """
+  hint = suggest_directory(pathlib.Path(name).expanduser())
+  if re.fullmatch(r'\w[\w.-]*(/\w[\w.-]*)?', name) and not (
+    hint and hint.startswith('Did')
+  ):
+    return (
+      f'{hint or "Correct the path."} If {name} is the name of a Hugging Face '
+      'model, convert the model with '
+      f'`xlflax convert from-hf {name} --output=RUN`, and pass RUN.'
+    )
+  return hint
 
 
 def suggest_corpus_directory(path: pathlib.Path) -> str | None:

@@ -11,6 +11,7 @@ from xlflax.data.corpus import corpus_writer
 from xlflax.data.corpus.corpus_directory import Corpus
 from xlflax.data.tokenizers import fertility as vocabulary_statistics
 from xlflax.data.tokenizers import text_sampling, vocabulary_training
+from xlflax.data.tokenizers.base_vocabulary import Vocabulary
 from xlflax.data.tokenizers.sentencepiece_vocabulary import (
   SentencePieceVocabulary,
 )
@@ -70,6 +71,23 @@ def test_further_languages_get_symbols(tmp_path, toy_corpus):
     toy_corpus, tmp_path / 'v', size=180, languages=('sw', 'en')
   )
   assert vocabulary.spec.languages == ('de', 'en', 'ru', 'sw')
+
+
+def test_directories_around_a_vocabulary_have_a_hint(tmp_path, toy_vocabulary):
+  (tmp_path / 'config.json').write_text('{}')
+  with raises_error(
+    errors.VocabularyError,
+    got=tmp_path,
+    mentions=('from-hf', tmp_path, 'RUN/vocabulary'),
+  ):
+    Vocabulary.load(tmp_path)
+  vocabulary_training.write_vocabulary(
+    toy_vocabulary, toy_vocabulary.describe(), tmp_path / 'vocabulary'
+  )
+  with raises_error(
+    errors.VocabularyError, got=tmp_path, mentions=tmp_path / 'vocabulary'
+  ):
+    Vocabulary.load(tmp_path)
 
 
 def test_an_identical_vocabulary_is_left_alone(tmp_path, toy_corpus):

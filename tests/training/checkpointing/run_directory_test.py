@@ -154,8 +154,16 @@ def test_directory_without_a_model(tmp_path):
 def test_directories_of_other_programs_have_a_hint(tmp_path):
   (tmp_path / 'hf').mkdir()
   (tmp_path / 'hf' / 'config.json').write_text('{}')
-  with raises_error(errors.RunDirectoryError, mentions='from-hf'):
+  with raises_error(
+    errors.RunDirectoryError, mentions=('from-hf', tmp_path / 'hf')
+  ):
     run_directory.read_model(tmp_path / 'hf')
+  (tmp_path / 'peft').mkdir()
+  (tmp_path / 'peft' / 'adapter_config.json').write_text('{}')
+  with raises_error(
+    errors.RunDirectoryError, mentions=('from-peft', tmp_path / 'peft')
+  ):
+    run_directory.read_model(tmp_path / 'peft')
   run_directory.write_model(tmp_path / 'out/trials/single', tiny.make_model())
   with raises_error(
     errors.RunDirectoryError, mentions=tmp_path / 'out/trials/single'

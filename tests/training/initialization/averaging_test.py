@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from tests.evaluation.fixtures import (  # noqa: F401
   corpus,
   eval_model,
@@ -212,6 +212,12 @@ def test_nothing_is_overwritten(directory, tmp_path, capsys):
   (tmp_path / 'file').write_text('kept')
   assert _average(directory, tmp_path, '--last=2') == 2
   assert (tmp_path / 'file').read_text() == 'kept'
+
+
+def test_model_of_hugging_face(tmp_path, capsys):
+  (tmp_path / 'config.json').write_text('{}')
+  assert _average(tmp_path, tmp_path / 'mean', '--last=5') == 2
+  assert_mentions(capsys.readouterr().err, 'from-hf', tmp_path)
 
 
 def test_no_run(tmp_path):

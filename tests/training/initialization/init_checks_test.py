@@ -10,6 +10,7 @@ from xlflax.training.checkpointing import run_directory
 from xlflax.training.initialization import (
   init_checks,
   init_from,
+  parameter_assignment,
   vocabulary_matching,
 )
 from xlflax.utils import errors
@@ -82,6 +83,19 @@ def test_rows_of_other_tokens_are_refused(tmp_path):
   text = str(error.value)
   assert 'model/embeddings/token, model/output_bias' in text
   assert 'InitFromCheckpoint.vocabulary_matching' in text
+  assert f'xlflax cache --vocabulary={tmp_path}/vocabulary' in error.value.fix
+  # An unused parameter is reported together with the vocabulary.
+  with raises_error(
+    errors.CheckpointError, mentions=('model/x', f'{tmp_path}/vocabulary')
+  ):
+    init_checks.check_fit(
+      plain,
+      {name: parameter_assignment.Source((name,)) for name in rows[:2]},
+      {'model/x': (1,), rows[0]: (1,)},
+      tmp_path,
+      None,
+      _vocabulary('cd'),
+    )
 
 
 def test_rows_of_other_languages_are_refused(tmp_path, monkeypatch):

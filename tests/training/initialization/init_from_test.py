@@ -243,6 +243,28 @@ def test_run_without_checkpoint(tmp_path):
     _apply(str(tmp_path), _zeros(_SOURCE))
 
 
+@pytest.mark.parametrize('name', ['hf', 'hf/model.safetensors'])
+def test_model_of_hugging_face(tmp_path, name):
+  (tmp_path / 'hf').mkdir()
+  (tmp_path / 'hf/config.json').write_text('{"model_type": "bert"}')
+  (tmp_path / 'hf/model.safetensors').write_text('')
+  with raises_error(
+    errors.CheckpointError,
+    mentions=('model directory', 'from-hf', tmp_path / 'hf'),
+  ):
+    _apply(str(tmp_path / name), _zeros(_SOURCE))
+
+
+def test_name_of_a_model_of_hugging_face(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  with raises_error(
+    errors.CheckpointError,
+    got='google/bert',
+    mentions=('from-hf', 'google/bert'),
+  ):
+    _apply('google/bert', _zeros(_SOURCE))
+
+
 @pytest.mark.parametrize('field', ['include', 'exclude'])
 def test_pattern_that_matches_nothing(run, field):
   text = _fails(run, error=errors.ConfigError, **{field: ('no_such',)})

@@ -358,6 +358,22 @@ def read_file(path: pathlib.Path) -> bytes:
     ) from error
 
 
+def _suggest_vocabulary(folder: pathlib.Path) -> str:
+  """Returns a hint for a directory that does not contain a vocabulary."""
+  for subfolder in ('vocabulary', 'vocab'):
+    if (folder / subfolder / DESCRIPTION_FILE).exists():
+      return f'Pass the directory {folder / subfolder}.'
+  if any(
+    (folder / name).exists() for name in ('config.json', 'tokenizer.json')
+  ):
+    return (
+      f'The directory {folder} contains a Hugging Face model or tokenizer. '
+      'Convert the model with `xlflax convert from-hf '
+      f'{folder} --output=RUN`, and pass the directory RUN/vocabulary.'
+    )
+  return 'Run `xlflax vocab --corpus=DIR --output=DIR --size=N`.'
+
+
 def read_description(directory) -> dict:
   """Reads and validates `vocabulary.json`.
 
@@ -388,7 +404,7 @@ def read_description(directory) -> dict:
       'The directory does not contain a vocabulary. A vocabulary consists of '
       f'the file {DESCRIPTION_FILE} and the model files that it lists',
       got=str(directory),
-      fix='Run `xlflax vocab --corpus=DIR --output=DIR --size=N`.',
+      fix=_suggest_vocabulary(folder),
     ) from error
   except (OSError, ValueError, RecursionError) as error:
     errors.raise_if_system_error(error, path)

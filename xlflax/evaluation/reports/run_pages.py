@@ -155,7 +155,8 @@ def read_run(directory: pathlib.Path, *, name: str) -> RunRecord:
     raise errors.RunDirectoryError(
       '`xlflax report` requires a run with checkpoints or metrics.jsonl',
       got=str(directory),
-      fix='Pass the directory of a run.',
+      fix=run_directory.suggest_model_directory(paths.to_path(directory))
+      or 'Pass the directory of a run.',
     )
   return RunRecord(
     name=name,

@@ -71,10 +71,8 @@ def checkpoint_path(model_dir: str | pathlib.Path, step: int) -> pathlib.Path:
   if not checkpoint.is_dir():
     steps = finished_steps(model_dir)
     if not steps:
-      raise errors.CheckpointError(
-        'The run does not have a finished checkpoint',
-        where=str(model_dir),
-        fix=NO_CHECKPOINT_HINT,
+      raise no_checkpoint_error(
+        'The run does not have a finished checkpoint', model_dir
       )
     raise errors.CheckpointError(
       'The requested checkpoint does not exist. The step must be the step of '
@@ -84,6 +82,32 @@ def checkpoint_path(model_dir: str | pathlib.Path, step: int) -> pathlib.Path:
       where=str(model_dir),
     )
   return checkpoint
+
+
+def no_checkpoint_error(
+  message: str, model_dir: str | pathlib.Path
+) -> errors.CheckpointError:
+  """Returns the error for a directory without finished checkpoints.
+
+  Args:
+    message: Message for a model directory. A different message is used if the
+      directory does not contain a model.
+    model_dir: Existing directory without finished checkpoints.
+  """
+  directory = paths.to_path(model_dir)
+  if not (directory / run_directory.MODEL).exists():
+    hint = run_directory.suggest_model_directory(directory)
+    if hint:
+      return errors.CheckpointError(
+        'The directory is not a model directory. A model directory contains '
+        f'{run_directory.MODEL} and checkpoints, which `xlflax train` or '
+        '`xlflax convert` writes',
+        where=str(model_dir),
+        fix=hint,
+      )
+  return errors.CheckpointError(
+    message, where=str(model_dir), fix=NO_CHECKPOINT_HINT
+  )
 
 
 def verify_checkpoint(checkpoint: pathlib.Path, *items: str) -> None:

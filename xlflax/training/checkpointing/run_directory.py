@@ -337,12 +337,23 @@ def read_vocabulary_identity(
   return VocabularyIdentity(**recorded)
 
 
-def _suggest_model_directory(directory: pathlib.Path) -> str | None:
-  """Returns a hint for a directory in or above a model directory."""
-  if (directory / 'config.json').exists():
+def suggest_model_directory(directory: pathlib.Path) -> str | None:
+  """Returns a hint for a path that is not a model directory.
+
+  Hints exist for directories in or above a model directory, and for models of
+  Hugging Face and their files.
+  """
+  folder = directory.parent if directory.is_file() else directory
+  if (folder / 'config.json').exists():
     return (
-      'Import a Hugging Face model with `xlflax convert from-hf '
-      f'{directory} --output=RUN`, and pass RUN.'
+      f'The directory {folder} contains a Hugging Face model. Convert the model '
+      f'with `xlflax convert from-hf {folder} --output=RUN`, and pass RUN.'
+    )
+  if (folder / 'adapter_config.json').exists():
+    return (
+      f'The directory {folder} contains an adapter of the PEFT library. Add the '
+      f'adapter to a model with `xlflax convert from-peft {folder} '
+      '--model_dir=MODEL_DIR --output=RUN`, and pass RUN.'
     )
   for parent in list(directory.parents)[:2]:
     if (parent / MODEL).exists():
@@ -393,7 +404,7 @@ def read_model(model_dir: pathlib.Path):
       'The directory is not a model directory. A model directory contains '
       f'{MODEL}, which `xlflax train` writes',
       got=str(model_dir),
-      fix=_suggest_model_directory(model_dir),
+      fix=suggest_model_directory(model_dir),
     )
   model = config_serialization.from_json_config(read_json(path))
   config = getattr(model, 'config', None)

@@ -48,6 +48,10 @@ def last_steps(
   """
   bucket_access.check_readable(paths.to_path(model_dir))
   steps = checkpoint_reader.finished_steps(model_dir)
+  if not steps:
+    raise checkpoint_reader.no_checkpoint_error(
+      'The run does not have a finished checkpoint', model_dir
+    )
   if len(steps) < count:
     raise errors.CheckpointError(
       'The run has too few checkpoints to compute their average. At least '

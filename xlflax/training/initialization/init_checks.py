@@ -35,7 +35,9 @@ def check_renames(init: Any) -> None:
       ) from error
 
 
-def check_fit(init: Any, sources, saved, checkpoint, model) -> None:
+def check_fit(
+  init: Any, sources, saved, checkpoint, model, vocabulary=None
+) -> None:
   """Checks that all checkpoint parameters are used and that positions match.
 
   Raises:
@@ -59,8 +61,18 @@ def check_fit(init: Any, sources, saved, checkpoint, model) -> None:
       got='; '.join(problems),
       where=str(checkpoint),
       fix=f'{build_hint(init.model_dir)} If parameters may remain unused, list '
-      'them in InitFromCheckpoint.unused.',
+      'them in InitFromCheckpoint.unused.'
+      + _describe_vocabulary_problem(init, sources, vocabulary),
     )
+
+
+def _describe_vocabulary_problem(init: Any, names, vocabulary: Any) -> str:
+  """Returns a further hint if the two runs have different vocabularies."""
+  try:
+    check_vocabulary(init, names, vocabulary)
+  except errors.VocabularyError as error:
+    return f' The vocabularies of the two runs also differ. {error.fix}'
+  return ''
 
 
 def check_vocabulary(init: Any, names: Iterable[str], vocabulary: Any) -> None:
@@ -90,10 +102,20 @@ def check_vocabulary(init: Any, names: Iterable[str], vocabulary: Any) -> None:
       vocabulary,
       paths.to_path(init.model_dir),
       where=f'InitFromCheckpoint.model_dir, {", ".join(token_parameters)}',
-      fix='Train with the vocabulary of that run, set '
-      'InitFromCheckpoint.vocabulary_matching, or exclude the parameters with '
-      'InitFromCheckpoint.exclude.',
+      fix=f'{_vocabulary_hint(init.model_dir)} To train with a different '
+      'vocabulary, set InitFromCheckpoint.vocabulary_matching, or exclude the '
+      'parameters with InitFromCheckpoint.exclude.',
     )
+
+
+def _vocabulary_hint(model_dir: str) -> str:
+  """Returns a hint on how to train with the vocabulary of a given run."""
+  directory = paths.to_path(model_dir) / run_directory.VOCABULARY
+  return (
+    f'To train with the vocabulary of that run, pass --vocabulary={directory}. A '
+    'token cache must be written with the same vocabulary (`xlflax cache '
+    f'--vocabulary={directory}`).'
+  )
 
 
 def _check_languages(init: Any, names: Sequence[str], vocabulary) -> None:
@@ -172,8 +194,8 @@ def mismatch_hint(init: Any, problems: Sequence[str]) -> str:
     'embeddings/token' in p for p in problems
   ):
     return (
-      ' To initialize from a run with a different vocabulary, set '
-      'InitFromCheckpoint.vocabulary_matching.'
+      f' {_vocabulary_hint(init.model_dir)} To train with a different '
+      'vocabulary, set InitFromCheckpoint.vocabulary_matching.'
     )
   return ''
 

@@ -355,7 +355,7 @@ def _read_values(
 
   matched_rows = _match_vocabularies(init, params, vocabulary)
   sources = _find_sources(init, params, saved, checkpoint, matched_rows)
-  init_checks.check_fit(init, sources, saved, checkpoint, model)
+  init_checks.check_fit(init, sources, saved, checkpoint, model, vocabulary)
   init_checks.check_vocabulary(init, sources, vocabulary)
 
   targets = {
@@ -464,19 +464,23 @@ def _find_checkpoint(init: InitFromCheckpoint) -> pathlib.Path:
       got=init.model_dir,
       expected='a model directory that `xlflax train` or `xlflax convert` wrote',
       where=errors.field_location(init, 'model_dir'),
-      fix=None if run.exists() else name_suggestions.suggest_directory(run),
+      fix=run_directory.suggest_model_directory(run)
+      if run.exists()
+      else name_suggestions.suggest_model(init.model_dir),
     )
   steps = checkpoint_reader.finished_steps(init.model_dir)
   step = init.step if init.step is not None else max(steps, default=None)
+  if not steps:
+    raise checkpoint_reader.no_checkpoint_error(
+      'The run from which to initialize does not have a finished checkpoint',
+      init.model_dir,
+    )
   if step not in steps:
     raise errors.CheckpointError(
-      'The run from which to initialize does not have a finished checkpoint'
-      if not steps
-      else 'The checkpoint from which to initialize does not exist',
+      'The checkpoint from which to initialize does not exist',
       got=step,
-      expected=steps or None,
+      expected=steps,
       where=init.model_dir,
-      fix=None if steps else checkpoint_reader.NO_CHECKPOINT_HINT,
     )
   return paths.to_path(init.model_dir) / checkpoint_reader.DIRECTORY / str(step)
 
