@@ -74,7 +74,8 @@ class _MaskedPerplexity(eval_task.EvalTask):
       'perplexity',
       Better.LOWER,
       Unit.UNBOUNDED,
-      description='Exponential of the mean loss of the masked tokens.',
+      description='Exponential of the mean loss of the masked tokens. The mean '
+      'over languages is the geometric mean.',
     ),
     Metric(
       'loss',
