@@ -5,9 +5,10 @@ line boundaries or white space, such as U+2028 and the no-break space, are part
 of the text.
 """
 
+import os
 import pathlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from xlflax.utils import errors
@@ -78,3 +79,24 @@ def join_lines(text: str) -> str:
   No-break spaces and other Unicode white space are kept.
   """
   return _WHITE_SPACE.sub(' ', text).strip(' ')
+
+
+def unequal_lines_error(
+  files: Sequence[str | os.PathLike], num_lines: Sequence[int]
+) -> errors.CorpusError:
+  """Returns the error for line-aligned files of different length.
+
+  Args:
+    files: Paths or names of the files.
+    num_lines: Number of lines of each file.
+  """
+  return errors.CorpusError(
+    'Line-aligned files must have the same number of lines, because each line '
+    'is the translation of the line with the same number in the other file',
+    got=', '.join(
+      f'{count} {"line" if count == 1 else "lines"} in {file}'
+      for file, count in zip(files, num_lines, strict=True)
+    ),
+    fix='Write both files again from the same text. If the files were '
+    'downloaded, download both files again.',
+  )

@@ -253,6 +253,29 @@ def test_lines_of_a_record_end_like_lines_of_a_file(tmp_path, end, unit):
   )
 
 
+def test_aligned_files_of_different_length(tmp_path):
+  folder = tmp_path / 'parallel'
+  folder.mkdir()
+  (folder / 'de-en.de').write_text('eins\nzwei\n')
+  (folder / 'de-en.en').write_text('one\ntwo\nthree\nfour')
+  with raises_error(
+    errors.CorpusError,
+    got=f'2 lines in {folder}/de-en.de, 4 lines in {folder}/de-en.en',
+  ):
+    list(Corpus(tmp_path).parallel('de', 'en'))
+  for path in folder.iterdir():
+    path.unlink()
+  with zipfile.ZipFile(folder / 'de-en.zip', 'w') as archive:
+    archive.writestr('text.de', b'eins\nzwei\ndrei')
+    archive.writestr('text.en', b'one\n')
+  with raises_error(
+    errors.CorpusError,
+    got=f'3 lines in text.de in {folder}/de-en.zip, '
+    f'1 line in text.en in {folder}/de-en.zip',
+  ):
+    list(Corpus(tmp_path).parallel('de', 'en'))
+
+
 def test_aligned_files_with_carriage_returns_in_different_lines(tmp_path):
   folder = tmp_path / 'parallel'
   folder.mkdir()

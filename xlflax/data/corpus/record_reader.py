@@ -404,15 +404,24 @@ def _read_zip(stream: BinaryIO, path: pathlib.Path):
         stack.enter_context(archive.open(members[language][0]))
         for language in languages
       ]
-      yield from _aligned_lines(sides, path)
+      names = [f'{members[language][0]} in {path}' for language in languages]
+      yield from _aligned_lines(sides, names, path)
 
 
 def _read_moses(first: BinaryIO, second: BinaryIO, path: pathlib.Path):
-  return _aligned_lines([first, second], path)
+  names = [str(file) for file in record_formats.source_files(path)]
+  return _aligned_lines([first, second], names, path)
 
 
-def _aligned_lines(sides, path: pathlib.Path):
+def _aligned_lines(
+  sides: Sequence[BinaryIO], names: Sequence[str], path: pathlib.Path
+):
   """Yields the two lines with the same number from two aligned files.
+
+  Args:
+    sides: Streams of the two files.
+    names: Names of the two files, for error messages.
+    path: Path of the pair of files, for error messages.
 
   Raises:
     CorpusError: If the files have different numbers of lines, or if a file with
@@ -428,12 +437,11 @@ def _aligned_lines(sides, path: pathlib.Path):
     itertools.zip_longest(*lines_of_sides), start=1
   ):
     if None in numbered:
-      raise errors.CorpusError(
-        'Two line-aligned files must have the same number of lines, but one '
-        f'file ends after line {number - 1}',
-        where=str(path),
-        fix='Download the files again.',
-      )
+      num_lines = [
+        number - 1 if line is None else number + sum(1 for _ in lines_of_side)
+        for line, lines_of_side in zip(numbered, lines_of_sides, strict=True)
+      ]
+      raise line_splitting.unequal_lines_error(names, num_lines)
     lines = [line for _, line in numbered]
     endings = [line[len(line.rstrip(b'\r\n')) :][-1:] for line in lines]
     has_different_endings |= len({*endings} - {b''}) > 1

@@ -30,8 +30,15 @@ def test_errors_of_columns(write, text, values):
 
 
 def test_files_of_unequal_length(write):
-  with raises_error(errors.CorpusError, where='b:2'):
-    parallel_reader.read_lines((write('a', 'x\n'), write('b', 'y\nz\n')))
+  first, second = write('a', 'x\n'), write('b', 'y\nz\nz')
+  with raises_error(
+    errors.CorpusError, got=f'1 line in {first}, 3 lines in {second}'
+  ):
+    parallel_reader.read_lines((first, second))
+  with raises_error(
+    errors.CorpusError, got=f'3 lines in {second}, 1 line in {first}'
+  ):
+    parallel_reader.read_lines((second, first))
 
 
 @pytest.mark.parametrize(

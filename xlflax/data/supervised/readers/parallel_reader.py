@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from xlflax.data.corpus import corpus_directory as corpus
 from xlflax.data.supervised.readers import file_reading
-from xlflax.utils import errors
+from xlflax.utils import line_splitting
 
 
 def read_tsv(
@@ -59,20 +59,14 @@ def read_lines(paths: Sequence[str | os.PathLike]) -> list[corpus.Pair]:
   """
   first, second = paths
   pairs = []
-  for source_line, target_line in itertools.zip_longest(
-    file_reading.read_lines(first), file_reading.read_lines(second)
-  ):
+  sides = file_reading.read_lines(first), file_reading.read_lines(second)
+  for source_line, target_line in itertools.zip_longest(*sides):
     if source_line is None or target_line is None:
-      if source_line is None:
-        longer, number = second, target_line[0]
-      else:
-        longer, number = first, source_line[0]
-      raise errors.CorpusError(
-        f'The files {first} and {second} must have the same number of lines, '
-        'because each line is the translation of the line with the same '
-        f'number. The file {longer} has more lines than the other file',
-        where=errors.line_location(longer, number),
-      )
+      num_lines = [
+        len(pairs) if line is None else line[0] + sum(1 for _ in side)
+        for line, side in zip((source_line, target_line), sides, strict=True)
+      ]
+      raise line_splitting.unequal_lines_error(paths, num_lines)
     number, source = source_line
     empty_file = second if source.strip() else first
     pairs.append(_make_pair(source, target_line[1], empty_file, number))
