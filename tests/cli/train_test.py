@@ -287,6 +287,22 @@ def test_devices_that_can_not_be(flags, parts, capsys):
     assert part in message
 
 
+def test_batch_size_is_checked_for_the_mesh_of_the_target(arguments_of, capsys):
+  command = (
+    'train',
+    *_FILES,
+    '--vocabulary_size=500',
+    '--dry_run',
+    '--gin.TRAIN_STEPS=2000',
+    '--gin.BATCH_SIZE=1001',
+    '--target_topology=gpu:H100:8/4',
+  )
+  assert cli.main(list(command)) == errors.ExitStatus.MISTAKE
+  message = capsys.readouterr().err
+  assert 'data 2 x fsdp 4' in message
+  assert '1001' in message
+
+
 def test_described_devices_reach_the_plan(arguments_of):
   arguments = (
     'train',

@@ -174,7 +174,8 @@ def _train_or_plan(options: TrainOptions) -> int:
       [phase.configuration for phase in phases],
       _shared_settings(options),
     )
-    trainers = [_build_trainer(options, phase) for phase in phases]
+    with machine_topology.planning_for(machine):
+      trainers = [_build_trainer(options, phase) for phase in phases]
     gin_config.check_bindings([phase.configuration for phase in phases])
     if options.dry_run:
       return _plan(options, phases, trainers, machine)

@@ -1,10 +1,12 @@
 """Device topologies: the type and number of devices, and their nodes."""
 
 import collections
+import contextlib
+import contextvars
 import dataclasses
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from xlflax.training.devices import accelerators
@@ -46,6 +48,33 @@ class DeviceTopology:
     name = self.accelerator.name if self.accelerator else 'CPU'
     nodes = f' in {self.nodes} nodes' if self.nodes > 1 else ''
     return f'{self.count} x {name}{nodes}'
+
+
+_topology: contextvars.ContextVar[DeviceTopology | None] = (
+  contextvars.ContextVar('topology', default=None)
+)
+
+
+@contextlib.contextmanager
+def planning_for(topology: DeviceTopology | None) -> Iterator[None]:
+  """Context in which meshes are those of a target machine.
+
+  The devices of this process stand in for the devices of the machine.
+
+  Args:
+    topology: Topology of the target machine. If None, the devices of this
+      process are the target.
+  """
+  token = _topology.set(topology)
+  try:
+    yield
+  finally:
+    _topology.reset(token)
+
+
+def current_topology() -> DeviceTopology | None:
+  """Returns the topology that `planning_for` sets, or None."""
+  return _topology.get()
 
 
 def parse_topology(text: str) -> DeviceTopology:

@@ -85,7 +85,8 @@ class Partitioner:
       applies.
     devices: Devices that form the mesh. If None, all devices of the job.
     topology: Topology of the target machine if `devices` only stand in for its
-      devices. If None, `devices` are the target.
+      devices. If None, `devices` are the target. Defaults to the topology of
+      `machine_topology.planning_for`.
   """
 
   data: _Axis | None = None
@@ -94,7 +95,9 @@ class Partitioner:
   tensor_splits: TensorSplits = TensorSplits.LAYERS
   rules: Rules = DEFAULT_RULES
   devices: tuple[Any, ...] | None = None
-  topology: machine_topology.DeviceTopology | None = None
+  topology: machine_topology.DeviceTopology | None = dataclasses.field(
+    default_factory=machine_topology.current_topology
+  )
 
   def __post_init__(self):
     for rule in self.rules:
