@@ -24,7 +24,7 @@ import seqio
 from xlflax.data.corpus import corpus_directory, corpus_files, line_reader
 from xlflax.data.plain_text import text_source
 from xlflax.data.seqio_tasks import data_sources, task_registry, tfds_source
-from xlflax.utils import errors, validation
+from xlflax.utils import errors, line_splitting, validation
 
 VERSION = '0.1.0'
 CONFIGURATIONS = ('medical', 'law', 'koran', 'IT', 'subtitles')
@@ -108,21 +108,16 @@ def read_moses(
   first: pathlib.Path, second: pathlib.Path
 ) -> Iterator[corpus_directory.Pair]:
   """Yields the pairs of two line-aligned files; see `add_moses_task`."""
-  numbered_lines = itertools.zip_longest(
-    line_reader.read_lines(first), line_reader.read_lines(second)
-  )
-  for first_item, second_item in numbered_lines:
+  sides = line_reader.read_lines(first), line_reader.read_lines(second)
+  for number, (first_item, second_item) in enumerate(
+    itertools.zip_longest(*sides), start=1
+  ):
     if first_item is None or second_item is None:
-      longer, shorter, item = (
-        (first, second, first_item)
-        if second_item is None
-        else (second, first, second_item)
-      )
-      raise errors.CorpusError(
-        'Line-aligned files must have the same number of lines, but '
-        f'{longer} has more lines than {shorter}',
-        where=errors.line_location(longer, item[0]),
-      )
+      num_lines = [
+        number - 1 if item is None else number + sum(1 for _ in side)
+        for item, side in zip((first_item, second_item), sides, strict=True)
+      ]
+      raise line_splitting.unequal_lines_error((first, second), num_lines)
     first_number, first_line = first_item
     second_number, second_line = second_item
     if first_line and second_line:

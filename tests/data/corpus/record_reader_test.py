@@ -140,7 +140,12 @@ def test_an_archive_whose_sides_are_not_as_long(tmp_path):
   corpus = _write(
     tmp_path, 'parallel/en-fr.zip', _archive(en='a\nb\nc', fr='a\nb\n')
   )
-  with raises_error(errors.CorpusError, where='en-fr.zip', mentions=2):
+  archive = tmp_path / 'parallel/en-fr.zip'
+  with raises_error(
+    errors.CorpusError,
+    got=f'3 lines in Made.en-fr.en in {archive}, '
+    f'2 lines in Made.en-fr.fr in {archive}',
+  ):
     list(corpus.parallel('en', 'fr'))
 
 
@@ -261,17 +266,6 @@ def test_aligned_files_of_different_length(tmp_path):
   with raises_error(
     errors.CorpusError,
     got=f'2 lines in {folder}/de-en.de, 4 lines in {folder}/de-en.en',
-  ):
-    list(Corpus(tmp_path).parallel('de', 'en'))
-  for path in folder.iterdir():
-    path.unlink()
-  with zipfile.ZipFile(folder / 'de-en.zip', 'w') as archive:
-    archive.writestr('text.de', b'eins\nzwei\ndrei')
-    archive.writestr('text.en', b'one\n')
-  with raises_error(
-    errors.CorpusError,
-    got=f'3 lines in text.de in {folder}/de-en.zip, '
-    f'1 line in text.en in {folder}/de-en.zip',
   ):
     list(Corpus(tmp_path).parallel('de', 'en'))
 

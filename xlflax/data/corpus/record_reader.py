@@ -414,7 +414,7 @@ def _read_moses(first: BinaryIO, second: BinaryIO, path: pathlib.Path):
 
 
 def _aligned_lines(
-  sides: Sequence[BinaryIO], names: Sequence[str], path: pathlib.Path
+  sides: Sequence[Any], names: Sequence[str], path: pathlib.Path
 ):
   """Yields the two lines with the same number from two aligned files.
 

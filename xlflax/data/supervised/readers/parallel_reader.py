@@ -58,7 +58,7 @@ def read_lines(paths: Sequence[str | os.PathLike]) -> list[corpus.Pair]:
       empty.
   """
   first, second = paths
-  pairs = []
+  pairs: list[corpus.Pair] = []
   sides = file_reading.read_lines(first), file_reading.read_lines(second)
   for source_line, target_line in itertools.zip_longest(*sides):
     if source_line is None or target_line is None:
