@@ -144,8 +144,12 @@ def test_pair_in_both_directions(tmp_path):
     tmp_path,
     {'parallel/de-en.tsv': 'a\tb\n', 'test/parallel/en-de.tsv': 'a\tb\n'},
   )
-  message = _error(tmp_path)
-  assert_mentions(message, 'de-en', 'en-de')
+  with raises_error(
+    errors.CorpusError,
+    got='parallel/de-en.tsv for de-en; test/parallel/en-de.tsv for en-de',
+    where=tmp_path,
+  ):
+    corpus.Corpus(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -125,7 +125,7 @@ class Corpus:
         where=str(self.directory),
         fix='Add files mono/<language>.txt or parallel/<l1>-<l2>.tsv.',
       )
-    _check_directions(self.pairs, self.directory)
+    _check_directions(self.files, self.directory)
     if not skip_bad_records:
       _check_files_have_text(self.files, self.directory)
 
@@ -673,16 +673,30 @@ def _group_files(files) -> dict[tuple, list[TextFile]]:
   return dict(groups)
 
 
-def _check_directions(pairs, directory: pathlib.Path) -> None:
-  for first, second in pairs:
-    if first < second and (second, first) in pairs:
+def _check_directions(
+  files: Sequence[TextFile], directory: pathlib.Path
+) -> None:
+  """Raises a CorpusError if a language pair has files for both directions."""
+  names = collections.defaultdict(list)
+  for file in files:
+    if file.kind is Kind.PARALLEL:
+      names[file.languages].append(file.path.relative_to(directory).as_posix())
+  for first, second in sorted(names):
+    opposite = second, first
+    if first < second and opposite in names:
       raise errors.CorpusError(
         f'The corpus must not contain files for both {first}-{second} and '
         f'{second}-{first}. Files for one direction are sufficient, because '
         'the two columns can be read in either order',
+        got=f'{name_suggestions.format_names(names[first, second])} for '
+        f'{first}-{second}; {name_suggestions.format_names(names[opposite])} '
+        f'for {second}-{first}',
         where=str(directory),
-        fix=f'Swap the columns of the {second}-{first} files and rename '
-        f'the files to {first}-{second}.<name>.tsv, or delete these files.',
+        fix='Use the same pair of codes in the names of all files. If the first '
+        f'column of a {second}-{first} file is in {first}, rename the file to '
+        f'{first}-{second}. If the first column of a {first}-{second} file is '
+        f'in {second}, rename the file to {second}-{first}. Then swap the '
+        'columns of the files for one of the directions, and rename them too.',
       )
 
 
