@@ -341,14 +341,51 @@ def _misspelled(file: str, binding: str) -> errors.ConfigError:
 
 
 def test_a_macro_that_only_objects_read_which_are_not_constructed():
-  """As for DEV_FILES of a run without evaluation."""
+  error = _error(
+    _configuration(
+      bindings=['SCHEDULE=@schedules.Constant()', 'WARMUP_STEPS=3']
+    )
+  )
+  assert error.got == 'WARMUP_STEPS'
+  assert_mentions(
+    error.fix,
+    'schedules.WSD.warmup_steps',
+    '--gin.SCHEDULE=@schedules.Linear()',
+  )
+
+
+def test_the_macro_that_constructs_an_object_is_named():
+  error = _error(_configuration(bindings=['schedules.WSD.decay_steps=3']))
+  assert_mentions(error.fix, '--gin.SCHEDULE=@schedules.WSD()')
+  flags = ["TRAIN_FILES={'en': 'train'}", "INIT_FROM='run'"]
+  name = 'head/schedules.Cosine.end_value'
+  error = _error(
+    _configuration(['finetune/tagging.gin'], [*flags, f'{name}=1e-6'])
+  )
+  assert error.got == name
+  assert_mentions(error.fix, '--gin.HEAD_SCHEDULE=@head/schedules.Cosine()')
+
+
+@pytest.mark.parametrize(
+  'binding',
+  [
+    "DEV_FILES={'en': 'dev'}",
+    "DEV_OPTIONS={'labels': 'a'}",
+    'EVAL_STEPS=5',
+    'NUM_EVALUATIONS=2',
+    'during_training.Evaluation.eval_interval_steps=5',
+    "SCHEME='tags'",
+  ],
+)
+def test_a_binding_of_a_run_without_evaluation(binding):
+  name = binding.partition('=')[0]
   configuration = gin_config.load_gin_files(
-    ['finetune/tagging.gin'], ["DEV_FILES={'en': 'dev'}"], partial=True
+    ['finetune/tagging.gin'], [binding], partial=True
   )
   configuration.expect_build(trainer.Trainer)
   error = _error(configuration)
-  assert error.got == 'DEV_FILES'
-  assert 'dev/example_source.FileDataset.files' in error.fix
+  assert (error.got, error.where) == (name, f'--gin.{name}')
+  assert_mentions(error.fix, 'EVALUATION=@during_training.Evaluation()')
 
 
 def test_an_include_below_a_binding_that_replaces_it(tmp_path):

@@ -297,6 +297,26 @@ def test_a_selection_metric_requires_development_files(run, write):
     run(train, '--metric_for_best_model=tagging/accuracy/en')
 
 
+@pytest.mark.parametrize('macro', ['DEV_FILES', 'NUM_EVALUATIONS'])
+def test_development_files_require_a_selection_metric(run, write, macro):
+  path = write('train', _CONLLU)
+  options = {'DEV_FILES': {'en': path}, 'NUM_EVALUATIONS': 2}
+  with raises_error(
+    errors.ConfigError,
+    got=macro,
+    expected='--metric_for_best_model with tagging/{accuracy,f1,precision,recall}/{en,mean}'
+    if macro == 'DEV_FILES'
+    else ...,
+    where=f'--gin.{macro}',
+    mentions='--metric_for_best_model',
+  ) as caught:
+    run(
+      f'--gin.TRAIN_FILES={ {"en": path}!r}',
+      f'--gin.{macro}={options[macro]!r}',
+    )
+  assert 'during_training' not in str(caught.value)
+
+
 def test_a_file_without_a_label_column_is_named(run, write):
   path = write('train', 'a dog\tyes\nthe cat\tno\n')
   with raises_error(errors.CorpusError, mentions=(path, 'OPTIONS', '2')):

@@ -211,7 +211,10 @@ def _check_bindings(
   for configuration in configurations:
     for name in inherited:
       configuration.macro(name)
-  gin_config.check_bindings(configurations)
+  gin_config.check_bindings(
+    configurations,
+    evaluation_option=lambda: finetune_grid.selection_option(configurations[0]),
+  )
 
 
 def _test_configuration(

@@ -17,6 +17,7 @@ from xlflax.utils import errors, name_suggestions
 _ROOTS = ('trainer.Trainer', 'evaluate.evaluate', 'suite_config.Suite')
 _MAX_SUGGESTIONS = 3
 _DEV_FILES = 'DEV_FILES'  # Macro with the development files of fine-tuning.
+_EVALUATION = 'during_training.Evaluation'
 _EVALUATION_TASKS = 'xlflax.evaluation.tasks.'
 
 
@@ -93,6 +94,19 @@ class Effects:
         for name, (source, _) in parameters.items()
         if name in values
       )
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+  """An option of a command that a binding requires.
+
+  Attributes:
+    name: The option as the user passes it, with an example of its value.
+    expected: The option and its valid values, or None if they are not known.
+  """
+
+  name: str
+  expected: str | None = None
 
 
 def file_effects(stages: Iterable[gin_errors.Bound]) -> Effects:
@@ -194,6 +208,7 @@ def unused_error(
   bound: gin_errors.Bound,
   effects: Effects,
   imports: Collection[Any],
+  evaluation_option: Option | None = None,
 ) -> errors.ConfigError:
   """Creates the error that reports bindings without effect.
 
@@ -205,10 +220,12 @@ def unused_error(
       command builds, and of these objects.
     imports: The modules imported by the files, in Gin's internal
       representation.
+    evaluation_option: The command's option that enables evaluation during
+      training. If None, it is the macro EVALUATION.
   """
   binding = unused[0]
-  if _is_used_only_in_evaluation(binding, bindings, bound):
-    return _evaluation_only_error(unused)
+  if _is_used_only_in_evaluation(binding, bound, effects):
+    return _evaluation_only_error(unused, bindings, bound, evaluation_option)
   choices = _alternatives(binding, bound, effects, imports)
   matches = name_suggestions.close_matches(binding.name, choices)
   if binding.parameter:
@@ -220,10 +237,20 @@ def unused_error(
   ]
   fix = 'Construct the object by a reference, or remove the binding.'
   if readers:
+    remedies = [
+      flag
+      for reader in dict.fromkeys(readers)
+      if (flag := _constructing_flag(reader.rpartition('.')[0], bindings))
+    ]
+    remedy = (
+      f'Pass {" or ".join(remedies)}'
+      if remedies
+      else 'Add a reference to the object'
+    )
     fix = (
       f'%{binding.name} supplies a value only to '
       f'{", ".join(dict.fromkeys(readers))}, and the command does not construct '
-      'this object. Add a reference to the object, or remove the binding.'
+      f'this object. {remedy}, or remove the binding.'
     )
   elif matches:
     fix = f'Did you mean {" or ".join(matches)}?'
@@ -231,9 +258,12 @@ def unused_error(
     fix = 'Correct the name of the macro, or remove the binding.'
   selectors = {key[1] for key in matching_keys(binding, bound)}
   if binding.parameter and selectors.isdisjoint(x for _, x in effects.objects):
+    scoped_selector = binding.name.rpartition('.')[0]
+    flag = _constructing_flag(scoped_selector, bindings)
+    remedy = f'Pass {flag}' if flag else f'Refer to it by @{scoped_selector}()'
     fix = (
-      f'The configuration does not construct {binding.selector}. Refer to it by '
-      f'@{binding.selector}(), or remove the binding. {fix}'
+      f'The configuration does not construct {binding.selector}. {remedy}, or '
+      f'remove the binding. {fix}'
     )
   return errors.ConfigError(
     'The gin binding has no effect on any object that the configuration '
@@ -245,38 +275,70 @@ def unused_error(
   )
 
 
-def _is_used_only_in_evaluation(
-  binding: binding_locations.Binding,
-  bindings: Sequence[binding_locations.Binding],
-  bound: gin_errors.Bound,
-) -> bool:
-  """Returns whether only evaluation tasks on DEV_FILES read a macro."""
-  if binding.parameter or (_DEV_FILES, gin_errors.MACRO) not in bound:
-    return False
-  selectors = {
-    selector
-    for reader in bindings
-    if binding.name in reader.macros
-    for _, selector, _ in matching_keys(reader, bound)
+def _constructing_flag(
+  selector: str, bindings: Sequence[binding_locations.Binding]
+) -> str | None:
+  """Returns the flag of the macro that can construct a class, or None.
+
+  Args:
+    selector: Scopes and selector of the class, such as 'schedules.WSD'.
+    bindings: All bindings of the configuration. The macro refers to a class of
+      the same module and with the same scopes, such as `@schedules.Linear()`.
+  """
+  module = selector.rpartition('.')[0]
+  macros = {
+    binding.name
+    for binding in bindings
+    if not binding.parameter
+    and any(x.rpartition('.')[0] == module for x in binding.references)
   }
-  return bool(selectors) and all(
-    selector.startswith(_EVALUATION_TASKS) for selector in selectors
-  )
+  return f'--gin.{macros.pop()}=@{selector}()' if len(macros) == 1 else None
+
+
+def _is_used_only_in_evaluation(
+  binding: binding_locations.Binding, bound: gin_errors.Bound, effects: Effects
+) -> bool:
+  """Returns whether a binding has an effect only if training evaluates."""
+  evaluation = Effects()
+  for selector in {selector for _, selector in bound}:
+    if f'.{selector}'.endswith(f'.{_EVALUATION}'):
+      if selector in {other for _, other in effects.objects}:
+        return False
+      evaluation.add_call(bound, selector)
+  return not matching_keys(binding, bound).isdisjoint(evaluation.parameters)
 
 
 def _evaluation_only_error(
   unused: Sequence[binding_locations.Binding],
+  bindings: Sequence[binding_locations.Binding],
+  bound: gin_errors.Bound,
+  option: Option | None,
 ) -> errors.ConfigError:
-  """Creates the error for a macro of evaluation tasks that are not built."""
+  """Creates the error for a binding of an evaluation that is not built."""
   binding = unused[0]
+  option = option or Option(f'--gin.EVALUATION=@{_EVALUATION}()')
+  dev_files = bound.get((_DEV_FILES, gin_errors.MACRO))
+  has_files = dev_files is None or dev_files.get('value')
+  is_task_macro = not binding.parameter and any(
+    selector.startswith(_EVALUATION_TASKS)
+    for reader in bindings
+    if binding.name in reader.macros
+    for _, selector, _ in matching_keys(reader, bound)
+  )
   return errors.ConfigError(
-    'The macro is used only for evaluation on development files, but the '
+    f'{binding.name} is used only for evaluation during training, and this '
     'command does not evaluate during training',
     got=binding.name,
+    expected=option.expected,
     where=binding.location,
-    fix=f'Set {_DEV_FILES} and --metric_for_best_model (or, for `xlflax '
-    'train`, EVALUATION=@during_training.Evaluation()), or remove '
-    f'{binding.name}. For test files, pass --eval_gin="{binding.name}=VALUE".'
+    fix=f'Pass {option.name}'
+    + ('' if has_files else f' and --gin.{_DEV_FILES}')
+    + f', or remove {binding.name}.'
+    + (
+      f' For test files, pass --eval_gin="{binding.name}=VALUE".'
+      if is_task_macro
+      else ''
+    )
     + _list_others(unused),
   )
 

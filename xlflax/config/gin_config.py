@@ -288,7 +288,11 @@ class Configuration:
       gin.bind_parameter((name, gin_errors.MACRO, 'value'), value)
 
 
-def check_bindings(configurations: Sequence[Configuration]) -> None:
+def check_bindings(
+  configurations: Sequence[Configuration],
+  *,
+  evaluation_option: Callable[[], binding_effects.Option] | None = None,
+) -> None:
   """Raises an error if any of the user's bindings has no effect.
 
   Bindings of the package's gin files are not checked. A binding is valid if it
@@ -298,6 +302,9 @@ def check_bindings(configurations: Sequence[Configuration]) -> None:
   Args:
     configurations: Configurations of a command. All of its objects must have
       been built from these configurations or announced by `expect_build`.
+    evaluation_option: Function that returns the command's option that enables
+      evaluation during training. It is called only for an error message. If
+      None, the option is the macro EVALUATION.
 
   Raises:
     ConfigError: If a binding does not supply a value to any object. The error
@@ -335,6 +342,7 @@ def check_bindings(configurations: Sequence[Configuration]) -> None:
         configuration.bound,
         configuration.effects,
         configuration.imports,
+        evaluation_option and evaluation_option(),
       )
   _warn_of_unread_macros(configurations)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from xlflax import evaluate
-from xlflax.config import binding_locations, gin_config
+from xlflax.config import binding_effects, binding_locations, gin_config
 from xlflax.data.supervised import supervised_loader
 from xlflax.evaluation import during_training, eval_task
 from xlflax.finetuning import (
@@ -18,6 +18,7 @@ from xlflax.finetuning import (
   hyperparameter_grid,
   input_checks,
   model_selection,
+  selection_metrics,
   transfer_matrix,
 )
 from xlflax.storage import bucket_access, directory_lease, paths
@@ -251,6 +252,26 @@ def trial_configurations(
       dataclasses.replace(trial_configuration, bindings=bindings)
     )
   return configurations
+
+
+def selection_option(
+  configuration: gin_config.Configuration,
+) -> binding_effects.Option:
+  """Returns the option that selects a model on the dev set, with its values.
+
+  Args:
+    configuration: Training configuration of a trial.
+  """
+  flag = '--metric_for_best_model'
+  try:
+    # The copy keeps the record of the bindings that training uses.
+    copy = configuration.with_macros({})
+    tasks = copy.build(during_training.Evaluation).tasks
+  except errors.XlflaxError:  # For example, there are no development files.
+    return binding_effects.Option(f'{flag}=TASK/METRIC/LANGUAGE')
+  metrics = ', '.join(map(selection_metrics.list_metrics, tasks))
+  metric = selection_metrics.primary_metric(tasks[0]) if tasks else 'METRIC'
+  return binding_effects.Option(f'{flag}={metric}', f'{flag} with {metrics}')
 
 
 @validation.validate_call

@@ -29,9 +29,7 @@ def check_exists(metric: str, tasks: Sequence[eval_task.EvalTask]) -> None:
   """
   task_name, _, suffix = metric.partition('/')
   metric_name, _, part = suffix.partition('/')
-  suggestions = [
-    f'{task.name}/{task.primary_metric}/{_first_part(task)}' for task in tasks
-  ]
+  suggestions = list(map(primary_metric, tasks))
   for task in tasks:
     if task.name != task_name or not metric_name or not part:
       continue
@@ -58,6 +56,11 @@ def check_exists(metric: str, tasks: Sequence[eval_task.EvalTask]) -> None:
     or 'evaluation tasks during training',
     fix=name_suggestions.did_you_mean(metric, suggestions),
   )
+
+
+def primary_metric(task: eval_task.EvalTask) -> str:
+  """Returns a task's primary metric in its first language, if it is known."""
+  return f'{task.name}/{task.primary_metric}/{_first_part(task)}'
 
 
 def list_metrics(task: eval_task.EvalTask) -> str:
