@@ -112,7 +112,7 @@ def _divide_group(
     ]
   logging.log(
     logging.INFO if len(units) == 1 else logging.WARNING,
-    'Holding out %s %s of %s for each of %s.',
+    'Holding out %s distinct %s of %s for each of %s.',
     f'{num_documents:,}',
     unit,
     '-'.join(files[0].languages),
