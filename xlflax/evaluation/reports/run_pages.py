@@ -393,7 +393,8 @@ def _training_table(
   if differences:
     title += (
       '. The losses of the runs cannot be compared, because their '
-      f'{" and ".join(differences)} differ'
+      f'{" and ".join(differences)} differ. The loss of a run is the weighted '
+      'sum of the losses of its objectives'
     )
     loss = 'loss'
   head = ['run', 'steps', loss, 'tokens/s', 'hours']
