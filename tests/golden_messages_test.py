@@ -33,8 +33,10 @@ _SAME_NAME = (
 )
 _NOT_UTF8 = (
   'A line of a text file is not valid UTF-8. Got: byte 0xff at column 3. '
-  'Where: corpus/mono/en.txt:2. What to do: If the file is in Latin-1, convert '
-  'it with `iconv -f ISO-8859-1 -t UTF-8 corpus/mono/en.txt`.'
+  'Where: corpus/mono/en.txt:2. What to do: If the complete file is in a '
+  'different encoding, such as Latin-1, convert it with '
+  '`iconv -f ISO-8859-1 -t UTF-8 corpus/mono/en.txt`, and replace the file with '
+  'the output. Otherwise, correct the line.'
 )
 
 

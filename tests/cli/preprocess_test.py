@@ -288,6 +288,24 @@ def test_bad_records_are_errors_by_default(dirty, tmp_path, capsys):
   assert_mentions(capsys.readouterr().err, 'en.jsonl:1', '--bad_records=drop')
 
 
+def test_text_in_a_different_encoding(tmp_path, capsys):
+  path = tmp_path / 'corpus/mono/de.txt'
+  path.parent.mkdir(parents=True)
+  path.write_bytes('Käse\n'.encode('latin-1'))
+  arguments = [
+    'preprocess',
+    f'--corpus={tmp_path / "corpus"}',
+    f'--output={tmp_path / "out"}',
+    '--dedup=exact',
+  ]
+  assert cli.main(arguments) == 2
+  message = capsys.readouterr().err
+  assert_mentions(message, 'iconv', path, '--bad_records=drop')
+  path.write_bytes('Käse\n'.encode())
+  assert cli.main(arguments) == 0
+  assert (tmp_path / 'out/mono/de.txt').exists()
+
+
 def test_a_file_without_bad_records_is_required_again(dirty, tmp_path):
   assert _run(dirty, tmp_path, '--bad_records=drop') == 0
   assert _run(dirty, tmp_path) == 2

@@ -238,13 +238,16 @@ def main(options: PreprocessOptions) -> None:
     try:
       files = _preprocess(options, output, shard)
     except errors.BadRecordError as error:
+      hint = 'Correct the line or record.'
+      if error.fix and '--bad_records' not in error.fix:
+        hint = error.fix
       raise errors.BadRecordError(
         error.what,
         got=error.got,
         expected=error.expected,
         where=error.where,
-        fix='Correct the line or record, or pass --bad_records=drop to drop '
-        'all invalid lines and records. Run `xlflax inspect` to list them.',
+        fix=f'{hint} To drop all invalid lines and records instead, pass '
+        '--bad_records=drop. Run `xlflax inspect` to list them.',
       ) from error
   if shard is not None and not options.format.json:
     print(f'Shard {shard[0]} of {shard[1]}: {len(files)} files are complete.')

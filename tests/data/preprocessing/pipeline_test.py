@@ -266,6 +266,18 @@ def test_an_unfinished_output_is_started_again_only_when_asked(
   assert Corpus(out).validate()['parallel/en-zh'] == 1
 
 
+def test_an_output_without_text_is_started_again(source, tmp_path):
+  out = tmp_path / 'out'
+  path = source / 'mono/en.txt'
+  path.write_bytes('Käse\n'.encode('latin-1'))
+  with raises_error(errors.BadRecordError, mentions=('iconv', path)):
+    _prepare(source, out, processing=NOTHING)
+  assert not list(out.glob('mono/*'))
+  path.write_bytes('Käse\n'.encode())
+  _prepare(source, out, processing=MOSES)
+  assert Corpus(out).languages == ('en', 'zh')
+
+
 def test_a_rejected_second_call_leaves_a_complete_output(source, tmp_path):
   out = tmp_path / 'out'
   _prepare(source, out)

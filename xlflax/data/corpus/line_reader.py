@@ -145,7 +145,8 @@ def _check_first_bytes(first_bytes: bytes, path: pathlib.Path) -> None:
       'The file is encoded in UTF-16 instead of UTF-8',
       where=str(path),
       fix='Convert it with '
-      f'`iconv -f UTF-16 -t UTF-8 {shlex.quote(str(path))}`.',
+      f'`iconv -f UTF-16 -t UTF-8 {shlex.quote(str(path))}`, and replace the '
+      'file with the output.',
     )
   if (
     path.suffix in _READABLE_EXTENSIONS
@@ -573,14 +574,15 @@ def _is_weight(text: str) -> bool:
 
 def _conversion_hint(path: pathlib.Path) -> str:
   """Returns the hint for a file that is not encoded in UTF-8."""
-  if path.suffix in _READABLE_EXTENSIONS:
-    return (
-      'Decompress the file. If it is in Latin-1, convert it with '
-      '`iconv -f ISO-8859-1 -t UTF-8 FILE`.'
-    )
+  file = 'FILE'
+  decompress = 'Decompress the file. '
+  if path.suffix not in _READABLE_EXTENSIONS:
+    file = shlex.quote(str(path))
+    decompress = ''
   return (
-    'If the file is in Latin-1, convert it with '
-    f'`iconv -f ISO-8859-1 -t UTF-8 {shlex.quote(str(path))}`.'
+    f'{decompress}If the complete file is in a different encoding, such as '
+    f'Latin-1, convert it with `iconv -f ISO-8859-1 -t UTF-8 {file}`, and replace '
+    'the file with the output. Otherwise, correct the line.'
   )
 
 

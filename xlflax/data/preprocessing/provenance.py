@@ -108,7 +108,8 @@ class Record:
     """Opens the record of all output files, which includes the shards' records.
 
     A new output and an output with different settings are marked as incomplete
-    until `finish` is called.
+    until `finish` is called. Settings with which no file was written are
+    replaced.
 
     Args:
       output: Output directory.
@@ -126,6 +127,9 @@ class Record:
     for stored in stored_records.values():
       if stored['settings'] == settings:
         files |= stored['files']
+        dictionary_digests |= stored['dictionaries']
+      elif not stored['files']:
+        # An earlier call failed before it wrote any text.
         dictionary_digests |= stored['dictionaries']
       elif overwrite:
         files |= dict.fromkeys(stored['files'])
