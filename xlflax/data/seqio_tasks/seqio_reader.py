@@ -7,7 +7,7 @@ examples are the same as those of `Task.get_dataset(shuffle=False)`.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import seqio
@@ -214,7 +214,7 @@ def _read_tokenized_blocks(
 
 def check_special_tokens(
   task: seqio.Task,
-  block: Block,
+  block: Mapping[str, Ragged | np.ndarray],
   vocabulary: Vocabulary,
   *,
   check_ends: bool = True,
