@@ -12,7 +12,7 @@ import functools
 import re
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Annotated, Any
 
 import cyclopts
@@ -20,6 +20,7 @@ import pydantic
 import rich.console
 
 from xlflax.cli import options as shared_options
+from xlflax.config import equivalent_settings
 from xlflax.utils import errors, name_suggestions
 
 Main = Callable[[Any], int | None]
@@ -173,6 +174,11 @@ def _parse_options(
     )
     options = options_type(*bound.args, **bound.kwargs)
   except cyclopts.CycloptsError as error:
+    if isinstance(error, cyclopts.MissingArgumentError):
+      # A misspelled option is probably the reason for the missing argument.
+      unknown = _unknown_options(arguments, _names(app, path))
+      if unknown:
+        raise _unknown_option_error(unknown[0], app, path, prog) from error
     raise _convert_error(error, app, path, prog) from error
   _validate(options, prog)
   return options
@@ -272,11 +278,17 @@ def _suggest_options(
 ) -> list[str]:
   """Returns sentences with alternatives to an option that does not exist.
 
-  Very similar names come first, then names whose words are contained in the
+  For an option of another library, such as --max_steps, the only sentence names
+  the equivalent in xlflax. Otherwise, very similar names come first, then names whose words are contained in the
   given name, or vice versa, such as --step for --checkpoint_steps, and then
   less similar names. If there are none, the positional arguments are described.
   """
   names = _names(app, path)
+  equivalent = equivalent_settings.suggest_for_option(
+    option, names, app.name[0].removeprefix('xlflax ')
+  )
+  if equivalent:
+    return [equivalent]
   matches = [
     *name_suggestions.close_matches(option, names, cutoff=0.8),
     *(
@@ -315,6 +327,36 @@ def _words(option: str) -> set[str]:
   return {word.removesuffix('s') for word in words}
 
 
+def _unknown_options(
+  arguments: Sequence[str], names: Collection[str]
+) -> list[str]:
+  """Returns the options among the arguments that a command does not have."""
+  end = arguments.index('--') if '--' in arguments else len(arguments)
+  options = [argument.partition('=')[0] for argument in arguments[:end]]
+  return [
+    option
+    for option in options
+    if option.startswith('--') and option not in names
+  ]
+
+
+def _unknown_option_error(
+  option: str, app: cyclopts.App, path: Sequence[str], prog: str
+) -> errors.ConfigError:
+  """Returns the error for an option that a command does not have."""
+  return errors.ConfigError(
+    'The command does not have the given option',
+    got=option,
+    where=prog,
+    fix=' '.join((*_suggest_options(option, app, path), _help_hint(prog))),
+  )
+
+
+def _help_hint(prog: str) -> str:
+  """Returns the hint that refers to the help of a command."""
+  return f'Run `{prog} --help` to list the options.'
+
+
 def _convert_error(
   error: cyclopts.CycloptsError,
   app: cyclopts.App,
@@ -322,15 +364,10 @@ def _convert_error(
   prog: str,
 ) -> errors.ConfigError:
   """Converts an error of cyclopts to a ConfigError with value and hint."""
-  help_hint = f'Run `{prog} --help` to list the options.'
+  help_hint = _help_hint(prog)
   if isinstance(error, cyclopts.UnknownOptionError):
     option = (error.token.keyword or error.token.value or '').partition('=')[0]
-    return errors.ConfigError(
-      'The command does not have the given option',
-      got=option,
-      where=prog,
-      fix=' '.join((*_suggest_options(option, app, path), help_hint)),
-    )
+    return _unknown_option_error(option, app, path, prog)
   name = error.argument.name if error.argument is not None else None
   if isinstance(error, cyclopts.MissingArgumentError):
     return errors.ConfigError(

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from xlflax.config import binding_locations, config_files
+from xlflax.config import binding_locations, config_files, equivalent_settings
 from xlflax.utils import errors, name_suggestions
 
 _PACKAGE = pathlib.Path(__file__).parents[1]
@@ -183,9 +183,16 @@ def _check_user_macros(
       continue
     for name, value in file.macros.items():
       if name not in uses:
-        raise errors.ConfigError(
+        message = (
           f'The gin file sets the macro {name} = {value}, but the '
-          'configuration never uses this macro',
+          'configuration never uses this macro'
+        )
+        if equivalent := equivalent_settings.suggest_for_macro(name, uses):
+          raise errors.ConfigError(
+            message, got=name, where=str(file.path), fix=equivalent
+          )
+        raise errors.ConfigError(
+          message,
           got=name,
           expected=name_suggestions.format_choices(
             name_suggestions.close_matches(name, uses, most=5)
@@ -241,6 +248,14 @@ def _unused_test_files(
 
 def _unused(name: str, uses: set[str], flag: str) -> errors.ConfigError:
   """Returns the error for a macro that is set by a flag but never used."""
+  equivalent = equivalent_settings.suggest_for_macro(name, uses)
+  if equivalent and flag == f'--gin.{name}':
+    return errors.ConfigError(
+      f'The flag {flag} sets the macro {name}, which the configuration never '
+      'uses',
+      got=name,
+      fix=equivalent,
+    )
   names = name_suggestions.close_matches(name, uses) or sorted(uses)
   fix = (
     'Correct the name of the macro. Run `xlflax configs show FILE` to list the '
