@@ -153,6 +153,25 @@ def test_scores_of_known_predictions(fixed, sentences):
   assert 'The file is broken' in result.failures[0].message
 
 
+def test_the_mean_of_the_majority_baseline_covers_the_parts_of_the_mean(
+  fixed, sentences
+):
+  labels = {
+    'en': ['yes', 'yes', 'yes', 'no'],  # The most frequent class: 3 of 4.
+    'de': ['yes', 'no', 'no', 'no', 'no'],  # 4 of 5.
+    'ja': [None] * 4,
+  }
+  parts = {
+    part: make_examples(sentences, part, values)
+    for part, values in labels.items()
+  }
+  result = classification_task.Classification(
+    source=Examples(parts=parts | {'xx': None})
+  ).evaluate(fixed)
+  assert 'accuracy/mean' in result.metrics
+  assert result.metrics['majority/mean'] == pytest.approx((3 / 4 + 4 / 5) / 2)
+
+
 def test_a_blank_label_does_not_drop_the_part(fixed, sentences):
   mixed = make_examples(sentences, 'en', ['yes', None, 'no', 'yes'])
   labeled = [example for example in mixed if example.label is not None]

@@ -32,7 +32,7 @@ class Classification(head_task.HeadOnTexts):
   `accuracy/<part>`, `macro_f1/<part>` (the mean over the classes that occur),
   and `majority/<part>`, the accuracy of the part's most frequent class. With
   `positive`, they also include `f1/<part>` of that class and `matthews/<part>`.
-  `<metric>/mean` is the mean over parts, except of `majority`.
+  `<metric>/mean` is the mean over parts.
 
   The table `confusion` counts pairs of gold and predicted classes. The file
   `<part>.tsv` contains the predicted class of each example, one per line, in
@@ -66,7 +66,7 @@ class Classification(head_task.HeadOnTexts):
   )
   EXAMPLE = labeled_examples.ClassifiedText
   HEAD = sequence_classification.SequenceClassification
-  AVERAGED = ('accuracy', 'macro_f1', 'f1', 'matthews')
+  AVERAGED = ('accuracy', 'macro_f1', 'majority', 'f1', 'matthews')
   name: str = 'classification'
   objective: str = 'sequence_classification'
   unseen: UnseenLabelPolicy = UnseenLabelPolicy.WRONG
