@@ -257,7 +257,11 @@ def test_help_has_an_example(capsys):
 @pytest.mark.parametrize(
   ('flags', 'without'),
   [
-    (['--tasks=tatoeba', '--tatoeba=t', '--max_examples=3'], 'max_examples'),
+    (['--tasks=ranking', '--corpus=c', '--max_examples=3'], 'max_examples'),
+    (
+      ['--tasks=bitext_mining', '--mixture=m', '--max_examples=3'],
+      'max_examples',
+    ),
     (['--tasks=tatoeba', '--tatoeba=t', '--split=test'], 'split'),
     (['--tasks=tatoeba', '--tatoeba=t', '--corpus=c'], 'corpus'),
     (['--tasks=retrieval', '--corpus=c', '--tatoeba=t'], 'tatoeba'),
@@ -271,8 +275,66 @@ def test_flags_of_text_that_no_task_reads(flags, without):
 def test_flags_of_text_that_one_of_the_tasks_reads():
   flags = ('--corpus=c', '--tatoeba=t', '--max_examples=3', '--split=test')
   retrieval, tatoeba = _tasks('--tasks=retrieval,tatoeba', *flags)
-  assert retrieval.source.max_pairs == 3
+  assert retrieval.source.max_pairs == tatoeba.source.max_pairs == 3
   assert tatoeba.source.directory == 't'
+
+
+_LIMITS = ('max_examples', 'max_lines', 'max_pairs')
+_FILES = "--gin.TEST_FILES={'fr-en': ('a', 'b')}"
+
+
+@pytest.mark.parametrize(
+  ('name', 'flags'),
+  [
+    ('classification', [_FILES]),
+    ('clustering', [_FILES]),
+    ('corpus', ['--corpus=c']),
+    ('glot500', ['--tatoeba=t']),
+    (
+      'intents_and_slots',
+      [_FILES, "--gin.SLOT_TEST_FILES={'fr-en': ('a', 'b')}"],
+    ),
+    ('likelihood_choice', [_FILES]),
+    ('multiple_choice', [_FILES]),
+    ('pair_classification', [_FILES]),
+    ('parsing', [_FILES]),
+    ('probe', [_FILES, "--gin.TRAIN_FILES={'fr': 'a'}"]),
+    ('pseudo_perplexity', ["--gin.TEST_FILES={'fr': 'a'}"]),
+    ('question_answering', [_FILES]),
+    ('regression', [_FILES]),
+    ('round_trip', ["--gin.TEST_FILES={'fr': 'a', 'de': 'b', 'en': 'c'}"]),
+    ('semantic_similarity', [_FILES]),
+    ('similarity_search', [_FILES]),
+    ('tagging', [_FILES]),
+    ('tatoeba', ['--tatoeba=t']),
+    ('translation', ['--corpus=c']),
+    ('word_alignment', [_FILES]),
+  ],
+)
+def test_the_maximum_number_of_examples_of_shipped_gin_files(
+  monkeypatch, name, flags
+):
+  results = {}
+  args = _parse(f'--gin_file=evaluate/{name}.gin', '--max_examples=3', *flags)
+  monkeypatch.setattr(
+    evaluate_lib,
+    'check_tasks',
+    lambda given: results.update(tasks=given) or 1 / 0,
+  )
+  with pytest.raises(ZeroDivisionError):
+    evaluate.configure(args).build(evaluate_lib.evaluate, model_dir='run')
+  for task in results['tasks']:
+    limits = [getattr(task.source, limit, None) for limit in _LIMITS]
+    assert [limit for limit in limits if limit is not None] == [3]
+
+
+@pytest.mark.parametrize(
+  ('name', 'flag'), [('mining', _FILES), ('reranking', '--corpus=c')]
+)
+def test_gin_files_whose_tasks_read_all_examples(name, flag):
+  args = _parse(f'--gin_file=evaluate/{name}.gin', '--max_examples=3', flag)
+  with raises_error(errors.ConfigError, got=3, where='--max_examples'):
+    evaluate.configure(args)
 
 
 _SUITE = ('--suite=glue', '--data=d', '--output=o')
@@ -305,7 +367,7 @@ def test_invalid_suites_and_models_are_rejected(flags, field, value):
     ['--gin_file=f', '--mixture=m'],
     ['--gin_file=f', '--split=test'],
     ['--gin_file=f', '--languages=de'],
-    ['--gin_file=f', '--max_examples=3'],
+    ['--max_examples=3'],
     ['--tasks=a', '--poll_interval=3'],
     ['--tasks=a', '--timeout=3'],
     ['--tasks=a', '--metric_for_best_model=m'],

@@ -65,7 +65,11 @@ def test_text_of_a_family():
 def test_text_options_are_what_the_source_of_a_task_reads():
   corpus = {'corpus', 'mixture', 'split', 'languages', 'max_examples'}
   assert set(task_families.text_options('retrieval')) == corpus
-  assert set(task_families.text_options('tatoeba')) == {'tatoeba', 'languages'}
+  assert set(task_families.text_options('tatoeba')) == {
+    'tatoeba',
+    'languages',
+    'max_examples',
+  }
   assert set(task_families.text_options('parsing')) == corpus - {'corpus'}
   assert set(task_families.text_options('one_file')) == set()
 

@@ -31,6 +31,12 @@ def test_tatoeba_pairs_have_two_letter_codes(tatoeba):
   assert source.load(('de', 'en')) == (['Hallo', 'Ja'], ['Hello', 'Yes'])
 
 
+def test_tatoeba_pairs_are_limited(tatoeba):
+  source = tatoeba_pairs.Tatoeba(directory=tatoeba, max_pairs=1)
+  assert source.load(('de', 'en')) == (['Hallo'], ['Hello'])
+  assert source.load(('sw', 'en')) == (['Jambo'], ['Hi'])
+
+
 @pytest.mark.parametrize('languages', [('sw',), ('swh',)])
 def test_tatoeba_languages_can_be_chosen(tatoeba, languages):
   source = tatoeba_pairs.Tatoeba(directory=tatoeba, languages=languages)

@@ -54,7 +54,9 @@ class EvaluateOptions:
     tatoeba: Directory that contains files such as tatoeba.deu-eng.deu. Sets the
       gin macro TATOEBA.
     languages: Comma-separated language codes. Defaults to all languages.
-    max_examples: Maximum number of examples per language or language pair.
+    max_examples: Maximum number of examples per language or language pair. Sets
+      the gin macro MAX_EXAMPLES. The tasks bitext_mining, ranking and reranking
+      always read all examples.
     checkpoint_steps: Checkpoints to evaluate. "last", "all", "best", "none", or
       comma-separated training steps.
     metric_for_best_model: Metric recorded during training that selects the
@@ -151,10 +153,16 @@ class EvaluateOptions:
     )
     shared_options.check_requires(
       self,
-      ['mixture', 'split', 'max_examples'],
+      ['mixture', 'split'],
       requires='--tasks',
       satisfied=self.tasks is not None,
       fix='Set the fields of the tasks in --gin_file, or pass --tasks.',
+    )
+    shared_options.check_requires(
+      self,
+      ['max_examples'],
+      requires='--tasks or --gin_file',
+      satisfied=self.tasks is not None or bool(self.gin.gin_file),
     )
     shared_options.check_requires(
       self,
@@ -319,13 +327,27 @@ def configure(options: EvaluateOptions) -> gin_config.Configuration:
   task_modules.import_task_modules(
     options.task_module, options.corpus, reads_tasks=bool(options.mixture)
   )
-  return gin_config.load_configuration(
+  configuration = gin_config.load_configuration(
     options.gin,
     {name: value for name, value in macros.items() if value is not None},
     defaults=[_DEFAULT_GIN_FILE],
     partial=True,
     modules=options.task_module,
   )
+  if options.max_examples is None or options.tasks or options.mteb:
+    return configuration
+  try:
+    return configuration.with_macros({'MAX_EXAMPLES': options.max_examples})
+  except errors.ConfigError as error:
+    raise errors.ConfigError(
+      '--max_examples has no effect, because the gin files do not use the macro '
+      'MAX_EXAMPLES',
+      got=options.max_examples,
+      where='--max_examples',
+      fix='Remove --max_examples, or bind a field of the source that the tasks '
+      'read, such as --gin.example_source.FileDataset.max_examples='
+      f'{options.max_examples}.',
+    ) from error
 
 
 def build_tasks(

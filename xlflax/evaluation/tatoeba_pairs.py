@@ -8,7 +8,7 @@ from xlflax.data.corpus import language_codes
 from xlflax.data.supervised.readers import file_reading
 from xlflax.evaluation import text_sources
 from xlflax.storage import bucket_staging
-from xlflax.utils import class_registry, errors
+from xlflax.utils import class_registry, errors, validation
 
 
 @class_registry.register('tatoeba')
@@ -27,18 +27,24 @@ class Tatoeba(text_sources.PairSource):
       languages.
     name: Prefix of the file names, such as 'bible' for Glot500's files. The
       prefix may start with a subdirectory: 'flores/flores'.
+    max_pairs: Maximum number of sentence pairs per language pair, from the
+      beginning. If None, all sentence pairs are read.
   """
 
   directory: str
   languages: tuple[str, ...] | None = None
   name: str = 'tatoeba'
+  max_pairs: validation.PositiveInt | None = None
 
   @classmethod
   def from_options(  # type: ignore[override]
-    cls, tatoeba: str, languages: tuple[str, ...] | None = None
+    cls,
+    tatoeba: str,
+    languages: tuple[str, ...] | None = None,
+    max_examples: int | None = None,
   ) -> 'Tatoeba':
     """Creates a source of Tatoeba pairs from options of `xlflax evaluate`."""
-    return cls(directory=tatoeba, languages=languages)
+    return cls(directory=tatoeba, languages=languages, max_pairs=max_examples)
 
   def pairs(self) -> tuple[text_sources.Pair, ...]:
     """Returns the source's language pairs."""
@@ -63,7 +69,9 @@ class Tatoeba(text_sources.PairSource):
         'The Tatoeba file does not contain any sentences',
         where=self._files()[pair][0],
       )
-    return text_sources.PairedText(first, second)
+    return text_sources.PairedText(
+      first[: self.max_pairs], second[: self.max_pairs]
+    )
 
   def _files(
     self,
