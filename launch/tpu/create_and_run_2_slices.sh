@@ -274,6 +274,11 @@ for ((attempt = 0; attempt <= max_restarts; attempt++)); do
     status=$?
     case $status in
       0 | 2) end_job "$status" ;;  # Finished, or a user error.
+      75 | 130)
+        echo "$name: the run was stopped by a signal. Restarting it." >&2
+        ((max_restarts++))  # Only other restarts are limited.
+        continue
+        ;;
       255) echo "$name: the TPUs were preempted. Retrying." >&2 ;;
       *)
         echo "$name: the run failed with status $status. Restarting it." >&2

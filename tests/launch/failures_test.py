@@ -45,7 +45,9 @@ def test_a_job_set_starts_again(model, failure):
   assert (model.restarts, model.counted) == (1, 1)
 
 
-@pytest.mark.parametrize('statuses', [(None, 134), (75, 75), (75, 74)])
+@pytest.mark.parametrize(
+  'statuses', [(None, 134), (75, 75), (75, 74), (130, 130)]
+)
 def test_disruptions_and_stops_are_not_counted(model, statuses):
   """Drained nodes and preemptions may occur any number of times."""
   assert model.run([statuses] * 50 + [_DONE]) == 'completed'

@@ -244,7 +244,7 @@ def test_a_mistake_is_not_repeated_and_a_stop_does_not_count():
   ]
   assert [
     (r['action'], r.get('onExitCodes', {}).get('values')) for r in rules
-  ] == [('FailJob', [2]), ('Ignore', [75]), ('Ignore', None)]
+  ] == [('FailJob', [2]), ('Ignore', [75, 130]), ('Ignore', None)]
 
 
 @pytest.mark.parametrize(
@@ -252,6 +252,7 @@ def test_a_mistake_is_not_repeated_and_a_stop_does_not_count():
   [
     (errors.ExitStatus.MISTAKE, 'FailJobSet'),
     (errors.ExitStatus.STOPPED, 'RestartJobSetAndIgnoreMaxRestarts'),
+    (errors.ExitStatus.INTERRUPTED, 'RestartJobSetAndIgnoreMaxRestarts'),
     (None, 'RestartJobSetAndIgnoreMaxRestarts'),
     (errors.ExitStatus.FAILURE, 'RestartJobSet'),
     (errors.ExitStatus.BUG, 'RestartJobSet'),

@@ -181,6 +181,27 @@ def test_signals_are_passed_on(job, tmp_path, number):
   assert all((tmp_path / f'stopped_{i}').exists() for i in range(2))
 
 
+def test_signal_before_the_first_step_is_not_a_failure(job, caplog):
+  """A process that was interrupted at its start ends the other processes."""
+  local_job = job(
+    """
+      if i == 1:
+        sys.exit(130)
+      wait()
+  """,
+    max_restarts=2,
+  )
+  assert local_job.launch() == errors.ExitStatus.INTERRUPTED
+  assert local_job.log(1).read_text() == 'hello from 1\n'  # not restarted
+  assert not [r for r in caplog.records if r.levelname == 'ERROR']
+
+
+def test_checkpoint_takes_precedence_over_an_interrupted_start(job):
+  """The status of a supervisor, of which one process saved a checkpoint."""
+  local_job = job('sys.exit((75, 130)[i])')
+  assert local_job.supervise() == errors.ExitStatus.STOPPED
+
+
 def test_processes_do_not_outlive_the_launcher(job, tmp_path):
   local_job = job("""
       touch('started')

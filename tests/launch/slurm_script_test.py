@@ -175,7 +175,7 @@ def test_no_line_for_a_task(start, tmp_path, task):
 
 @pytest.mark.parametrize(
   'status, requeued',
-  [(0, False), (75, True), (138, True), (2, False)]
+  [(0, False), (75, True), (130, True), (138, True), (2, False)]
   + [(status, True) for status in (1, 74, 134, 137)],
 )
 def test_what_is_queued_again(start, tmp_path, status, requeued):
@@ -186,7 +186,14 @@ def test_what_is_queued_again(start, tmp_path, status, requeued):
 
 @pytest.mark.parametrize(
   'count, status, requeued',
-  [('1', 137, True), ('2', 137, False), ('9', 75, True)],
+  [
+    ('1', 137, True),
+    ('2', 137, False),
+    # Stopped by a signal, after a checkpoint or before the first step.
+    ('9', 75, True),
+    ('9', 130, True),
+    ('9', 138, True),
+  ],
 )
 def test_failures_are_queued_again_so_often(
   start, tmp_path, count, status, requeued

@@ -277,6 +277,13 @@ def test_a_failed_run_starts_again_on_the_same_tpus(play):
   assert [c.split()[0] for c in play.calls()] == ['create', 'delete']
 
 
+def test_stops_by_a_signal_do_not_count_as_restarts(play):
+  job = _test_job(max_restarts=1)
+  assert play(job, ['ACTIVE'], [75, 130, 75, 130, 74, 0]) == 0
+  assert len(play.runs()) == 6
+  assert play(job, ['ACTIVE'], [75, 74, 130, 74]) == 1
+
+
 def test_setup_that_fails_keeps_the_tpus(play):
   assert play(_test_job(setup_command='false'), ['ACTIVE'], [0]) == 1
   assert [c.split()[0] for c in play.calls()] == ['create']

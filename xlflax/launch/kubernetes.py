@@ -376,8 +376,9 @@ class KubernetesJob(job_base.Job):
     - gpu_network: Name of the network between the GPUs, or None.
     - topology_key: Node label whose value is the same for all pods, or None.
     - is_plain_job: Whether the manifest is an indexed Job.
-    - user_error_status, preempted_status: Exit statuses of a process after a
-      user error and after a preemption.
+    - user_error_status, preempted_status, interrupted_status: Exit statuses of
+      a process after a user error, after a preemption, and after a signal
+      before its first step.
     """
     is_plain_job = self.manifest is Manifest.JOB
     first_pod = self.name + ('-0' if is_plain_job else '-workers-0-0')
@@ -412,6 +413,7 @@ class KubernetesJob(job_base.Job):
       'is_plain_job': is_plain_job,
       'user_error_status': int(errors.ExitStatus.MISTAKE),
       'preempted_status': int(errors.ExitStatus.STOPPED),
+      'interrupted_status': int(errors.ExitStatus.INTERRUPTED),
     }
 
   def _added_flags(self) -> list[str]:

@@ -222,8 +222,9 @@ class SlurmJob(job_base.Job):
     - env: Environment variables for the processes.
     - adds_flags: Whether the processes join into one JAX job, so that
       `preemption_flag` is added to the command.
-    - user_error_status, preempted_status: Exit statuses of a process after a
-      user error and after a preemption.
+    - user_error_status, preempted_status, interrupted_status: Exit statuses of
+      a process after a user error, after a preemption, and after a signal
+      before its first step.
     """
     has_gpus = 'gpu' if self.gpus_per_node else None
     env = job_base.parse_variables(self.env, '--env')
@@ -241,6 +242,7 @@ class SlurmJob(job_base.Job):
       'preemption_flag': job_base.PREEMPTION_FLAG,
       'user_error_status': int(errors.ExitStatus.MISTAKE),
       'preempted_status': int(errors.ExitStatus.STOPPED),
+      'interrupted_status': int(errors.ExitStatus.INTERRUPTED),
     }
 
   def _directives(self) -> dict[str, Any]:

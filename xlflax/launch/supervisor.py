@@ -35,6 +35,8 @@ _MAX_STOPPED_POLLS = 50
 _RESTART_WINDOW_SECONDS = 3600.0
 _MAX_REPORTED_FAILURES = 20
 _PR_SET_PDEATHSIG = 1
+# Exit statuses after a signal, in order of precedence.
+_STOP_STATUSES = (errors.ExitStatus.STOPPED, errors.ExitStatus.INTERRUPTED)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -91,8 +93,9 @@ def supervise(
       is logged. If None, no step is logged.
 
   Returns:
-    0 after success, 75 after an orderly stop, otherwise the exit status of the
-    process that failed first, as a shell reports it.
+    0 after success, 75 after an orderly stop, 130 if a signal stopped the
+    processes before there was anything to save, otherwise the exit status of
+    the process that failed first, as a shell reports it.
   """
   restart_times: list[float] = []
   failures: list[dict[str, Any]] = json.loads(
@@ -140,7 +143,7 @@ def supervise(
 
 def is_failure(status: int) -> bool:
   """Returns whether an exit status indicates that the process failed."""
-  return status not in (0, errors.ExitStatus.STOPPED)
+  return status not in (0, *_STOP_STATUSES)
 
 
 def free_port() -> int:
@@ -239,12 +242,20 @@ class _ProcessGroup:
           if status is not None and is_failure(status):
             return self._end_after_failure(index, log)
         if None not in statuses:
-          if errors.ExitStatus.STOPPED in statuses:
-            return errors.ExitStatus.STOPPED
-          return 0
+          return self._joint_status()
+        if errors.ExitStatus.INTERRUPTED in statuses:
+          # The other processes may wait for this process to connect.
+          self._end_all(self._grace_seconds)
+          _print_new_text(log)
+          return self._joint_status()
         if self._kill_stopped:
           self._kill_stopped_processes()
         time.sleep(_POLL_SECONDS)
+
+  def _joint_status(self) -> int:
+    """Returns the exit status of processes that have exited orderly."""
+    statuses = [process.returncode for process in self._processes]
+    return next((s for s in _STOP_STATUSES if s in statuses), 0)
 
   def _kill_stopped_processes(self) -> None:
     """Kills processes that SIGSTOP has suspended for several seconds."""

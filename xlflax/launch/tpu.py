@@ -69,8 +69,8 @@ class TpuJob(job_base.Job):
     entrypoint: Shell command that runs xlflax on the workers. Defaults to
       venv/bin/xlflax, or to xlflax in a container if `image` is set.
     env: Environment variable for the run, as NAME=VALUE.
-    max_restarts: Maximum number of restarts. After a preemption, a restart
-      requests new TPUs.
+    max_restarts: Maximum number of restarts, not including those of a run that
+      a signal stopped. After a preemption, a restart requests new TPUs.
     keep_alive: Whether to keep the TPUs after the run has ended.
     abandon_minutes: Minutes after which the workers delete the TPUs if no run
       is active and the launching machine has not connected. 0 disables the
@@ -180,9 +180,11 @@ class TpuJob(job_base.Job):
     - abandon_minutes: Minutes until unused TPUs are deleted, or 0 if they are
       never deleted.
     - check_seconds: Seconds between checks for unused TPUs.
-    - user_error_status, restartable_status, interrupted_status: Exit statuses
-      for user errors, for failures after which the run is restarted, and for a
-      job that a signal has stopped.
+    - user_error_status, restartable_status: Exit statuses for user errors and
+      for failures after which the run is restarted.
+    - preempted_status, interrupted_status: Exit statuses of a process after a
+      preemption, and after a signal before its first step. The latter is also
+      the exit status of a job that a signal has stopped.
     """
     return {
       'job': self,
@@ -194,6 +196,7 @@ class TpuJob(job_base.Job):
       'check_seconds': _WATCHDOG_SECONDS,
       'user_error_status': int(errors.ExitStatus.MISTAKE),
       'restartable_status': int(errors.ExitStatus.FAILURE),
+      'preempted_status': int(errors.ExitStatus.STOPPED),
       'interrupted_status': int(errors.ExitStatus.INTERRUPTED),
     }
 

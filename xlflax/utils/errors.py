@@ -70,7 +70,7 @@ class ExitStatus(enum.IntEnum):
   BUG = 1  # An unexpected exception, which is printed with its traceback.
   MISTAKE = 2  # A mistake of the user, which a restart does not correct.
   FAILURE = 74  # A failure of the environment, which a restart may overcome.
-  STOPPED = 75  # A signal stopped the run, which was saved and can be resumed.
+  STOPPED = 75  # A signal stopped the run, which can be resumed.
   INTERRUPTED = 130  # A signal or a closed pipe; there was nothing to save.
 
 
