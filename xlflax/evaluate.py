@@ -35,6 +35,7 @@ from xlflax.utils import (
   class_registry,
   environment_variables,
   errors,
+  logs,
   progress_reporting,
   signals,
   validation,
@@ -294,6 +295,7 @@ def _warn_of_unseen_languages(
       run.directory.name,
       ', '.join(unseen),
       ', '.join(vocabulary_languages),
+      extra=logs.ONCE,
     )
 
 
@@ -314,7 +316,7 @@ def _warn_of_labels(
         note.endswith(head_task.UNLABELED) or label_checks.UNSEEN in note
       ) and message not in logged_notes:
         logged_notes.add(message)
-        _LOG.warning('%s', message)
+        _LOG.warning('%s', message, extra=logs.ONCE)
 
 
 def check_tasks(tasks: Sequence[eval_task.EvalTask]) -> None:

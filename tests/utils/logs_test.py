@@ -6,6 +6,8 @@ import os
 
 import pytest
 
+from xlflax.data.supervised.readers import classification_reader
+from xlflax.training.optimization import schedules
 from xlflax.utils import errors, live_display, logs
 
 
@@ -56,6 +58,40 @@ def test_repeated_messages_of_a_module_are_logged_once(caplog):
   messages = [record.getMessage() for record in caplog.records]
   assert messages.count('value 1') == messages.count('value 2') == 2
   assert messages.count('other') == 6
+
+
+def test_a_warning_is_logged_once_per_command(as_json, capsys):
+  for _ in range(2):
+    for value in (1, 2):
+      logging.warning('value %d', value, extra=logs.ONCE)
+    logging.warning('an event')
+  lines = _lines(capsys)
+  assert [line['message'] for line in lines] == [
+    *('value 1', 'value 2', 'an event', 'an event')
+  ]
+  assert {line['level'] for line in lines} == {'warning'}
+  logs.set_up_logging(as_json=True)
+  logging.warning('value %d', 1, extra=logs.ONCE)
+  assert len(_lines(capsys)) == 1
+
+
+def test_warnings_about_inputs_are_logged_once_per_command(
+  as_json, capsys, tmp_path
+):
+  path = tmp_path / 'a.tsv'
+  path.write_text('"a ""b"" c"\tyes\nd\tno\n', encoding='utf-8')
+  for _ in range(2):
+    classification_reader.read_tsv(
+      path,
+      'ru',
+      columns={'text': 0, 'label': 1},
+      labels={'yes': 'y', 'no': 'n'},
+    )
+    schedules.resolve_schedules(
+      schedules.Linear(peak_value=1.0, warmup_steps=9), 5
+    )
+  messages = [line['message'] for line in _lines(capsys)]
+  assert len(messages) == len(set(messages)) == 2
 
 
 def test_there_is_no_live_line(as_json, monkeypatch):

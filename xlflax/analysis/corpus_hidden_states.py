@@ -19,7 +19,7 @@ from xlflax.data.corpus import language_codes, word_segmentation
 from xlflax.data.supervised.featurizers import char_offsets
 from xlflax.evaluation import eval_task, hidden_states, word_states
 from xlflax.objectives.model_calls import Pooling
-from xlflax.utils import errors, progress_reporting
+from xlflax.utils import errors, logs, progress_reporting
 
 _LOG = logging.getLogger(__name__)
 _SAVE_SECONDS = 300.0
@@ -226,7 +226,7 @@ def _language_id(eval_model: eval_task.EvalModel, language: str) -> int:
     eval_model.vocabulary, language, notes, required=eval_model.needs_languages
   )
   for note in notes:
-    _LOG.warning('%s', note)
+    _LOG.warning('%s', note, extra=logs.ONCE)
   return language_id
 
 

@@ -36,7 +36,7 @@ from xlflax.config import (
   flag_validation,
   gin_errors,
 )
-from xlflax.utils import errors, user_modules
+from xlflax.utils import errors, logs, user_modules
 
 SHIPPED = config_files.SHIPPED
 
@@ -132,7 +132,9 @@ class Configuration:
       if name in fields and f'.{configurable.selector}'.endswith(
         f'.{selector}'
       ):
-        logging.warning('%s is overridden by another flag.', flag)
+        logging.warning(
+          '%s is overridden by another flag.', flag, extra=logs.ONCE
+        )
     arguments = {
       name: value
       for name, value in self.bound.get(key, {}).items()
@@ -358,7 +360,9 @@ def _warn_of_unread_macros(configurations: Sequence[Configuration]) -> None:
   for configuration in configurations:
     keys -= configuration.effects.parameters
   for name, *_ in sorted(keys):
-    logging.warning('%s is set, but this run does not use it.', name)
+    logging.warning(
+      '%s is set, but this run does not use it.', name, extra=logs.ONCE
+    )
 
 
 def load_configuration(

@@ -21,7 +21,7 @@ from xlflax.data.corpus import (
   text_similarity,
 )
 from xlflax.data.corpus.line_reader import Span
-from xlflax.utils import name_suggestions
+from xlflax.utils import logs, name_suggestions
 
 # Number of lines that are read of each language and of each column.
 LINES = 100
@@ -207,7 +207,7 @@ def _sample_lines(file: corpus_files.TextFile) -> list[tuple[str, ...]]:
 def log_anomalies(corpus: corpus_directory.Corpus) -> None:
   """Logs a warning for each probable mistake found in a corpus directory."""
   for anomaly in find_anomalies(corpus) + find_held_out_lines(corpus):
-    logging.warning('%s', anomaly)
+    logging.warning('%s', anomaly, extra=logs.ONCE)
 
 
 def find_unknown_languages(languages: Iterable[str]) -> list[str]:
@@ -245,7 +245,7 @@ def find_unknown_languages(languages: Iterable[str]) -> list[str]:
 def log_unknown_languages(languages: Iterable[str]) -> None:
   """Logs a warning for each message of `find_unknown_languages`."""
   for message in find_unknown_languages(languages):
-    logging.warning('%s', message)
+    logging.warning('%s', message, extra=logs.ONCE)
 
 
 def _find_duplicate_codes(languages: Iterable[str]) -> Iterator[str]:

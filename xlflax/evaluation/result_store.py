@@ -27,7 +27,7 @@ from xlflax.training.checkpointing import (
   run_directory,
   saved_run,
 )
-from xlflax.utils import errors, validation
+from xlflax.utils import errors, logs, validation
 
 UNTRAINED = 'untrained'
 OWNER_FILE = 'run.json'
@@ -366,7 +366,7 @@ def _load(file: pathlib.Path, directory: pathlib.Path) -> dict[str, Any] | None:
       fix='Run the evaluation again.',
     )
   except errors.RunDirectoryError as error:
-    logging.warning('%s', error)
+    logging.warning('%s', error, extra=logs.ONCE)
     return None
   try:
     if str(record.get('step')) != file.stem:
@@ -381,6 +381,7 @@ def _load(file: pathlib.Path, directory: pathlib.Path) -> dict[str, Any] | None:
       '(%s).',
       file,
       error,
+      extra=logs.ONCE,
     )
     return None
   expected_run, run = _run_id(directory), record.get('run', '')
@@ -390,6 +391,7 @@ def _load(file: pathlib.Path, directory: pathlib.Path) -> dict[str, Any] | None:
       file,
       run,
       expected_run,
+      extra=logs.ONCE,
     )
     return None
   return record

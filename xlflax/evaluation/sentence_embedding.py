@@ -20,7 +20,7 @@ import numpy as np
 from xlflax.models import activations
 from xlflax.objectives.model_calls import Pooling
 from xlflax.training.checkpointing import run_directory
-from xlflax.utils import errors, validation
+from xlflax.utils import errors, logs, validation
 
 DENSE = 'sentence_dense_{}'  # name of a head with `kernel` and `bias`
 IDENTITY = 'identity'
@@ -214,6 +214,7 @@ def of_run(
     return encoding
   _LOG.warning(
     'The checkpoint does not contain the dense layers of its sentence encoder. '
-    'Using the pooled states as sentence vectors.'
+    'Using the pooled states as sentence vectors.',
+    extra=logs.ONCE,
   )
   return dataclasses.replace(encoding, dense=())

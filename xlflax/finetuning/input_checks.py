@@ -15,6 +15,7 @@ from xlflax.evaluation import eval_task, gold_labels
 from xlflax.evaluation.tasks import head_task
 from xlflax.finetuning import grid_data
 from xlflax.training import run_header, training_setup
+from xlflax.utils import logs
 
 
 def check_inputs(
@@ -66,7 +67,7 @@ def check_inputs(
     }
   )
   if unlabeled:
-    logging.warning('%s', unlabeled)
+    logging.warning('%s', unlabeled, extra=logs.ONCE)
   for message in sorted(
     {
       message
@@ -77,7 +78,7 @@ def check_inputs(
       )
     }
   ):
-    logging.warning('%s', message)
+    logging.warning('%s', message, extra=logs.ONCE)
   return listed
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from xlflax.data.supervised.sources import example_source
 from xlflax.evaluation import eval_task
 from xlflax.evaluation.metrics.metric import Better
-from xlflax.utils import errors, name_suggestions
+from xlflax.utils import errors, logs, name_suggestions
 
 # Metrics that do not depend on the model.
 _BASELINES = (
@@ -46,6 +46,7 @@ def check_exists(metric: str, tasks: Sequence[eval_task.EvalTask]) -> None:
           metric,
           task.name,
           part,
+          extra=logs.ONCE,
         )
       return
   raise errors.ConfigError(

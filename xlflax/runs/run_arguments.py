@@ -20,7 +20,7 @@ from xlflax.evaluation import (
 from xlflax.evaluation.sentence_embedding import SentenceEmbedding
 from xlflax.objectives.finetuning import sequence_regression
 from xlflax.training.checkpointing import saved_run
-from xlflax.utils import errors, name_suggestions, repr_html
+from xlflax.utils import errors, logs, name_suggestions, repr_html
 
 _UNKNOWN_LANGUAGE = 'und'  # ISO 639 code of an undetermined language.
 _LOG = logging.getLogger(__name__)
@@ -205,6 +205,7 @@ def warn_if_truncated(num_truncated: int, texts: Sequence[Any]) -> None:
       '%d of %d texts exceed the maximum length and were truncated.',
       num_truncated,
       len(texts),
+      extra=logs.ONCE,
     )
 
 

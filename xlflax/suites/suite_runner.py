@@ -20,7 +20,7 @@ from xlflax.suites import (
 )
 from xlflax.training.checkpointing import run_directory, saved_run
 from xlflax.training.devices import mmap_limit
-from xlflax.utils import errors, signals, validation
+from xlflax.utils import errors, logs, signals, validation
 
 _LOG = logging.getLogger(__name__)
 
@@ -341,7 +341,7 @@ class SuiteRunner:
       gold_labels.describe_failures(data),
     ):
       if message:
-        _LOG.warning('%s', message)
+        _LOG.warning('%s', message, extra=logs.ONCE)
 
   def selected_tasks(
     self, models: Sequence[Model]

@@ -12,7 +12,7 @@ from xlflax.data.sampling import sampling_order
 from xlflax.models import compile_targets, encoder_config, vocabulary_padding
 from xlflax.models.attention import attention_backends
 from xlflax.training import param_tree, training_setup
-from xlflax.utils import name_suggestions
+from xlflax.utils import logs, name_suggestions
 
 if TYPE_CHECKING:
   from xlflax.trainer import Trainer
@@ -42,10 +42,10 @@ def log_run_header(
   for line in run_header_lines(setup, tasks, first_step=first_step):
     logging.info('%s', line)
   for line in data_warnings(setup.settings, tasks):
-    logging.warning('%s', line)
+    logging.warning('%s', line, extra=logs.ONCE)
   if setup.vocabulary is not None:
     for line in language_warnings(setup.vocabulary.spec.languages, tasks):
-      logging.warning('%s', line)
+      logging.warning('%s', line, extra=logs.ONCE)
   settings = setup.settings
   # If there is a cache, `xlflax cache` has logged the anomalies.
   if settings.corpus and not settings.cache_dir:

@@ -27,7 +27,7 @@ from xlflax.training.checkpointing import config_serialization, data_fingerprint
 from xlflax.training.devices import flops
 from xlflax.training.initialization import init_from
 from xlflax.training.optimization import default_learning_rate
-from xlflax.utils import errors
+from xlflax.utils import errors, logs
 
 if TYPE_CHECKING:
   from xlflax.trainer import Trainer
@@ -265,7 +265,8 @@ class Setup:
     elif adapter_config.model_adapters(self.model):
       logging.warning(
         'The base of the adapters is frozen and has random parameters. Set '
-        'init_from to the run in which the base was trained.'
+        'init_from to the run in which the base was trained.',
+        extra=logs.ONCE,
       )
     return state.replace(objective_state=self._load_objective_state(state))
 

@@ -12,6 +12,11 @@ from collections.abc import Iterator
 
 from xlflax.utils import errors, live_display, signals
 
+# Argument `extra` of warnings about files and settings, which a command may read
+# several times, for example in each trial of a grid. If a command repeats such a
+# warning, only the first one is logged.
+ONCE = {'is_logged_once': True}
+
 
 class _Handler(logging.Handler):
   """A handler that writes records above the live line."""
@@ -60,6 +65,7 @@ def set_up_logging(level: int = logging.INFO, *, as_json: bool = False) -> None:
     )
   )
   handler.addFilter(_is_not_reported_elsewhere)
+  handler.addFilter(_RepetitionFilter())
   root = logging.getLogger()
   root.handlers[:] = [handler]
   root.setLevel(level)
@@ -67,6 +73,25 @@ def set_up_logging(level: int = logging.INFO, *, as_json: bool = False) -> None:
     logging.getLogger(name).setLevel(logging.WARNING)
   sys.excepthook, sys.unraisablehook = _excepthook, _unraisablehook
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+
+
+class _RepetitionFilter(logging.Filter):
+  """Filter that skips repetitions of records with `extra=ONCE`.
+
+  `set_up_logging` creates the filter, so that it has the lifetime of a command.
+  """
+
+  def __init__(self):
+    super().__init__()
+    self._logged_messages: set[str] = set()
+
+  def filter(self, record: logging.LogRecord) -> bool:
+    if not ONCE.items() <= vars(record).items():
+      return True
+    message = record.getMessage()
+    is_new = message not in self._logged_messages
+    self._logged_messages.add(message)
+    return is_new
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from sacrebleu import metrics
 
 from xlflax.data.corpus import language_codes
 from xlflax.evaluation.metrics import example_statistics, metric_checks
-from xlflax.utils import errors
+from xlflax.utils import errors, logs
 
 _LOG = logging.getLogger(__name__)
 
@@ -196,7 +196,7 @@ def tokenizer_for(language: str) -> tuple[str, tuple[str, ...]]:
       f'BLEU of {language} is computed on characters, since {name} is not '
       f'installed (pip install "sacrebleu[{code.language}]")'
     )
-    _LOG.warning('%s', note)
+    _LOG.warning('%s', note, extra=logs.ONCE)
     return _CHARACTER_TOKENIZER, (note,)
   return name, ()
 

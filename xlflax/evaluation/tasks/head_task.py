@@ -19,7 +19,7 @@ from xlflax.evaluation import eval_task, head_predictions, hidden_states
 from xlflax.evaluation.metrics import example_statistics
 from xlflax.evaluation.tasks import labeled_task
 from xlflax.objectives.finetuning import finetuning_objective
-from xlflax.utils import errors, validation
+from xlflax.utils import errors, logs, validation
 
 # End of the note on examples without gold labels.
 UNLABELED = 'have no gold labels and are not scored'
@@ -132,7 +132,7 @@ class HeadTask(labeled_task.LabeledTask):
         notes: list[str] = []
         self.check_labels(objective, part, examples, notes)
         for note in notes:
-          logging.warning('%s: %s', self.name, note)
+          logging.warning('%s: %s', self.name, note, extra=logs.ONCE)
 
   def example_statistics(
     self, gold: Sequence[Any], predictions: Any

@@ -15,7 +15,7 @@ from xlflax.data import dataset_config, loader_base
 from xlflax.data.tokenizers import base_vocabulary
 from xlflax.storage import manifests
 from xlflax.training.checkpointing import run_directory
-from xlflax.utils import errors
+from xlflax.utils import errors, logs
 
 FILE = 'inputs.json'
 
@@ -185,7 +185,7 @@ def _read(model_dir: pathlib.Path) -> dict[str, Any] | None:
   try:
     return run_directory.read_run_file(model_dir, FILE)
   except errors.RunDirectoryError as error:
-    logging.warning('Ignoring %s. %s', FILE, error)
+    logging.warning('Ignoring %s. %s', FILE, error, extra=logs.ONCE)
     return None
 
 

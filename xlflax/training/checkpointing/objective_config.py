@@ -8,7 +8,7 @@ from typing import Any
 
 from xlflax.storage import manifests
 from xlflax.training.checkpointing import config_serialization, run_directory
-from xlflax.utils import errors
+from xlflax.utils import errors, logs
 
 _OBJECTIVES = 'objectives'
 _INPUTS = 'inputs'
@@ -98,7 +98,9 @@ def read_objectives(model_dir: pathlib.Path) -> list:
       if isinstance(getattr(objective, 'name', None), str):
         objectives.append(objective)
     except errors.RunDirectoryError as error:
-      logging.warning('Skipping an objective in %s. %s', path, error)
+      logging.warning(
+        'Skipping an objective in %s. %s', path, error, extra=logs.ONCE
+      )
   return objectives
 
 

@@ -28,7 +28,13 @@ from flax import linen as nn
 from jax.sharding import NamedSharding, PartitionSpec
 
 from xlflax.training.devices import machine_topology, meshes
-from xlflax.utils import class_registry, errors, name_suggestions, validation
+from xlflax.utils import (
+  class_registry,
+  errors,
+  logs,
+  name_suggestions,
+  validation,
+)
 
 AXES = meshes.AXES
 BATCH_AXES = ('data', 'fsdp')
@@ -229,6 +235,7 @@ class Partitioner:
         shape[unsplit.dimension],
         unsplit.parts,
         unsplit.axes,
+        extra=logs.ONCE,
       )
       spec[unsplit.dimension] = None
     return NamedSharding(self.mesh, PartitionSpec(*spec))

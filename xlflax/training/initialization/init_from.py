@@ -33,7 +33,13 @@ from xlflax.training.initialization import (
 )
 from xlflax.training.initialization.parameter_assignment import Source
 from xlflax.training.initialization.vocabulary_matching import EmbeddingTransfer
-from xlflax.utils import class_registry, errors, name_suggestions, validation
+from xlflax.utils import (
+  class_registry,
+  errors,
+  logs,
+  name_suggestions,
+  validation,
+)
 
 
 @class_registry.register('init_from_checkpoint')
@@ -348,7 +354,10 @@ def _read_values(
   run = paths.to_path(init.model_dir)
   if init.step is None and not (run / saved_run.FINISHED).exists():
     logging.warning(
-      'Run %s is not finished. Using its newest checkpoint %s.', run, checkpoint
+      'Run %s is not finished. Using its newest checkpoint %s.',
+      run,
+      checkpoint,
+      extra=logs.ONCE,
     )
   checkpoint_reader.verify_checkpoint(checkpoint, 'params')
   saved = checkpoint_reader.saved_shapes(checkpoint)

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
-from xlflax.utils import class_registry, errors, validation
+from xlflax.utils import class_registry, errors, logs, validation
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -313,6 +313,7 @@ def _shorten_warmup(warmup_steps: int, total_steps: int) -> int:
     warmup_steps,
     total_steps,
     shortened_warmup,
+    extra=logs.ONCE,
   )
   return shortened_warmup
 

@@ -141,7 +141,9 @@ def test_fields_in_quotation_marks_cause_a_warning(write, caplog):
     assert not caplog.records
     classification_reader.read_tsv(path, 'fr')
   [record] = caplog.records
-  assert_mentions(record.getMessage(), f'{path}:2', 2, "{'quoting': 'csv'}")
+  assert_mentions(record.getMessage(), f'{path}:2', 2, "'quoting': 'csv'")
+  # A complete value would replace the other options.
+  assert '--gin.OPTIONS' not in record.getMessage()
 
 
 def test_jsonl(write):
@@ -207,7 +209,7 @@ def test_columns_must_be_known(write):
 @pytest.mark.parametrize(
   'name, line, mentions',
   [
-    ('a.csv', 'It rains.,It is wet.,1', ('CSV', "{'quoting': 'csv'}")),
+    ('a.csv', 'It rains.,It is wet.,1', ('CSV', "'quoting': 'csv'")),
     ('a.txt', '"It rains.","It is wet.","1"', 'CSV'),
     ('a.tsv', '{"text": "It rains."}', '--gin.FORMAT="\'jsonl\'"'),
     ('a.tsv', 'It rains, and it is wet.', "{'text': 0, 'label': 1}"),

@@ -19,6 +19,7 @@ from xlflax.data.corpus import language_codes
 from xlflax.data.dataset_config import PositionIds, SpecialTokenTemplate
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
+from xlflax.utils import logs
 
 Row = dict[str, np.ndarray]
 
@@ -222,6 +223,7 @@ def warn_of_frame(row_maker: Featurizer, vocabulary: Any) -> None:
     'different special tokens for pairs.%s',
     row_maker.separator.value,
     f' Set SEPARATOR={matching[0]!r}.' if matching else '',
+    extra=logs.ONCE,
   )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from xlflax.data import batch_keys
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.featurizers import char_offsets, featurizer
-from xlflax.utils import class_registry, errors, validation
+from xlflax.utils import class_registry, errors, logs, validation
 
 _MAX_LISTED = 10  # Number of question ids in a warning.
 
@@ -326,4 +326,5 @@ def _warn_of_skipped(question_ids: Sequence[str]) -> None:
     len(question_ids),
     ', '.join(question_ids[:_MAX_LISTED]),
     ', …' if len(question_ids) > _MAX_LISTED else '',
+    extra=logs.ONCE,
   )

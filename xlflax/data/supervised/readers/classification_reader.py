@@ -12,7 +12,7 @@ from typing import Any
 
 from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.readers import column_validation, file_reading
-from xlflax.utils import errors, validation
+from xlflax.utils import errors, logs, validation
 
 TSV_COLUMNS: Mapping[str, int] = {'text': 0, 'paired_text': 1, 'label': 2}
 JSON_COLUMNS: Mapping[str, str] = {
@@ -175,10 +175,11 @@ def read_columns(
     logging.warning(
       '%s: %d lines of the file contain a text in quotation marks with doubled '
       'quotation marks inside, as written by CSV tools. They are read as part '
-      'of the text. If the fields are quoted, set the option quoting, such as '
-      "--gin.OPTIONS=\"{'quoting': 'csv'}\".",
+      "of the text. If the fields are quoted, add 'quoting': 'csv' to the "
+      'options of this file (macro OPTIONS), and keep its other options.',
       errors.line_location(path, quoted_lines[0]),
       len(quoted_lines),
+      extra=logs.ONCE,
     )
   return reading, file_columns
 
@@ -374,13 +375,14 @@ def _suggest_separator(fields: Sequence[str], path) -> str:
   if is_csv_line or (len(fields) == 1 and name.endswith('.csv')):
     return (
       'Columns must be separated by tabs. Convert the CSV file to a TSV file. '
-      'If fields of the TSV file are enclosed in quotation marks, pass '
-      "--gin.OPTIONS=\"{'quoting': 'csv'}\"."
+      'If fields of the TSV file are enclosed in quotation marks, add '
+      "'quoting': 'csv' to the options of this file (macro OPTIONS)."
     )
   return (
     'Columns must be separated by tabs, and the option `columns` must contain '
-    'the columns of the file, counted from 0. For example, pass '
-    "--gin.OPTIONS=\"{'columns': {'text': 0, 'label': 1}}\"."
+    'the columns of the file, counted from 0. For example, add '
+    "'columns': {'text': 0, 'label': 1} to the options of this file (macro "
+    'OPTIONS).'
   )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from xlflax.data import corpus_checks
 from xlflax.data.supervised import labeled_examples
-from xlflax.utils import errors
+from xlflax.utils import errors, logs
 
 _MAX_ROWS = 2000  # Number of rows of a file that are checked.
 _MIN_ROWS_FOR_ERROR = 10
@@ -297,6 +297,7 @@ def check_script(language: str, texts: Iterable[str], path: Any) -> None:
       script,
       language,
       ' or '.join(scripts),
+      extra=logs.ONCE,
     )
 
 
@@ -346,6 +347,7 @@ def _warn(path: Any, problem: str, values: Iterable[str]) -> None:
     path,
     problem,
     shown_values,
+    extra=logs.ONCE,
   )
 
 

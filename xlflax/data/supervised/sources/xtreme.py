@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from xlflax.data.supervised.sources import beir, example_source, xtreme_tasks
 from xlflax.storage import paths
-from xlflax.utils import errors, name_suggestions, validation
+from xlflax.utils import errors, logs, name_suggestions, validation
 
 TRAIN, VALIDATION, TEST = (
   xtreme_tasks.TRAIN,
@@ -203,6 +203,7 @@ def _warn_about_missing_parts(
       len(task.parts(split)),
       _show_patterns(task, split),
       name_suggestions.format_names(missing),
+      extra=logs.ONCE,
     )
 
 
