@@ -1,10 +1,12 @@
 """Settings that fit together, and what is made of them."""
 
 import dataclasses
+import re
 
 import jax
 import pytest
 
+from tests import gin_files
 from tests.errors import assert_mentions, raises_error
 from tests.training import tiny
 from xlflax import trainer as trainer_lib
@@ -159,6 +161,36 @@ def test_rows_that_the_objective_shortens(length, message):
         objectives=tiny.make_mixture(entry),
       )
     )
+
+
+def test_span_corruption_with_an_encoder_and_without_sentinels():
+  """The error contains all steps that are required before the run starts."""
+  entry = objective_mixture.WeightedObjective(
+    dataset='mono', objective=denoising.SpanCorruption(mean_span_length=1.0)
+  )
+  settings = make_settings(objectives=tiny.make_mixture(entry))
+  assert not training_setup.Setup(make_settings()).spec.sentinel_ids
+  with raises_error(
+    errors.ConfigError,
+    got='Encoder',
+    mentions=(
+      'span_corruption',
+      '--gin_file=models/tiny_t5.gin',
+      '--extra_ids=2',
+      'token cache',
+    ),
+  ):
+    training_setup.Setup(settings)
+
+
+def test_gin_files_in_hints_configure_encoder_decoders():
+  with pytest.raises(errors.ConfigError) as error:
+    denoising.TextInfilling().init_heads(_unsized(), jax.random.key(0))
+  files = re.findall(r'--gin_file=([\w/]+\.gin)', error.value.fix)
+  assert len(files) == 3
+  for file in files:
+    text = gin_files.read_with_includes(file)
+    assert 'MODEL = @encoder_decoder.EncoderDecoder()' in text
 
 
 def test_model_of_another_vocabulary():

@@ -172,6 +172,20 @@ class Objective(validation.ValidatedFields):
       dataset, self.ROWS, self.GOLD, objective=self.name
     )
 
+  def check_model(self, model, vocabulary: Any, length: int) -> None:
+    """Checks that the objective can train a model with a vocabulary.
+
+    Args:
+      model: Linen module of the model.
+      vocabulary: `VocabularySpec` of the run.
+      length: Number of tokens in a sequence of the dataset.
+
+    Raises:
+      ConfigError: If the objective requires another class of models.
+      VocabularyError: If the vocabulary lacks special tokens that the objective
+        requires.
+    """
+
   @property
   def rows_together(self) -> int:
     """Number of consecutive sequences that must be in the same micro-batch."""

@@ -65,7 +65,8 @@ class Setup:
     self.model = settings.model.clone(
       config=encoder_config.with_vocabulary(settings.model.config, self.spec)
     )
-    check_lengths(self.model, self.settings.datasets, self.settings.objectives)
+    check_lengths(self.model, settings.datasets, settings.objectives)
+    check_models(self.model, self.spec, settings.datasets, settings.objectives)
     if settings.xla_sdc_check:
       machine = settings.partitioner.topology
       compile_targets.check_supports_sdc_checker(
@@ -318,6 +319,30 @@ class Setup:
   def model_dir(self) -> pathlib.Path:
     """Directory in which the run is stored."""
     return paths.to_path(self.settings.model_dir)
+
+
+def check_models(
+  model: Any,
+  vocabulary: vocabulary_spec.VocabularySpec,
+  datasets: Sequence[Any],
+  objectives: objective_mixture.ObjectiveMixture,
+) -> None:
+  """Checks that the objectives can train a model with a vocabulary.
+
+  Args:
+    model: Linen module of the model.
+    vocabulary: Sizes and special token ids of the vocabulary.
+    datasets: Configurations of the datasets.
+    objectives: Objectives with the names of their datasets.
+
+  Raises:
+    ConfigError: If an objective requires another class of models.
+    VocabularyError: If the vocabulary lacks special tokens that an objective
+      requires.
+  """
+  lengths = {dataset.name: dataset.length for dataset in datasets}
+  for entry in objectives.entries:
+    entry.objective.check_model(model, vocabulary, lengths[entry.dataset])
 
 
 def check_lengths(

@@ -211,7 +211,7 @@ def test_scheduled_density():
 
 def test_too_few_sentinels():
   batch = fake.batch_of([[[8] * 60]], 62, [0])
-  with raises_error(errors.VocabularyError, mentions=(4, 9, '--extra_ids 9')):
+  with raises_error(errors.VocabularyError, mentions=(4, 9, '--extra_ids=9')):
     fake.rows(SpanCorruption(mean_span_length=1.0), batch, fake.context())
 
 

@@ -313,13 +313,28 @@ def _sentinel_ids(slots: int, vocabulary: VocabularySpec) -> jax.Array:
   Raises:
     VocabularyError: If the vocabulary has fewer sentinels than slots.
   """
-  sentinel_ids = vocabulary.sentinel_ids
-  if len(sentinel_ids) < slots:
-    raise errors.VocabularyError(
-      f'Span corruption requires at least {slots} sentinel tokens, one for each '
-      'span of a sequence, but the vocabulary contains only '
-      f'{len(sentinel_ids)}',
-      fix=f'Train the vocabulary with `xlflax vocab --extra_ids {slots}`, or '
-      'use shorter sequences or longer spans.',
-    )
-  return jnp.asarray(sentinel_ids, jnp.int32)
+  if error := missing_sentinels_error(slots, vocabulary):
+    raise error
+  return jnp.asarray(vocabulary.sentinel_ids, jnp.int32)
+
+
+def missing_sentinels_error(
+  num_spans: int, vocabulary: VocabularySpec
+) -> errors.VocabularyError | None:
+  """Returns the error for a vocabulary with too few sentinels, or None.
+
+  Args:
+    num_spans: Maximum number of spans in a sequence.
+    vocabulary: Vocabulary specification with the sentinel ids.
+  """
+  num_sentinels = len(vocabulary.sentinel_ids)
+  if num_sentinels >= num_spans:
+    return None
+  return errors.VocabularyError(
+    f'Span corruption requires at least {num_spans} sentinel tokens, one for '
+    f'each span of a sequence, but the vocabulary contains {num_sentinels}',
+    fix=f'Train another vocabulary with `xlflax vocab --extra_ids={num_spans}`, '
+    'and write the token cache again with this vocabulary. Shorter sequences '
+    '(LENGTH) and longer spans (MEAN_SPAN_LENGTH) require fewer sentinel '
+    'tokens.',
+  )

@@ -5,7 +5,7 @@ The decoder reconstructs a sequence from a corrupted version of it.
 
 import dataclasses
 import enum
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import annotated_types
 import jax
@@ -26,7 +26,7 @@ from xlflax.objectives.pretraining.seq2seq import (
   SourceSymbols,
 )
 from xlflax.objectives.teacher_forcing import DecoderStart
-from xlflax.utils import class_registry, validation
+from xlflax.utils import class_registry, errors, validation
 
 
 @class_registry.register('span_corruption')
@@ -77,6 +77,13 @@ class SpanCorruption(SequenceToSequence):
   def longest_row(self, length: int) -> int:
     """Returns the length of the inputs or targets, whichever is greater."""
     return max(self.policy.lengths(_text_length(length)))
+
+  def vocabulary_error(
+    self, vocabulary: Any, length: int
+  ) -> errors.VocabularyError | None:
+    """Returns the error for a vocabulary with too few sentinels, or None."""
+    num_spans = self.policy.num_slots(_text_length(length))
+    return span_corruption.missing_sentinels_error(num_spans, vocabulary)
 
   def rows(
     self, batch, context: objective_base.ObjectiveContext, rng: jax.Array

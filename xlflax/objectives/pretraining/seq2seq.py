@@ -78,6 +78,29 @@ class SequenceToSequence(objective_base.Objective):
     """
     raise NotImplementedError
 
+  def check_model(self, model, vocabulary: Any, length: int) -> None:
+    """Checks that the model has a decoder, and checks the vocabulary.
+
+    See the base class.
+    """
+    vocabulary_error = self.vocabulary_error(vocabulary, length)
+    if not hasattr(model, 'decode'):
+      raise self._model_error(model, vocabulary_error)
+    if vocabulary_error:
+      raise vocabulary_error
+
+  def vocabulary_error(
+    self, vocabulary: Any, length: int
+  ) -> errors.VocabularyError | None:
+    """Returns the error for a vocabulary that lacks special tokens, or None.
+
+    Args:
+      vocabulary: `VocabularySpec` of the run.
+      length: Number of tokens in a sequence of the dataset.
+    """
+    del vocabulary, length
+    return None
+
   def init_heads(self, model, rng: jax.Array) -> Any:
     """Checks the model. The objective has no head, so {} is returned.
 
@@ -89,12 +112,31 @@ class SequenceToSequence(objective_base.Objective):
       ConfigError: If the model has no decoder.
     """
     if not hasattr(model, 'decode'):
-      raise errors.ConfigError(
-        f'Objective {self.name!r} requires a model with an encoder and a decoder',
-        got=type(model).__name__,
-        fix='Set the macro MODEL to an EncoderDecoder.',
-      )
+      raise self._model_error(model)
     return super().init_heads(model, rng)
+
+  def _model_error(
+    self, model, vocabulary_error: errors.VocabularyError | None = None
+  ) -> errors.ConfigError:
+    """Returns the error for a model without a decoder.
+
+    Args:
+      model: Linen module of the model.
+      vocabulary_error: Error that the same run would raise next. It becomes
+        part of the message.
+    """
+    also = f'. {vocabulary_error.what}' if vocabulary_error else ''
+    fix = vocabulary_error.fix if vocabulary_error else ''
+    return errors.ConfigError(
+      f'Objective {self.name!r} requires a model with an encoder and a '
+      f'decoder{also}',
+      got=type(model).__name__,
+      expected='an EncoderDecoder',
+      fix='Pass the gin file of an encoder-decoder in place of that of the '
+      'model, such as --gin_file=models/tiny_t5.gin, '
+      '--gin_file=models/transformer_base.gin or '
+      f'--gin_file=models/mt5_base.gin. {fix}'.strip(),
+    )
 
   def __call__(
     self, model, params, batch, context: objective_base.ObjectiveContext
