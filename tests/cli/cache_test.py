@@ -241,7 +241,6 @@ def test_own_tasks_by_module(folders, tmp_path, capsys, monkeypatch):
       ['--mixture=corpus.mon'],
       'The requested task or mixture is not registered',
     ),
-    (['--split=test'], 'The test split of the task or mixture'),
     (['--num_workers=0'], 'Got: 0'),
     (['--beam_options=--runner=DirectRunner'], '--beam_options requires'),
   ],
@@ -249,6 +248,24 @@ def test_own_tasks_by_module(folders, tmp_path, capsys, monkeypatch):
 def test_mistakes(folders, tmp_path, capsys, flags, message):
   assert _run(folders, tmp_path / 'cache', *flags) == 2
   assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+  'split, fix',
+  [
+    ('valid', 'Did you mean validation?'),
+    ('dev', 'Did you mean validation?'),
+    ('validaton', 'Did you mean validation?'),
+    ('training', 'Did you mean train?'),
+    ('test', None),
+  ],
+)
+def test_unknown_splits(folders, tmp_path, capsys, split, fix):
+  assert _run(folders, tmp_path / 'cache', f'--split={split}') == 2
+  message = capsys.readouterr().err
+  assert_mentions(message, f'Got: {split}.', 'Expected: train, validation.')
+  if fix:
+    assert_mentions(message, fix)
 
 
 @pytest.mark.parametrize('below', ['', 'cache', 'mono/../a/b'])

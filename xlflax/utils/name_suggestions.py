@@ -8,6 +8,12 @@ from collections.abc import Iterable, Sequence
 
 _MAX_LISTED = 20  # Maximum number of names in a message.
 _CORPUS_FOLDERS = ('mono', 'parallel', 'dictionaries')
+# Other names of splits, such as that of the folder valid/ of a corpus.
+_SPLITS_BY_NAME = {
+  'dev': 'validation', 'development': 'validation', 'eval': 'validation',
+  'val': 'validation', 'valid': 'validation', 'training': 'train',
+  'testing': 'test',
+}  # fmt: skip
 # Country codes that users write in place of language codes.
 _LANGUAGES_BY_COUNTRY = {
   'br': 'pt', 'cn': 'zh', 'cz': 'cs', 'dk': 'da', 'ee': 'et', 'gb': 'en',
@@ -55,6 +61,22 @@ def did_you_mean(got: str, names: Iterable[str]) -> str | None:
   """
   matches = close_matches(got, names)
   return f'Did you mean {" or ".join(matches)}?' if matches else None
+
+
+def suggest_split(got: str, splits: Iterable[str]) -> str | None:
+  """Suggests a split by its similar or common other name, or returns None.
+
+  For example, the result for `dev` is 'Did you mean validation?'.
+
+  Args:
+    got: The split that was requested.
+    splits: The splits that exist.
+  """
+  splits = list(splits)
+  name = _SPLITS_BY_NAME.get(got.lower())
+  return (
+    f'Did you mean {name}?' if name in splits else did_you_mean(got, splits)
+  )
 
 
 def suggest_directory(path: pathlib.Path) -> str | None:

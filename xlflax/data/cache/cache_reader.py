@@ -157,7 +157,8 @@ class TokenCache:
         got=repr(split),
         expected='one of ' + ', '.join(sorted(splits)),
         where=self.directory,
-        fix=rebuild_command(self.directory, mixture, split),
+        fix=name_suggestions.suggest_split(split, splits)
+        or rebuild_command(self.directory, mixture, split),
       )
     return splits[split]
 

@@ -354,7 +354,7 @@ def check_split(split: str) -> None:
       'Corpus directories do not have a split with the requested name',
       got=split,
       expected=', '.join(SPLITS),
-      fix=name_suggestions.did_you_mean(split, SPLITS)
+      fix=name_suggestions.suggest_split(split, SPLITS)
       or 'Use one of the expected names. The folder of the validation split is '
       'valid/.',
     )

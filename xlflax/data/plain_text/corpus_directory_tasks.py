@@ -160,7 +160,9 @@ class CorpusTasks:
     tasks = self._mixtures.get(mixture) or [self._tasks[mixture]]
     names = sorted(task.name for task in tasks if split in task.source.splits)
     if not names:
-      raise text_tasks.no_text_error(mixture, split)
+      raise text_tasks.no_text_error(
+        mixture, split, (task.source.splits for task in tasks)
+      )
     return names
 
   def rates(

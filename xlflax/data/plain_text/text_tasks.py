@@ -5,8 +5,9 @@ directory. `xlflax.data.seqio_tasks.cache_adapter`, which imports TensorFlow,
 implements it for all SeqIO tasks.
 """
 
+import itertools
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from xlflax.data import tokenized_examples
@@ -154,10 +155,22 @@ def _names_of_similar_families(
   ]
 
 
-def no_text_error(name: str, split: str | None) -> errors.CorpusError:
-  """Returns the error for a mixture that has no text in a split."""
+def no_text_error(
+  name: str, split: str | None, splits_of_tasks: Iterable[Iterable[str]]
+) -> errors.CorpusError:
+  """Returns the error for a task or mixture that has no text in a split.
+
+  Args:
+    name: Name of the task or mixture.
+    split: Requested split.
+    splits_of_tasks: Splits of each task.
+  """
+  splits = list(dict.fromkeys(itertools.chain.from_iterable(splits_of_tasks)))
   return errors.CorpusError(
-    f'The {split} split of the task or mixture {name!r} contains no text'
+    f'The task or mixture {name!r} does not have text in the requested split',
+    got=split,
+    expected=', '.join(splits) or None,
+    fix=name_suggestions.suggest_split(split or '', splits),
   )
 
 
@@ -169,4 +182,5 @@ def missing_split_error(
     f'The task {name!r} does not have the requested split',
     got=split,
     expected=', '.join(splits),
+    fix=name_suggestions.suggest_split(split, splits),
   )

@@ -287,7 +287,9 @@ def _find_tasks(name: str, split: str | None) -> list[seqio.Task]:
     )
   tasks = [task for task in all_tasks if split is None or split in task.splits]
   if not tasks:
-    raise text_tasks.no_text_error(name, split)
+    raise text_tasks.no_text_error(
+      name, split, (task.splits for task in all_tasks)
+    )
   return sorted(tasks, key=lambda task: task.name)
 
 
