@@ -241,6 +241,8 @@ def test_own_tasks_by_module(folders, tmp_path, capsys, monkeypatch):
       ['--mixture=corpus.mon'],
       'The requested task or mixture is not registered',
     ),
+    (['--mixture=mono'], 'Did you mean corpus.mono?'),
+    (['--mixture=mono.en'], 'Did you mean corpus.mono.en?'),
     (['--num_workers=0'], 'Got: 0'),
     (['--beam_options=--runner=DirectRunner'], '--beam_options requires'),
   ],

@@ -49,6 +49,16 @@ def test_tatoeba_names_languages_that_are_missing(tatoeba):
     source.pairs()
 
 
+def test_parent_of_the_tatoeba_folder(tmp_path):
+  (tmp_path / 'data').mkdir()
+  _tatoeba(tmp_path / 'data', {'tatoeba.deu-eng.deu': ['a']})
+  source = tatoeba_pairs.Tatoeba(directory=str(tmp_path))
+  with raises_error(
+    errors.CorpusError, got=tmp_path, fix=f'Did you mean {tmp_path}/data?'
+  ):
+    source.pairs()
+
+
 def test_tatoeba_files_of_different_length(tmp_path):
   source = tatoeba_pairs.Tatoeba(
     directory=_tatoeba(

@@ -8,7 +8,7 @@ from xlflax.data.corpus import language_codes
 from xlflax.data.supervised.readers import file_reading
 from xlflax.evaluation import text_sources
 from xlflax.storage import bucket_staging
-from xlflax.utils import class_registry, errors, validation
+from xlflax.utils import class_registry, errors, line_splitting, validation
 
 
 @class_registry.register('tatoeba')
@@ -58,11 +58,8 @@ class Tatoeba(text_sources.PairSource):
     """Reads the sentences of a language pair."""
     first, second = map(_read_lines, self._files()[pair])
     if len(first) != len(second):
-      raise errors.CorpusError(
-        'The two files of a Tatoeba language pair must be translations of each '
-        f'other line by line, but they have {len(first)} and {len(second)} '
-        'lines',
-        where=' and '.join(map(str, self._files()[pair])),
+      raise line_splitting.unequal_lines_error(
+        self._files()[pair], (len(first), len(second))
       )
     if not first:
       raise errors.CorpusError(
@@ -99,8 +96,18 @@ class Tatoeba(text_sources.PairSource):
         'The folder must contain Tatoeba files such as tatoeba.deu-eng.deu and '
         'tatoeba.deu-eng.eng',
         got=directory,
+        fix=self._suggest_directory(directory),
       )
     return files_by_pair
+
+  def _suggest_directory(self, directory: pathlib.Path) -> str | None:
+    """Returns a hint if a subdirectory contains the Tatoeba files."""
+    subdirectories = sorted(
+      {path.parent for path in directory.glob(f'*/{self.name}.*-*.*')}
+    )
+    if not subdirectories:
+      return None
+    return f'Did you mean {" or ".join(map(str, subdirectories[:3]))}?'
 
 
 def _read_lines(path: pathlib.Path) -> list[str]:

@@ -124,9 +124,13 @@ def unknown_task_error(
     fix += (
       ' Code-switched tasks require dictionaries/<l1>-<l2>.tsv in the corpus.'
     )
-  candidates = _names_of_similar_families(name, registered_names)
-  matches = name_suggestions.close_matches(name, candidates)
-  fix = name_suggestions.suggestion_or_hint(name, candidates, fix)
+  # The name may lack its family, such as `mono` in place of `corpus.mono`.
+  matches = [x for x in registered_names if x.endswith(f'.{name}')][:3]
+  if not matches:
+    candidates = _names_of_similar_families(name, registered_names)
+    matches = name_suggestions.close_matches(name, candidates)
+  if matches:
+    fix = f'Did you mean {" or ".join(matches)}? {fix}'
   return errors.CorpusError(
     f'The requested {kind} is not registered',
     got=name,
@@ -151,7 +155,6 @@ def _names_of_similar_families(
     registered_name
     for registered_name in registered_names
     if registered_name.partition('.')[0] in similar_families
-    or registered_name.endswith(f'.{name}')
   ]
 
 
