@@ -49,3 +49,30 @@ def test_a_wide_column_is_folded():
   table = rich.table.Table('task', 'value')
   table.add_row('a', 'x' * 100)
   assert _shown(table, 40).count('x') == 100
+
+
+@pytest.mark.parametrize('width', [40, 50, 80])
+def test_every_part_distinguishes_rows_of_the_same_name(width):
+  table = rich_tables.make_table(
+    ('part', 'phase', 'note'), [f'column{n}' for n in range(6)], title='Parts'
+  )
+  for part in ('mlp', 'norm'):
+    for phase in ('forward', 'backward'):
+      table.add_row(part, phase, '', *('1.0' for _ in range(6)))
+  text = _shown(table, width)
+  num_parts = text.count('part ')
+  assert num_parts > 1
+  assert text.count('phase') == num_parts
+  assert text.count('forward') == text.count('backward') == 2 * num_parts
+  assert text.count('note') == 1
+  assert all(text.count(f'column{n}') == 1 for n in range(6))
+
+
+def test_names_that_leave_no_space_are_not_repeated():
+  table = rich_tables.make_table(('part', 'phase'), ('a', 'b'))
+  for phase in ('x' * 30, 'y' * 30):
+    table.add_row('mlp', phase, '1' * 20, '2' * 20)
+  text = _shown(table, 40)
+  assert text.count('1' * 20) == text.count('2' * 20) == 2
+  assert max(map(len, text.splitlines())) <= 40
+  assert 'None' not in text

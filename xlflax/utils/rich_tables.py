@@ -29,11 +29,13 @@ def print_table(table: rich.table.Table, console: rich.console.Console) -> None:
   """Prints a table, split into several parts if it is wider than the console.
 
   Rich drops or shortens columns that do not fit. This function instead prints
-  parts that consist of the first column and as many other columns as fit. A
-  single column that is too wide is folded.
+  parts that consist of the columns that identify a row and as many other
+  columns as fit. A single column that is too wide is folded.
 
   Args:
-    table: The table, whose first column contains the names of the rows.
+    table: The table, whose first columns contain the names of the rows. If
+      several rows have the same name in the first column, the following text
+      columns are also repeated in each part, until the rows differ.
     console: The console on which the table is printed.
   """
   for column in table.columns:
@@ -49,15 +51,38 @@ def _parts(
   if len(table.columns) <= 2 or _fits(table, console):
     yield table
     return
-  start = 1
+  num_names = _num_name_columns(table)
+  if not all(
+    _fits(_part(table, num_names, column, column + 1), console)
+    for column in range(num_names, len(table.columns))
+  ):
+    num_names = 1
+  start = num_names
   while start < len(table.columns):
     end = start + 1
     while end < len(table.columns) and _fits(
-      _part(table, start, end + 1), console
+      _part(table, num_names, start, end + 1), console
     ):
       end += 1
-    yield _part(table, start, end)
+    yield _part(table, num_names, start, end)
     start = end
+
+
+def _num_name_columns(table: rich.table.Table) -> int:
+  """Returns the number of leading text columns that identify each row.
+
+  If the text columns do not identify the rows, the result is 1.
+  """
+  names: list[tuple[str, ...]] = [()] * len(table.rows)
+  for num_columns, column in enumerate(table.columns[:-1], 1):
+    if num_columns > 1 and column.justify == 'right':
+      break
+    names = [
+      (*name, str(cell)) for name, cell in zip(names, column.cells, strict=True)
+    ]
+    if len(set(names)) == len(names):
+      return num_columns
+  return 1
 
 
 def _fits(table: rich.table.Table, console: rich.console.Console) -> bool:
@@ -66,15 +91,17 @@ def _fits(table: rich.table.Table, console: rich.console.Console) -> bool:
   return console.measure(table, options=options).maximum <= console.width
 
 
-def _part(table: rich.table.Table, start: int, end: int) -> rich.table.Table:
-  """Returns a table of the first column and the columns `start` to `end`."""
-  title = table.title if start == 1 else f'{table.title} (continued)'
+def _part(
+  table: rich.table.Table, num_names: int, start: int, end: int
+) -> rich.table.Table:
+  """Returns a table of the first columns and the columns `start` to `end`."""
+  is_continued = table.title and start > num_names
   part = rich.table.Table(
-    title=title,
+    title=f'{table.title} (continued)' if is_continued else table.title,
     title_justify=table.title_justify,
     show_header=table.show_header,
   )
-  columns = [table.columns[0], *table.columns[start:end]]
+  columns = [*table.columns[:num_names], *table.columns[start:end]]
   for column in columns:
     part.add_column(
       column.header,
