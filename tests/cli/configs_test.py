@@ -1,10 +1,14 @@
 """`xlflax configs`."""
 
+import ast
 import json
+import re
 
 import pytest
 
 from xlflax import cli
+from xlflax.config import config_files, flag_validation, gin_config
+from xlflax.suites import suite_config
 from xlflax.utils import errors
 
 
@@ -33,6 +37,49 @@ def test_show(capsys):
   configuration = json.loads(capsys.readouterr().out)
   assert configuration['includes'] == {'pretrain/base.gin': {}}
   assert configuration['macros']['MONO'] == "'corpus.mono'"
+
+
+def test_values_of_several_lines_are_complete(capsys):
+  name = 'suites/papers/ecs/tasks/parsing.gin'
+  files = {'en': 'ud-treebanks-v2.3/UD_English-EWT/en_ewt-ud-train.conllu'}
+  assert cli.main(['configs', 'show', name]) == 0
+  (line,) = re.findall(r'^  TRAIN_FILES +=(.*)$', capsys.readouterr().out, re.M)
+  assert ast.literal_eval(line.strip()) == files
+  assert cli.main(['configs', 'show', name, '--json']) == 0
+  macros = json.loads(capsys.readouterr().out)['macros']
+  assert ast.literal_eval(macros['TRAIN_FILES']) == files
+  # Values on one line keep their text.
+  assert macros['EVALUATION'] == '@during_training.Evaluation()'
+
+
+@pytest.mark.parametrize('name', config_files.shipped_file_names())
+def test_values_of_macros_have_balanced_brackets(name):
+  for macro, value in config_files.read_gin_file(name).file.macros.items():
+    for brackets in ('()', '[]', '{}'):
+      assert value.count(brackets[0]) == value.count(brackets[1]), macro
+
+
+def test_show_of_a_suite_lists_its_tasks(capsys):
+  name = 'suites/papers/ecs/table1.gin'
+  assert cli.main(['configs', 'show', name, '--json']) == 0
+  tasks = json.loads(capsys.readouterr().out)['tasks']
+  assert tasks[:2] == ['xnli_fr', 'xnli_ru'] and len(tasks) == 18
+  assert cli.main(['configs', 'show', name]) == 0
+  out = capsys.readouterr().out
+  assert '--tasks' in out
+  assert all(task in out for task in tasks)
+  assert cli.main(['configs', 'show', 'pretrain/mlm.gin', '--json']) == 0
+  assert 'tasks' not in json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize('suite', flag_validation.shipped_suites())
+def test_the_tasks_of_a_suite_are_those_that_it_builds(capsys, suite):
+  name = f'suites/{suite}.gin'
+  assert cli.main(['configs', 'show', name, '--json']) == 0
+  tasks = json.loads(capsys.readouterr().out)['tasks']
+  configuration = gin_config.load_gin_files([name], ())
+  built = configuration.build(suite_config.Suite)
+  assert tasks == [task.name for task in built.tasks]
 
 
 def test_macros_without_effect_are_not_listed(capsys):

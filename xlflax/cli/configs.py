@@ -3,6 +3,7 @@
 import dataclasses
 import fnmatch
 import json
+import textwrap
 
 from xlflax.config import binding_locations, config_files
 from xlflax.utils import errors
@@ -24,6 +25,8 @@ class ListOptions:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShowOptions:
   """Prints a gin file's header, includes, required macros and other macros.
+
+  For an evaluation suite, the names of its tasks are also printed.
 
   Attributes:
     name: Name of the gin file, such as pretrain/mlm.gin, or its path.
@@ -93,6 +96,16 @@ def show(options: ShowOptions) -> None:
   width = max(map(len, macros), default=0)
   for name, value in sorted(macros.items()):
     print(f'  {name:<{width}} = {value}')
+  if tasks := binding_locations.find_suite_tasks(tree):
+    print('\ntasks, which --tasks selects')
+    print(
+      textwrap.fill(
+        ', '.join(tasks),
+        initial_indent='  ',
+        subsequent_indent='  ',
+        break_on_hyphens=False,
+      )
+    )
 
 
 SUBCOMMANDS = {'list': list_configs, 'show': show}
@@ -107,13 +120,16 @@ def _print_includes(tree: config_files.Tree, indent: str) -> None:
 
 def _tree_to_json(tree: config_files.Tree) -> dict:
   """Returns the description of a gin file as JSON data."""
-  return {
+  description = {
     'path': str(tree.file.path),
     'header': tree.file.header,
     'includes': _includes_to_json(tree)[tree.file.name],
     'required': tree.required(),
     'macros': _effective_macros(tree),
   }
+  if tasks := binding_locations.find_suite_tasks(tree):
+    description['tasks'] = tasks
+  return description
 
 
 def _effective_macros(tree: config_files.Tree) -> dict[str, str]:

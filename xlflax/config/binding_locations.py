@@ -227,6 +227,29 @@ def find_macros_without_effect(tree: config_files.Tree) -> set[str]:
         scopes.update(outer)
 
 
+def find_suite_tasks(tree: config_files.Tree) -> list[str]:
+  """Returns the names of the tasks of an evaluation suite, or [].
+
+  Args:
+    tree: A gin file and the files that it includes.
+
+  Raises:
+    ConfigError: If a statement is malformed.
+  """
+  references: list[str] = []
+  names: dict[str, str] = {}
+  for file in tree.files():
+    for statement in _parse(file.text, str(file.path)):
+      class_name = statement.selector.rpartition('.')[2]
+      if (class_name, statement.arg_name) == ('Suite', 'tasks'):
+        references = list(_names(statement.value, _Reference))
+      elif (class_name, statement.arg_name) == ('SuiteTask', 'name'):
+        if isinstance(statement.value, str):
+          names[statement.scope] = statement.value
+  scopes = [reference.rpartition('/')[0] for reference in references]
+  return [names.get(scope, scope) for scope in scopes]
+
+
 def flag_binding(name: str, location: str) -> Binding:
   """Creates a `Binding` for a macro or parameter set by a flag like `--grid`.
 

@@ -6,8 +6,10 @@ are reported quickly and `xlflax configs` is fast.
 
 import codecs
 import dataclasses
+import io
 import pathlib
 import re
+import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 
 import xlflax.gin_configs
@@ -75,8 +77,14 @@ class GinFile:
 
   @property
   def macros(self) -> dict[str, str]:
-    """Values of the macros that the file sets, as text, by macro name."""
-    return dict(_MACRO.findall(self.text))
+    """Values of the macros that the file sets, as text, by macro name.
+
+    The lines of a value that spans several lines are joined.
+    """
+    return {
+      match[1]: _complete_value(self.text, match)
+      for match in _MACRO.finditer(self.text)
+    }
 
   @property
   def uses(self) -> set[str]:
@@ -112,6 +120,36 @@ class Tree:
   def required(self) -> list[str]:
     """Returns the macros that the user must set."""
     return required_macros(self.macros())
+
+
+def _complete_value(text: str, match: re.Match[str]) -> str:
+  """Returns the value of a macro with the lines that continue it.
+
+  Args:
+    text: Text of the gin file.
+    match: Match of `_MACRO`, which contains the first line of the value.
+  """
+  value = match[2]
+  code, joined = '', ''
+  for line in text[match.start(2) :].splitlines(keepends=True):
+    code += line
+    try:
+      tokens = list(tokenize.generate_tokens(io.StringIO(code).readline))
+    except (tokenize.TokenError, SyntaxError):
+      continue  # A bracket is not closed.
+    if '\n' not in code.strip():
+      return value
+    comments = {
+      token.start[0]: token.start[1]
+      for token in tokens
+      if token.type == tokenize.COMMENT
+    }
+    for number, code_line in enumerate(code.splitlines(), 1):
+      part = code_line[: comments.get(number)].strip()
+      is_first = not joined or joined.endswith(('(', '[', '{'))
+      joined += part if is_first or not part else f' {part}'
+    return joined
+  return value
 
 
 def used_macros(code: str) -> set[str]:
