@@ -14,6 +14,7 @@ from xlflax.objectives.finetuning import (
   sequence_regression,
   token_classification,
 )
+from xlflax.objectives.pretraining import denoising, seq2seq
 
 
 def _trainer(model=None, objectives=None):
@@ -25,7 +26,7 @@ def _trainer(model=None, objectives=None):
   )
 
 
-def _translation():
+def _encoder_decoder():
   return encoder_decoder.EncoderDecoder(
     encoder_decoder_config.EncoderDecoderConfig(
       family='post_ln',
@@ -38,9 +39,13 @@ def _translation():
   )
 
 
+def _objectives(*objectives):
+  return types.SimpleNamespace(objectives=objectives)
+
+
 def _tagging():
-  return types.SimpleNamespace(
-    objectives=[token_classification.TokenClassification(labels=('A', 'B'))]
+  return _objectives(
+    token_classification.TokenClassification(labels=('A', 'B'))
   )
 
 
@@ -58,7 +63,19 @@ _RESULT = {
   ('trainer', 'names'),
   [
     (_trainer(), ['evaluate', 'finetune', 'convert']),
-    (_trainer(_translation()), ['translate', 'evaluate']),
+    (
+      _trainer(_encoder_decoder(), _objectives(seq2seq.Translation())),
+      ['translate', 'evaluate'],
+    ),
+    (
+      _trainer(_encoder_decoder(), _objectives(denoising.SpanCorruption())),
+      ['finetune', 'convert'],
+    ),
+    (
+      _trainer(_encoder_decoder(), _objectives(denoising.TextInfilling())),
+      ['finetune', 'convert'],
+    ),
+    (_trainer(_encoder_decoder(), _tagging()), ['evaluate', 'convert']),
     (_trainer(objectives=_tagging()), ['evaluate', 'convert']),
   ],
 )

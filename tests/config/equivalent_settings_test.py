@@ -9,7 +9,7 @@ from tests import gin_files
 from tests.errors import raises_error
 from xlflax import cli, trainer
 from xlflax.cli import parsing
-from xlflax.config import equivalent_settings, flag_validation
+from xlflax.config import equivalent_settings, flag_validation, gin_config
 from xlflax.data import dataset_config
 from xlflax.evaluation import during_training
 from xlflax.models import encoder_config
@@ -191,4 +191,13 @@ def test_unused_macro_in_a_file(tmp_path):
     errors.ConfigError, got='MAX_STEPS', where='mine.gin'
   ) as caught:
     _check_macro('pretrain/mlm.gin', 'SEED=3', model=str(path))
+  assert '--gin.TRAIN_STEPS=N' in caught.value.fix
+
+
+def test_unused_macro_of_a_loaded_configuration():
+  configuration = gin_config.load_gin_files(_FILES['train'][:2], _REQUIRED)
+  with raises_error(
+    errors.ConfigError, got='max_steps', expected=None
+  ) as caught:
+    configuration.with_macros({'max_steps': 3})
   assert '--gin.TRAIN_STEPS=N' in caught.value.fix

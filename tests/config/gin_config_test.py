@@ -1,6 +1,7 @@
 """Gin at the entry point: accepted files, rejected bindings and messages."""
 
 import pathlib
+import re
 import sys
 
 import gin
@@ -10,6 +11,7 @@ from tests.errors import assert_mentions, raises_error
 from xlflax import trainer
 from xlflax.config import gin_config
 from xlflax.objectives import objective_mixture
+from xlflax.objectives.pretraining import masked_lm
 from xlflax.training.optimization import schedules
 from xlflax.utils import errors
 
@@ -590,3 +592,25 @@ def test_only_classes_of_the_package_are_suggested():
     )
   assert 'optimizers.Muon' in error.value.fix
   assert 'jnp' not in error.value.fix and 'Any' not in error.value.fix
+
+
+@pytest.mark.parametrize(
+  ('parameter', 'suggestions'),
+  [
+    ('mask_prob', ['mask_ratio']),
+    ('mlm_probability', ['mask_ratio']),
+    ('mask_rate', ['mask_ratio', 'max_mask_ratio', 'mask_probability']),
+  ],
+)
+def test_similar_parameters_are_described(parameter, suggestions):
+  """A suggestion of several parameters contains their documentation."""
+  with raises_error(errors.ConfigError, got=parameter) as caught:
+    gin_config.load_gin_files(
+      _FILES, [*_GIVEN, f'masked_lm.MaskedLM.{parameter}=0.2']
+    )
+  fix = caught.value.fix
+  names = re.findall(r'(?:mean|or) (\w*mask_\w+)', fix)
+  assert names == suggestions
+  for name in suggestions if len(suggestions) > 1 else ():
+    [sentence] = re.findall(rf'\b{name} \(([A-Z][^()]+)\)', fix)
+    assert sentence in ' '.join(masked_lm.MaskedLM.__doc__.split())

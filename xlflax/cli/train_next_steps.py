@@ -82,8 +82,12 @@ def next_commands(trainer: Any, result: dict[str, Any]) -> list[str]:
   corpus = shlex.quote(trainer.corpus or 'CORPUS')
   from xlflax.models import encoder_decoder
   from xlflax.objectives.finetuning import finetuning_objective
+  from xlflax.objectives.pretraining import seq2seq
 
-  if isinstance(trainer.model, encoder_decoder.EncoderDecoder):
+  if any(
+    isinstance(objective, seq2seq.Translation)
+    for objective in trainer.objectives.objectives
+  ):
     return [
       f'xlflax translate --model_dir={directory} --source=CODE --target=CODE '
       '--input=FILE --output=FILE',
@@ -102,11 +106,17 @@ def next_commands(trainer: Any, result: dict[str, Any]) -> list[str]:
       f'--gin_file=evaluate/{tasks[0]}.gin',
       export,
     ]
+  finetune = (
+    f'xlflax finetune --init_from={directory} --gin_file=finetune/tagging.gin '
+    "--gin.TRAIN_FILES=\"{'en': 'FILE'}\" --output=DIR"
+  )
+  if isinstance(trainer.model, encoder_decoder.EncoderDecoder):
+    # The model was not trained to predict masked tokens or to translate.
+    return [finetune, export]
   return [
     f'xlflax evaluate --model_dir={directory} --tasks=retrieval,perplexity '
     f'--corpus={corpus} --checkpoint_steps=all --random_init_baseline',
-    f'xlflax finetune --init_from={directory} --gin_file=finetune/tagging.gin '
-    "--gin.TRAIN_FILES=\"{'en': 'FILE'}\" --output=DIR",
+    finetune,
     export,
   ]
 

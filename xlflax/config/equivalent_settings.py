@@ -212,6 +212,8 @@ SETTINGS: dict[str, Setting] = {
   'adam_beta1': _adamw('b1'),
   'adam_beta2': _adamw('b2'),
   'adam_epsilon': _adamw('eps'),
+  'beta1': _adamw('b1'),
+  'beta2': _adamw('b2'),
   'max_grad_norm': _adamw('clip_norm'),
   'optim': _OPTIMIZER,
   'lr_scheduler_type': _SCHEDULE,

@@ -13,7 +13,7 @@ from typing import Any
 
 import gin
 
-from xlflax.config import binding_locations, config_files
+from xlflax.config import binding_locations, config_files, equivalent_settings
 from xlflax.utils import errors, name_suggestions
 
 # (scope, selector) -> parameter -> value, as Gin stores bindings. A macro X is
@@ -103,11 +103,12 @@ def check_macros(
     similar = difflib.get_close_matches(name, used, cutoff=0.8)
     if name not in flags and (not similar or _is_macro_of(shipped, name)):
       continue
+    equivalent = equivalent_settings.suggest_for_macro(name, used)
     raise errors.ConfigError(
       'The configuration sets a macro that it never uses',
       got=name,
-      expected='one of ' + ', '.join(close or sorted(used)),
-      fix='Correct the name of the macro.',
+      expected=None if equivalent else _one_of(close or sorted(used)),
+      fix=equivalent or 'Correct the name of the macro.',
     )
   missing = sorted(used - defined)
   if missing:
@@ -116,6 +117,10 @@ def check_macros(
       got=', '.join(missing),
       fix='Pass ' + ' '.join(f'--gin.{name}=VALUE' for name in missing),
     )
+
+
+def _one_of(names: Iterable[str]) -> str:
+  return 'one of ' + ', '.join(names)
 
 
 def check_required(bound: Bound) -> None:
@@ -299,7 +304,7 @@ def _convert_gin_error(error: Exception) -> errors.ConfigError:
       got=match[2],
       expected=name_suggestions.format_choices(names),
       where=where,
-      fix=name_suggestions.did_you_mean(match[2], names),
+      fix=_suggest_parameter(match[2], match[1], names),
     )
   match = re.search(
     r"No configurable matching (?:reference )?'@?([\w./]+)(?:\(\))?'", text
@@ -353,6 +358,48 @@ def _convert_gin_error(error: Exception) -> errors.ConfigError:
     where=where,
     fix=next((fix for part, fix in _FIXES if part in text), _FIXES[-1][1]),
   )
+
+
+def _suggest_parameter(
+  got: str, configurable: str, names: Sequence[str]
+) -> str | None:
+  """Returns a hint with the parameters that an unknown parameter may mean.
+
+  If several parameters are similar, the hint contains their documentation.
+
+  Args:
+    got: The unknown parameter.
+    configurable: The selector of the class or function.
+    names: The parameters of the class or function.
+  """
+  matches = equivalent_settings.suggest_parameters(got, names)
+  matches = matches or name_suggestions.close_matches(got, names)
+  if not matches:
+    return None
+  if len(matches) == 1:
+    return f'Did you mean {matches[0]}?'
+  descriptions = [
+    f'{name} ({description})' if description else name
+    for name in matches
+    for description in [_describe_parameter(configurable, name)]
+  ]
+  return f'Did you mean {" or ".join(descriptions)}?'
+
+
+def _describe_parameter(configurable: str, name: str) -> str:
+  """Returns the first sentence of a parameter's documentation, or ''."""
+  match = gin.config._REGISTRY.get_match(configurable.rpartition('/')[2])
+  target = match.wrapped if match else None
+  classes = target.__mro__ if inspect.isclass(target) else (target,)
+  for documented in classes:
+    text = inspect.cleandoc(documented.__doc__ or '')
+    entry = re.search(
+      rf'^  {name}: (.+?)(?=\n\n|\n {{0,2}}\S|\Z)', text, re.M | re.S
+    )
+    if entry:
+      sentence = re.split(r'\. (?=[A-Z`])', ' '.join(entry[1].split()))[0]
+      return sentence.removesuffix('.')
+  return ''
 
 
 def _suggest_included_file(name: str, where: str | None) -> str | None:
