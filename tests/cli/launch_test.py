@@ -15,7 +15,9 @@ _TRAIN = (
   '--',
   'train',
   '--gin_file=pretrain/mlm.gin',
-  "--gin.A='b c'",
+  '--gin_file=models/tiny.gin',
+  '--gin.TRAIN_STEPS=4',
+  "--gin.VOCABULARY='b c'",
   '--model_dir=/r/a',
 )
 
@@ -45,7 +47,8 @@ def test_local_dry_run(capsys):
   lines = capsys.readouterr().out.splitlines()
   assert lines == [
     'JAX_PLATFORMS=cpu JAX_NUM_CPU_DEVICES=3 xlflax train --gin_file=pretrain/mlm.gin '
-    f"""'--gin.A='"'"'b c'"'"'' --model_dir=/r/a """
+    '--gin_file=models/tiny.gin --gin.TRAIN_STEPS=4 '
+    f"""'--gin.VOCABULARY='"'"'b c'"'"'' --model_dir=/r/a """
     f'--coordinator_address=localhost:99 --num_processes=2 --process_id={i} --preemption_exit_code=75 '
     f'--platform=cpu > '
     f'/r/a.logs/process_{i}.log 2>&1 &'
@@ -276,3 +279,104 @@ def test_an_option_of_the_launcher_after_the_separator():
   ) as caught:
     cli.parse('launch', ['local', *_TRAIN, '--cpu_devices=1'])
   assert 'before --' in caught.value.fix
+
+
+_MLM = ('train', '--gin_file=pretrain/mlm.gin', '--model_dir=/r/a')
+_MACROS = (
+  '--gin_file=models/tiny.gin',
+  '--gin.TRAIN_STEPS=4',
+  '--vocabulary=/r/vocabulary',
+)
+
+
+@pytest.mark.parametrize(
+  'launcher',
+  [
+    ('local', '--nproc_per_node=2'),
+    ('node', '--nproc_per_node=2'),
+    ('slurm',),
+    ('kubernetes', *_POD),
+    ('tpu', *_SLICE),
+  ],
+  ids=lambda launcher: launcher[0],
+)
+def test_missing_macros_are_reported_before_rendering(launcher, capsys):
+  command = (
+    (*_MLM[:-1], '--model_dir=gs://b/a') if launcher[0] == 'tpu' else _MLM
+  )
+  with raises_error(
+    errors.ConfigError, mentions=('MODEL', 'VOCABULARY', 'TRAIN_STEPS')
+  ):
+    cli.parse('launch', [*launcher, '--dry_run', '--', *command])()
+  assert not capsys.readouterr().out
+  # Neither the corpus nor the vocabulary exists on the launching machine.
+  assert _launch(capsys, *launcher, '--dry_run', '--', *command, *_MACROS)
+
+
+def test_unused_macros_are_reported_before_rendering():
+  with raises_error(errors.ConfigError, got='BATCHSIZE'):
+    cli.parse(
+      'launch',
+      ['slurm', '--dry_run', '--', *_MLM, *_MACROS, '--gin.BATCHSIZE=4'],
+    )()
+
+
+def test_missing_macros_of_phases_are_reported():
+  command = ('train', '--phases=recipes/modernbert', '--model_dir=/r/a')
+  with raises_error(errors.ConfigError, mentions='VOCABULARY'):
+    cli.parse('launch', ['slurm', '--dry_run', '--', *command])()
+
+
+def test_configuration_in_the_image_is_not_checked(capsys):
+  """Only the pods can read the gin file, which may set all macros."""
+  own_file = '--gin_file=/configs/mine.gin'
+  flags = ('kubernetes', *_POD, '--dry_run')
+  assert _launch(capsys, *flags, '--', *_MLM, own_file)
+
+
+def _sweep(tmp_path, *lines) -> str:
+  path = tmp_path / 'sweep.txt'
+  path.write_text(''.join(f'{line}\n' for line in lines))
+  return f'--sweep={path}'
+
+
+_GOOD_LINE = '--model_dir=/shared/a --gin.TRAIN_STEPS=4 --vocabulary="/r/b c"'
+
+
+@pytest.mark.parametrize(
+  'line, got',
+  [
+    (
+      '--model_dirr=/shared/b --gin.TRAIN_STEPS=4 --vocabulary=v',
+      '--model_dirr',
+    ),
+    ('--model_dir=/tmp/b --gin.TRAIN_STEPS=4 --vocabulary=v', '/tmp/b'),
+    (
+      '--model_dir=/shared/b --gin_file=models/tinny.gin --vocabulary=v',
+      'models/tinny.gin',
+    ),
+    ('--model_dir=/shared/b --vocabulary=v', ...),  # no TRAIN_STEPS
+    ('--gin.TRAIN_STEPS=4 --vocabulary=v', ...),  # no model directory
+    ('--model_dir=/shared/b --gin.TRAIN_STEPS="4 --vocabulary=v', ...),
+    ("--model_dir=/shared/b '--gin.TRAIN_STEP=4' --vocabulary=v", ...),
+  ],
+)
+def test_lines_of_a_sweep_are_checked(tmp_path, line, got):
+  sweep = _sweep(tmp_path, _GOOD_LINE, '', line)
+  arguments = ['slurm', '--nodes=2', sweep, '--dry_run', '--', 'train']
+  arguments += ['--gin_file=pretrain/mlm.gin', '--gin_file=models/tiny.gin']
+  with raises_error(errors.ConfigError, got=got) as caught:
+    cli.parse('launch', arguments)()
+  location = str(caught.value.where).partition(', ')[0]
+  assert location == f'{tmp_path}/sweep.txt:3'
+
+
+def test_only_selected_lines_of_a_sweep_are_checked(tmp_path, capsys):
+  sweep = _sweep(tmp_path, '--comment', _GOOD_LINE, _GOOD_LINE, '')
+  command = ('--', 'train', *_MLM[1:2], '--gin_file=models/tiny.gin')
+  flags = ('slurm', '--nodes=2', sweep, '--dry_run')
+  script = _launch(capsys, *flags, '--array=2-3%1', *command)
+  assert '#SBATCH --array=2-3%1\n' in script
+  for array, number in (('2-4', 4), ('3,7', 7), ('0-4:2', 0)):
+    with raises_error(errors.ConfigError, got=number):
+      cli.parse('launch', [*flags, f'--array={array}', *command])()

@@ -39,7 +39,14 @@ _CORPUS = {
   'parallel/de-ja.tsv': 'Die Katze schläft.\t猫が寝ている。\n\t猫\n',
 }
 _PAGE = '<p id="1">{} ärgert 猫.</p><p id="2">{} jeden Tag.</p>'
-_TRAIN = ('train', '--gin_file=pretrain/mlm.gin', '--model_dir=läufe/猫')
+_TRAIN = (
+  'train',
+  '--gin_file=pretrain/mlm.gin',
+  '--gin_file=models/tiny.gin',
+  '--gin.TRAIN_STEPS=4',
+  '--vocabulary=läufe/vocabulary',
+  '--model_dir=läufe/猫',
+)
 
 
 def _help_calls() -> list[tuple[str, ...]]:

@@ -556,7 +556,14 @@ def test_missing_model_directory_is_reported(tmp_path):
   command = ('train', '--gin_file=pretrain/mlm.gin')
   with raises_error(errors.ConfigError, mentions='--model_dir'):
     slurm.SlurmJob(command=command).check()
-  slurm.SlurmJob(command=command, sweep=tmp_path / 'sweep').check()
+  sweep = tmp_path / 'sweep'
+  sweep.write_text('--model_dir=runs/a\n\n--model_dir=runs/b\n')
+  slurm.SlurmJob(command=command, sweep=sweep).check()
+  sweep.write_text('--model_dir=runs/a\n\n--gin.X=1\n')
+  with raises_error(
+    errors.ConfigError, mentions='--model_dir', where=f'{sweep}:3'
+  ):
+    slurm.SlurmJob(command=command, sweep=sweep).check()
   (tmp_path / 'run.gin').write_text("MODEL_DIR = 'runs/a'")
   own_file = f'--gin_file={tmp_path / "run.gin"}'
   slurm.SlurmJob(command=(*command, own_file)).check()

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import cyclopts
 
 from xlflax import cli
-from xlflax.cli import parsing
+from xlflax.cli import parsing, run_options, train_phases
+from xlflax.config import config_files, flag_validation
 from xlflax.launch import job_base, launcher_registry
 from xlflax.utils import errors, name_suggestions
 
@@ -66,7 +67,8 @@ def parse(arguments: Sequence[str]) -> Callable[[], int | None]:
       job_base.check_command(job_command, launcher.job.commands)
     )
     # Otherwise, a mistake in the command's options would be reported only when
-    # the job starts. The lines of a sweep contain further options.
+    # the job starts. The lines of a sweep contain further options, so its
+    # commands are checked when the file is read.
     if not job_base.flag_value(options, '--sweep'):
       _check_job_command(job_command, launcher)
   module = types.ModuleType(f'xlflax.cli.launch.{launcher.name}')
@@ -78,14 +80,17 @@ def parse(arguments: Sequence[str]) -> Callable[[], int | None]:
 
 def _check_job_command(
   command: Sequence[str], launcher: launcher_registry.Launcher
-) -> None:
-  """Checks the options of the command that follows `--`.
+) -> Any:
+  """Checks the options of the command that follows `--` and returns them.
+
+  The result is None if the command prints its help text.
 
   Raises:
     ConfigError: If the options are invalid, or are options of the launcher.
   """
   try:
-    cli.parse(command[0], command[1:])
+    run_command: Any = cli.parse(command[0], command[1:])
+    return None if parsing.has_help_flag(command) else run_command.args[0]
   except errors.ConfigError as error:
     job_class: Any = launcher.job
     excluded = ('command', *job_class.internal_fields)
@@ -103,6 +108,32 @@ def _check_job_command(
       fix=f'Write {error.got} before --, because it is an option of `xlflax '
       f'launch {launcher.name}`.',
     ) from error
+
+
+def _check_configuration(options: Any) -> None:
+  """Checks the gin files and bindings of a training command as text.
+
+  A command is not checked if only the processes of the job can read all of its
+  gin files. The corpus and the vocabulary are not read.
+
+  Args:
+    options: Options of the command that the job runs.
+
+  Raises:
+    ConfigError: If a required macro has no value, or a binding is invalid.
+  """
+  if not isinstance(options, run_options.RunOptions):
+    return
+  folders = config_files.split_search_paths(options.gin.gin_search_paths)
+  try:
+    phases = train_phases.split_options(options)
+    for _, phase in phases:
+      for name in phase.gin.gin_file:
+        config_files.find_gin_file(name, folders)
+  except errors.ConfigError:
+    return  # `Job.check` reports files that the processes cannot read.
+  for _, phase in phases:
+    flag_validation.check_configuration(phase.gin, phase.macros())
 
 
 def options_class(launcher: launcher_registry.Launcher) -> type:
@@ -152,7 +183,14 @@ def _main(
     }
     job = job_class(command=command, **values)
     job_base.check_text(job)
+    tasks = []
+    for task in job.task_commands():
+      with task.adding_location():
+        tasks.append((task, _check_job_command(task.command, launcher)))
     job.check()
+    for task, command_options in tasks:
+      with task.adding_location():
+        _check_configuration(command_options)
     if options.dry_run:
       print(job.render())
       return 0

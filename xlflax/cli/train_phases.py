@@ -44,12 +44,26 @@ def configure(options: run_options.RunOptions) -> list[Phase]:
   Raises:
     ConfigError: If a phase does not exist or its configuration is invalid.
   """
-  phases = getattr(options, 'phases', None)
-  phase_options = [('', options)] if phases is None else _split(options, phases)
   return [
     Phase(name, gin_config.load_configuration(phase.gin, phase.macros()))
-    for name, phase in phase_options
+    for name, phase in split_options(options)
   ]
+
+
+def split_options(
+  options: run_options.RunOptions,
+) -> list[tuple[str, run_options.RunOptions]]:
+  """Returns the name and the options of each phase, in order.
+
+  Args:
+    options: The command's options. Without `--phases`, they are the options of
+      the only phase, whose name is ''.
+
+  Raises:
+    ConfigError: If a phase does not exist.
+  """
+  phases = getattr(options, 'phases', None)
+  return [('', options)] if phases is None else _split(options, phases)
 
 
 def check(trainers: Sequence[Any]) -> list[bool]:

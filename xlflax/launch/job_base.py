@@ -1,6 +1,7 @@
 """Base class for launchers, and checks on the command that a job runs."""
 
 import abc
+import contextlib
 import dataclasses
 import pathlib
 import re
@@ -39,6 +40,30 @@ _VARIABLE_NAME = re.compile(r'[A-Za-z_]\w*', re.ASCII)
 _IMAGE = re.compile(r'[A-Za-z0-9][\w./:@+-]*', re.ASCII)
 
 
+@dataclasses.dataclass(frozen=True)
+class TaskCommand:
+  """The complete command of a job, or of one task in a job array.
+
+  Attributes:
+    command: Command that each process of the task runs.
+    location: File and line that contain options of the command, or None.
+  """
+
+  command: tuple[str, ...]
+  location: str | None = None
+
+  @contextlib.contextmanager
+  def adding_location(self) -> Iterator[None]:
+    """Context that adds the location to the errors that are raised in it."""
+    try:
+      yield
+    except errors.XlflaxError as error:
+      if self.location is not None:
+        inner = f', {error.where}' if error.where else ''
+        error.where = f'{self.location}{inner}'
+      raise
+
+
 class Job(abc.ABC):
   """A job that consists of several processes which run the same command.
 
@@ -67,6 +92,10 @@ class Job(abc.ABC):
     """
     check_gin_files(self.command)
     check_model_dir(self.command)
+
+  def task_commands(self) -> list[TaskCommand]:
+    """Returns the complete commands of the job's tasks, for checks."""
+    return [TaskCommand(self.command)]
 
   @abc.abstractmethod
   def render(self) -> str:

@@ -192,12 +192,45 @@ class SlurmJob(job_base.Job):
     )
 
   def check(self) -> None:
-    """Checks the gin files and, if there is no sweep, the model directory."""
-    job_base.check_gin_files(self.command)
-    if self.sweep is None:  # The lines of a sweep contain the directories.
-      job_base.check_model_dir(self.command)
-    if self.nodes > 1:
-      preflight.check_not_node_local(self.command, self.working_directory)
+    """Checks the gin files and the directories of each array task."""
+    for task in self.task_commands():
+      with task.adding_location():
+        job_base.check_gin_files(task.command)
+        job_base.check_model_dir(task.command)
+        if self.nodes > 1:
+          preflight.check_not_node_local(task.command, self.working_directory)
+
+  def task_commands(self) -> list[job_base.TaskCommand]:
+    """Returns the command of each array task that a sweep starts.
+
+    Raises:
+      ConfigError: If the file of the sweep cannot be read, if a line contains
+        an unmatched quotation mark, or if `array` selects a line without
+        options.
+    """
+    if self.sweep is None:
+      return super().task_commands()
+    lines = self._sweep_lines()
+    numbers = list(lines)
+    if self.array is not None:
+      numbers = _parse_array(self.array) or numbers
+    commands = []
+    for number in numbers:
+      if number not in lines:
+        raise errors.ConfigError(
+          '--array selects a line of the sweep file that does not exist or '
+          'contains no options',
+          got=number,
+          expected=f'line numbers in {_format_ranges(list(lines))}',
+          where=str(self.sweep),
+        )
+      location = errors.line_location(self.sweep, number)
+      commands.append(
+        job_base.TaskCommand(
+          (*self.command, *_split_words(lines[number], location)), location
+        )
+      )
+    return commands
 
   @property
   def working_directory(self) -> str:
@@ -270,6 +303,11 @@ class SlurmJob(job_base.Job):
     """Returns the indices of the array tasks, or None."""
     if self.sweep is None:
       return self.array
+    return self.array or _format_ranges(list(self._sweep_lines()))
+
+  def _sweep_lines(self) -> dict[int, str]:
+    """Returns the lines of the sweep file that contain options, by number."""
+    assert self.sweep is not None
     try:
       text = self.sweep.read_bytes().removeprefix(codecs.BOM_UTF8).decode()
     except (OSError, UnicodeError) as error:
@@ -279,16 +317,16 @@ class SlurmJob(job_base.Job):
         got=str(error),
         where=str(self.sweep),
       ) from error
-    indices = [
-      number
+    lines = {
+      number: line
       for number, line in enumerate(line_splitting.split_text(text), start=1)
       if line.strip()
-    ]
-    if not indices:
+    }
+    if not lines:
       raise errors.ConfigError(
         'The sweep file contains no options', where=str(self.sweep)
       )
-    return self.array or _format_ranges(indices)
+    return lines
 
   def render(self) -> str:
     """Returns the batch script."""
@@ -298,6 +336,40 @@ class SlurmJob(job_base.Job):
     """Submits the script and prints Slurm's response."""
     print(submit_job(self, dict(os.environ)))
     return 0
+
+
+def _split_words(line: str, location: str) -> list[str]:
+  """Splits a line of a sweep into words, as `xargs` does in the job."""
+  lexer = shlex.shlex(line, posix=True, punctuation_chars=False)
+  lexer.whitespace = ' \t\r\n'
+  lexer.whitespace_split = True
+  lexer.commenters = ''
+  lexer.escapedquotes = ''  # A backslash between quotation marks is literal.
+  try:
+    return list(lexer)
+  except ValueError as error:
+    raise errors.ConfigError(
+      'A line of the sweep file contains an unmatched quotation mark or ends '
+      'with a backslash',
+      got=line.strip(),
+      where=location,
+    ) from error
+
+
+def _parse_array(array: str) -> list[int]:
+  """Returns the indices that `--array` selects, such as '1-8:2%4'.
+
+  The result is empty if the text is not valid, which `sbatch` reports.
+  """
+  indices: set[int] = set()
+  for part in array.partition('%')[0].split(','):
+    match = re.fullmatch(r'(\d{1,7})(?:-(\d{1,7})(?::(\d{1,7}))?)?', part)
+    if match is None:
+      return []
+    first, last, step = match.groups()
+    stop = int(last or first) + 1
+    indices.update(range(int(first), stop, max(int(step or 1), 1)))
+  return sorted(indices)
 
 
 def _format_ranges(indices: Sequence[int]) -> str:
