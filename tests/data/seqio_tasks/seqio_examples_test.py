@@ -7,7 +7,7 @@ import pytest
 import seqio
 import tensorflow as tf
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax.data import dataset_config
 from xlflax.data.cache import cache_writer, cached_loader
 from xlflax.data.seqio_tasks import (
@@ -66,6 +66,47 @@ def test_source_size(unsized_task, toy_corpus):
   corpus_tasks.register_corpus(toy_corpus)
   assert task_examples.source_size(unsized_task, 'train') is None
   assert task_examples.source_size('corpus.mono.en', 'train') == 200
+
+
+@pytest.mark.parametrize('declared, is_logged', [(50, False), (60, True)])
+def test_declared_sizes_are_compared_with_the_source(
+  toy_vocabulary, toy_sentences, tmp_path, caplog, declared, is_logged
+):
+  """Examples that a preprocessor drops do not count as missing."""
+
+  def texts(split, shuffle_files, seed=None):
+    del split, shuffle_files, seed
+    return tf.data.Dataset.from_tensor_slices(
+      {'text': toy_sentences['en'][:50]}
+    )
+
+  task_registry.add_monolingual_task(
+    'declared.en',
+    seqio.FunctionDataSource(
+      texts, splits=('train',), num_input_examples={'train': declared}
+    ),
+    language='en',
+    preprocessors=[_long],
+  )
+  try:
+    cache_writer.write_cache(
+      cache_writer.Plan(
+        directory=tmp_path,
+        mixtures=('declared.en',),
+        vocabulary=toy_vocabulary,
+        open_tasks=functools.partial(cache_adapter.open_tasks, None),
+      )
+    )
+  finally:
+    seqio.TaskRegistry.remove('declared.en')
+  messages = [
+    record.getMessage()
+    for record in caplog.records
+    if 'num_input_examples' in record.getMessage()
+  ]
+  assert len(messages) == is_logged
+  for message in messages:
+    assert_mentions(message, 'declared.en', 50, 60)
 
 
 def test_fingerprint(unsized_task, toy_corpus):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 import pathlib
 from collections.abc import Iterable
 
@@ -44,6 +45,8 @@ def finalize_task(
   source_size = None
   if any(part.path is None for part in job.parts):
     source_size = tasks.source_size(job.task, job.split)
+    if source_size is not None and source_size != num_examples:
+      _check_source_size(job, tasks, source_size)
   meta = cache_format.TaskMeta(
     task=job.task,
     split=job.split,
@@ -65,6 +68,28 @@ def finalize_task(
   write_digests(job.directory, older_generations | {generation})
   _remove_unused_files(job.directory)
   return meta
+
+
+def _check_source_size(
+  job: write_plan.Job, tasks: text_tasks.Tasks, source_size: int
+) -> None:
+  """Logs a warning if a source does not have the declared number of examples.
+
+  The number of written examples may differ, because preprocessors may drop
+  examples. The examples of the source itself are therefore counted.
+  """
+  count = tasks.count_source(job.task, job.split)
+  if count is not None and count != source_size:
+    logging.warning(
+      'The source of the task %s declares %s examples in the split %s '
+      '(num_input_examples), but %s examples were read. The mixing rates of '
+      'mixtures with this task depend on the declared number. Correct '
+      'num_input_examples, and write the cache again.',
+      job.task,
+      f'{source_size:,}',
+      job.split,
+      f'{count:,}',
+    )
 
 
 def check_rewritten_shards(job: write_plan.Job) -> None:

@@ -67,6 +67,13 @@ class Tasks(Protocol):
   def source_size(self, task: str, split: str) -> int | None:
     """Returns the number of examples in the source, or None if unknown."""
 
+  def count_source(self, task: str, split: str) -> int | None:
+    """Counts the examples that the source contains, before preprocessing.
+
+    The source is read completely. The result is None if the number that
+    `source_size` returns does not have to be checked.
+    """
+
   def read(
     self,
     task: str,

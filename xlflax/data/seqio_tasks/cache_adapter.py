@@ -41,6 +41,7 @@ class RegisteredTasks:
 
   fingerprint = staticmethod(seqio_examples.task_fingerprint)
   source_size = staticmethod(seqio_examples.source_size)
+  count_source = staticmethod(seqio_examples.count_source)
   read = staticmethod(seqio_examples.read_task_examples)
 
   def names(self, mixture: str, *, split: str) -> list[str]:

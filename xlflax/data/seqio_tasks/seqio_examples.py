@@ -10,6 +10,7 @@ import pathlib
 from collections.abc import Iterator
 
 import numpy as np
+import seqio
 import tensorflow as tf
 
 from xlflax.data import tokenized_examples
@@ -68,6 +69,20 @@ def source_size(task: str, split: str) -> int | None:
   if number is None or number == float('inf'):
     return None
   return int(number)
+
+
+def count_source(task: str, split: str) -> int | None:
+  """Counts a source's examples; see `text_tasks.Tasks.count_source`.
+
+  Numbers that are passed to a SeqIO source as `num_input_examples` may be wrong.
+  Corpus directories and TensorFlow Datasets provide their own numbers.
+  """
+  source = task_registry.get_task(task, split=split).source
+  if isinstance(source, data_sources.TextSource | seqio.TfdsDataSource):
+    return None
+  with data_sources.converting_task_errors(task):
+    dataset = source.get_dataset(split, shuffle=False)
+    return int(dataset.reduce(np.int64(0), lambda count, _: count + 1))
 
 
 def task_fingerprint(task: str, split: str) -> dict:
