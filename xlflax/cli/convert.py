@@ -29,8 +29,9 @@ class FromHfOptions:
     pad_vocab_size_multiple: Multiple to which the number of rows in embedding
       tables is rounded up.
     languages: Languages that are assigned ids, in this order, separated by
-      commas. Defaults to the languages in config.json, or else those of common
-      multilingual models.
+      commas. Defaults to the languages of the exported run if xlflax wrote the
+      directory, to the languages in config.json for XLM, or else to those of
+      common multilingual models.
     vocabulary: Directory written by `xlflax vocab`, used instead of the model's
       tokenizer.
     unused_embeddings: Treatment of embedding rows that belong to no token.

@@ -21,6 +21,7 @@ from xlflax.interop.huggingface import (
   export_plan,
   folder_writer,
   huggingface_export,
+  huggingface_import,
 )
 from xlflax.models import (
   encoder,
@@ -29,7 +30,7 @@ from xlflax.models import (
   encoder_decoder_config,
 )
 from xlflax.training import train_state
-from xlflax.training.checkpointing import checkpoints, run_directory
+from xlflax.training.checkpointing import checkpoints, run_directory, saved_run
 from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
@@ -124,6 +125,31 @@ def test_models_of_xlflax_are_exported_exactly(
   assert not table[:first_row].any()
   tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
   assert config['pad_token_id'] == tokenizer.pad_token_id == 0
+
+
+@pytest.mark.parametrize('family', [None, 'post_ln', 'pre_ln'])
+def test_a_round_trip_keeps_the_languages_of_the_run(run_of, tmp_path, family):
+  model = None
+  if family:
+    sizes = {key: size for key, size in _SIZES.items() if key != 'num_layers'}
+    model = encoder_decoder.EncoderDecoder(
+      encoder_decoder_config.EncoderDecoderConfig(
+        **sizes, family=family, num_encoder_layers=1, num_decoder_layers=1
+      )
+    )
+  directory, *_ = run_of(model)
+  languages = saved_run.load_run(directory).vocabulary.spec.languages
+  folder = tmp_path / 'out'
+  folder_writer.write_folder(huggingface_export.check_export(directory), folder)
+  config = transformers.AutoConfig.from_pretrained(folder)
+  assert config.xlflax_languages == list(languages)
+  back = huggingface_import.convert_import(
+    huggingface_import.check_import(folder), tmp_path / 'back'
+  )
+  run = saved_run.load_run(back)
+  assert run.vocabulary.spec.languages == languages
+  chosen = huggingface_import.check_import(folder, languages=languages[:1])
+  assert chosen.vocabulary.spec.languages == languages[:1]
 
 
 def test_texts_of_several_lengths_give_the_states_of_the_run(run_of, tmp_path):

@@ -504,6 +504,37 @@ def test_a_bucket(folder, tmp_path):
     np.testing.assert_array_equal(got[name], value)
 
 
+@pytest.mark.parametrize('languages', [None, ('sw', 'en')])
+def test_chosen_languages_survive_an_export(folder, tmp_path, languages):
+  huggingface_import.convert_import(
+    huggingface_import.check_import(folder, languages=languages),
+    tmp_path / 'ours',
+  )
+  folder_writer.write_folder(
+    huggingface_export.check_export(tmp_path / 'ours'), tmp_path / 'back'
+  )
+  config = json.loads((tmp_path / 'back/config.json').read_text())
+  # Default languages are not written, as the folder had no such option.
+  assert ('xlflax_languages' in config) == (languages is not None)
+  back = huggingface_import.check_import(tmp_path / 'back')
+  assert back.vocabulary.spec.languages == (
+    languages or checkpoint_languages.DEFAULT
+  )
+
+
+@pytest.mark.parametrize(
+  'value', ['en', [], [1], ['en', 'en'], [''], None, {'en': 0}]
+)
+def test_exported_languages_must_be_codes(folder, value):
+  _edit(folder, xlflax_languages=value)
+  with raises_error(
+    errors.ConfigError, got=repr(value), where='config.json, xlflax_languages'
+  ):
+    huggingface_import.check_import(folder)
+  chosen = huggingface_import.check_import(folder, languages=('en',))
+  assert chosen.vocabulary.spec.languages == ('en',)
+
+
 def test_a_short_code_stands_for_the_one_symbol_of_its_language():
   """NLLB's symbols name the script; Chinese has two."""
   symbols = ('deu_Latn', 'eng_Latn', 'zho_Hans', 'zho_Hant')

@@ -18,13 +18,14 @@ from xlflax.interop.huggingface import (
   onnx_files,
   sentence_modules,
 )
-from xlflax.interop.huggingface.architectures import linear_head
+from xlflax.interop.huggingface.architectures import config_options, linear_head
 from xlflax.interop.huggingface.architectures.architecture_registry import Task
 from xlflax.interop.huggingface.architectures.tensor_rules import Assignment
 from xlflax.interop.huggingface.cards import card_metadata, model_card
 from xlflax.interop.huggingface.huggingface_export import Export
 from xlflax.interop.huggingface.tensors import saved_parameters, tensor_files
 from xlflax.interop.huggingface.tokenizers import (
+  checkpoint_languages,
   post_processor,
   sentencepiece_files,
 )
@@ -85,7 +86,9 @@ def write_folder(
     onnx_files.check_onnx_support(export.options)
   with paths.new_directory(folder, where='--output') as temporary_folder:
     _write_tensors(export, temporary_folder, max_shard_bytes)
-    text = json.dumps(export.options, indent=2, sort_keys=True)
+    notes = _write_tokenizer(export.run, temporary_folder)
+    options = _add_languages(export, temporary_folder)
+    text = json.dumps(options, indent=2, sort_keys=True)
     (temporary_folder / config_json.CONFIG).write_text(
       text + '\n', encoding='utf-8'
     )
@@ -93,7 +96,6 @@ def write_folder(
       sentence_modules.write_sentence_modules(
         export.sentence, _sentence_heads(export), temporary_folder
       )
-    notes = _write_tokenizer(export.run, temporary_folder)
     if not export.sentence and sentence_embedding.read_sentence_encoding(
       export.run.directory
     ):
@@ -113,6 +115,27 @@ def write_folder(
     )
     (temporary_folder / card_metadata.FILE).write_text(card, encoding='utf-8')
     return notes
+
+
+def _add_languages(export: Export, folder: pathlib.Path) -> dict[str, Any]:
+  """Returns the options of `config.json`, including the run's languages.
+
+  The languages are omitted if an import uses the same languages by default.
+
+  Args:
+    export: Checked export.
+    folder: Folder to which the tokenizer has been written.
+  """
+  options = dict(export.options)
+  options.pop(config_options.LANGUAGES, None)
+  path = folder / 'tokenizer_config.json'
+  settings = config_json.read_json(path) if path.exists() else {}
+  languages = export.run.vocabulary.spec.languages
+  if languages != checkpoint_languages.find_languages(
+    folder, settings, options
+  ):
+    options[config_options.LANGUAGES] = list(languages)
+  return options
 
 
 def _write_templates(export: Export, folder: pathlib.Path) -> list[str]:

@@ -58,7 +58,7 @@ class Export:
     step: Training step of the checkpoint.
     architecture: Architecture of the exported model.
     task: Task of the exported head.
-    options: Contents of the exported `config.json`.
+    options: Contents of the exported `config.json`, except for the languages.
     shapes: Mapping from parameter names to shapes. Parameters and rows that the
       checkpoint does not contain are zero.
     assignments: Assignments of tensors to parameters.

@@ -140,8 +140,8 @@ def check_import(
     pad_vocab_size_multiple: Multiple to which the number of rows of embedding
       tables is rounded up.
     languages: Codes of the vocabulary's languages. If None, the languages in
-      `config.json` (XLM) or the languages that are common in multilingual
-      models are used.
+      `config.json` (exports of xlflax, and XLM) or the languages that are
+      common in multilingual models are used.
     vocabulary: Directory of a vocabulary to use instead of the folder's
       tokenizer.
     unused_rows: Treatment of embedding rows without a token.

@@ -12,6 +12,8 @@ from typing import Any
 
 from xlflax.models import activations
 
+# Languages of a run that xlflax exported. transformers ignores this option.
+LANGUAGES = 'xlflax_languages'
 # Options that do not change the outputs of a model.
 HARMLESS = frozenset(
   {
@@ -44,6 +46,7 @@ HARMLESS = frozenset(
     'tokenizer_class',
     'prefix',
     'language',
+    LANGUAGES,
     'bos_token_id',
     'eos_token_id',
     'sep_token_id',

@@ -1,17 +1,21 @@
-"""Languages of multilingual checkpoints that contain no list of languages.
+"""Languages of multilingual checkpoints.
 
-The id of a language affects only models with language embeddings, whose files
-specify the languages. For all other models, a language only labels texts. A
-long list of languages therefore has no disadvantage, and a model can be trained
-and evaluated in any language of the list.
+Folders that xlflax exported specify their languages. For most other folders, a
+default list of languages is used: The id of a language affects only models with
+language embeddings, whose files specify the languages. For all other models, a
+language only labels texts. A long list of languages therefore has no
+disadvantage, and a model can be trained and evaluated in any language of the
+list.
 """
 
 import json
 import pathlib
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from xlflax.data.corpus import language_codes
+from xlflax.interop.huggingface.architectures.config_options import LANGUAGES
 from xlflax.utils import errors
 
 # Languages of CC-100 (Conneau et al., 2020, appendix A) and of the 104 largest
@@ -141,11 +145,23 @@ DEFAULT = (
 )
 
 
-def languages_from_options(options: dict) -> tuple[str, ...] | None:
-  """Returns XLM's languages by id, as specified by `lang2id` in `config.json`.
+def languages_from_options(options: Mapping) -> tuple[str, ...] | None:
+  """Returns the languages by id that `config.json` specifies.
 
-  Returns None if config.json does not specify valid ids.
+  xlflax exports the languages of a run as `xlflax_languages`. If this option is
+  missing, XLM's languages are those of `lang2id`.
+
+  Args:
+    options: Contents of `config.json`.
+
+  Returns:
+    The languages, or None if config.json does not specify valid ids.
+
+  Raises:
+    ConfigError: If `xlflax_languages` is not a list of distinct codes.
   """
+  if LANGUAGES in options:
+    return _check_languages(options[LANGUAGES])
   ids_by_language = options.get('lang2id')
   if (
     not isinstance(ids_by_language, dict)
@@ -154,6 +170,39 @@ def languages_from_options(options: dict) -> tuple[str, ...] | None:
   ):
     return None
   return tuple(sorted(ids_by_language, key=ids_by_language.__getitem__))
+
+
+def _check_languages(codes: Any) -> tuple[str, ...]:
+  """Returns the value of `xlflax_languages` after checking it."""
+  if (
+    not isinstance(codes, list)
+    or not codes
+    or not all(isinstance(code, str) and code for code in codes)
+    or len(set(codes)) < len(codes)
+  ):
+    raise errors.ConfigError(
+      f'The option {LANGUAGES} must list the languages of the model',
+      got=repr(codes)[:200],
+      expected='a list of distinct language codes',
+      where=f'config.json, {LANGUAGES}',
+      fix='Export the model again, or pass --languages=LANGUAGE,LANGUAGE.',
+    )
+  return tuple(codes)
+
+
+def find_languages(
+  folder: pathlib.Path, settings: Mapping, options: Mapping
+) -> tuple[str, ...]:
+  """Returns the languages of an import for which the user chooses no languages.
+
+  Args:
+    folder: Folder with tokenizer files.
+    settings: Contents of the folder's `tokenizer_config.json`.
+    options: Contents of the folder's `config.json`.
+  """
+  symbols = read_language_symbols(folder, settings, options['model_type'])
+  codes, _ = choose_languages(symbols, languages_from_options(options))
+  return codes
 
 
 # Language symbols in the order of their ids, which the SentencePiece model does
