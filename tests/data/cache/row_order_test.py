@@ -155,11 +155,20 @@ def test_replay_excludes_a_maximum_rate():
     loading.dataset(max_rate=0.5, replay=_replay('de'))
 
 
+_WITHOUT_REPLAY = '--gin.pairs/dataset_config.DatasetConfig.replay=None'
+
+
 def test_replay_needs_text_in_the_new_language(open_cached):
-  with raises_error(errors.ConfigError, got='xx'):
-    open_cached(replay=_replay('xx'))
+  with raises_error(errors.ConfigError, got='xx') as caught:
+    open_cached(name='pairs', replay=_replay('xx'))
+  assert _WITHOUT_REPLAY in caught.value.fix
+  # Without replay, the dataset would contain too much of the language 'de'.
+  with raises_error(errors.ConfigError, got='xx') as caught:
+    open_cached(name='pairs', replay=_replay('de', 'xx'))
+  assert _WITHOUT_REPLAY not in caught.value.fix
 
 
 def test_replay_needs_text_in_another_language(open_cached):
-  with raises_error(errors.ConfigError):
-    open_cached(languages=('de',), replay=_replay('de'))
+  with raises_error(errors.ConfigError, got=0.25) as caught:
+    open_cached(name='pairs', languages=('de',), replay=_replay('de'))
+  assert _WITHOUT_REPLAY in caught.value.fix

@@ -122,13 +122,22 @@ def _add_replay(
   assert replay is not None
   existing = set().union(*languages)
   missing = [code for code in replay.new_languages if code not in existing]
+  # The gin scopes of the datasets in gin_configs/pretrain/ equal their names.
+  exclude = (
+    f'pass --gin.{dataset.name}/dataset_config.DatasetConfig.replay=None '
+    f'(if {dataset.name!r} is also the gin scope of the dataset) to sample the '
+    'dataset at its usual rates'
+  )
   if missing:
+    fix = 'Correct the language codes, or add text in the missing languages.'
+    if len(missing) == len(replay.new_languages):
+      fix += f' For a dataset without text in the new languages, {exclude}.'
     raise errors.ConfigError(
       f'The mixture {dataset.mixture!r} of the dataset {dataset.name!r} has '
       'no text in some of the languages in `ReplayOptions.new_languages`',
       got=', '.join(missing),
       expected=name_suggestions.format_choices(existing),
-      fix='Correct the language codes, or add text in the missing languages.',
+      fix=fix,
     )
   is_new = np.array(
     [not set(codes).isdisjoint(replay.new_languages) for codes in languages]
@@ -139,7 +148,8 @@ def _add_replay(
       'no text to replay, because all of its tasks have text in a new '
       'language. `ReplayOptions.fraction` must be 0 for such a mixture',
       got=replay.fraction,
-      fix='Add text in the old languages, or set the fraction to 0.',
+      fix='Add text in the old languages, set the fraction to 0, or '
+      f'{exclude}.',
     )
   if is_new.all():
     return rates
