@@ -37,6 +37,9 @@ _LONG_LINE = 10_000
 _LANGUAGE_ID_INTERVAL = 20
 # Minimum probability of the language of a file.
 _MIN_LANGUAGE_PROBABILITY = 0.5
+# Fraction of lines in other languages above which a file is reported. Fewer lines
+# may be identified incorrectly (docs/measured/large_corpora.md, "Short lines").
+_MAX_OTHER_LANGUAGE = 0.05
 # Id at the beginning of a line, in a separate column.
 _ID = re.compile(r'[\w.:/-]*\d[\w.:/-]*\t')
 # Characters that result from decoding with a wrong encoding.
@@ -426,7 +429,7 @@ def _describe_file(counts: FileCounts) -> Iterator[str]:
       'a line should be a sentence or a paragraph. Run xlflax preprocess '
       f'--split_sentences, or --max_characters={_LONG_LINE} to drop such lines.'
     )
-  if counts.num_other_language > 0.2 * counts.num_identified:
+  if counts.num_other_language > _MAX_OTHER_LANGUAGE * counts.num_identified:
     command = 'xlflax preprocess --min_language_probability=0.5'
     hint = f'Run {command} to drop them.'
     if counts.num_other_language > 0.8 * counts.num_identified:
