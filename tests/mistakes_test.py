@@ -72,6 +72,16 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   'finetune --output=o --test_top_k=all': ('--test_top_k', '--eval_gin_file'),
   'cache verify o --vocabulary=v': ('--vocabulary', 'cache verify'),
   'tasks --gin.A=1 list': ('gin bindings', '--gin.A=1'),
+  # Options of other libraries.
+  f'{_GIVEN} --max_steps=9': ('Got: --max_steps', '--gin.TRAIN_STEPS=N'),
+  f'{_GIVEN} --gradient_accumulation_steps=9': (
+    '--gin.Trainer.gradient_accumulation_steps=N',),
+  'finetune --model_name_or_path=run --output_dir=o': (
+    'Got: --model_name_or_path', '--init_from=DIR', 'from-hf'),
+  f'{_GIVEN} --gin.MIXTURE_OR_TASK_NAME="\'a\'"': ('--gin.MONO="\'NAME\'"',),
+  f'{_GIVEN} --gin.MaskedLM.mask_prob=0.2': ('Did you mean mask_ratio?',),
+  f'{_GIVEN} --gin.MaskedLM.mask_rate=0.2': (
+    'mask_ratio (Fraction', 'mask_probability (Probability'),
   # Gin.
   f'{_TRAIN} --gin.TRAIN_STEPS': ('--gin.TRAIN_STEPS', '--gin.NAME=VALUE'),
   f'{_GIVEN} --gin.BATCH_SZIE=4': ('Got: BATCH_SZIE', 'BATCH_SIZE'),

@@ -93,11 +93,12 @@ def _columns_error(
     got=repr(line if len(line) <= _MAX_SHOWN else line[:_MAX_SHOWN] + '…'),
     expected='one sentence per line, with spaces between words',
     where=errors.line_location(path, number),
-    fix='Write one sentence per line, with spaces between words. If the file '
-    'contains labeled words, evaluate the run on it with `xlflax evaluate '
+    fix='If the file contains labeled words, evaluate the run on it with '
+    '`xlflax evaluate '
     '--model_dir=DIR --gin_file=evaluate/tagging.gin '
     f"--gin.TEST_FILES=\"{{'{language}': '{path}'}}\"`, which also writes "
-    'the predicted labels.',
+    'the predicted labels. If the file is not in the CoNLL-U format, also set '
+    'FORMAT.',
   )
 
 
