@@ -2,8 +2,10 @@
 
 import gc
 import os
+import pathlib
 import signal
 import sys
+import tempfile
 
 from tests import xla_flags
 
@@ -50,6 +52,13 @@ hypothesis.settings.load_profile('busy')
 gc.set_threshold(20_000, 20, 50)
 # Commands called in this process would enable it for all later tests.
 jax.config.update('jax_enable_compilation_cache', False)
+
+
+@pytest.fixture
+def shared_path():
+  """A directory outside of /tmp, as on storage that all nodes share."""
+  with tempfile.TemporaryDirectory(dir=pathlib.Path(__file__).parent) as path:
+    yield pathlib.Path(path)
 
 
 @pytest.fixture(scope='session', autouse=True)

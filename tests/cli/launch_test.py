@@ -334,8 +334,8 @@ def test_configuration_in_the_image_is_not_checked(capsys):
   assert _launch(capsys, *flags, '--', *_MLM, own_file)
 
 
-def _sweep(tmp_path, *lines) -> str:
-  path = tmp_path / 'sweep.txt'
+def _sweep(directory, *lines) -> str:
+  path = directory / 'sweep.txt'
   path.write_text(''.join(f'{line}\n' for line in lines))
   return f'--sweep={path}'
 
@@ -361,18 +361,18 @@ _GOOD_LINE = '--model_dir=/shared/a --gin.TRAIN_STEPS=4 --vocabulary="/r/b c"'
     ("--model_dir=/shared/b '--gin.TRAIN_STEP=4' --vocabulary=v", ...),
   ],
 )
-def test_lines_of_a_sweep_are_checked(tmp_path, line, got):
-  sweep = _sweep(tmp_path, _GOOD_LINE, '', line)
+def test_lines_of_a_sweep_are_checked(shared_path, line, got):
+  sweep = _sweep(shared_path, _GOOD_LINE, '', line)
   arguments = ['slurm', '--nodes=2', sweep, '--dry_run', '--', 'train']
   arguments += ['--gin_file=pretrain/mlm.gin', '--gin_file=models/tiny.gin']
   with raises_error(errors.ConfigError, got=got) as caught:
     cli.parse('launch', arguments)()
   location = str(caught.value.where).partition(', ')[0]
-  assert location == f'{tmp_path}/sweep.txt:3'
+  assert location == f'{shared_path}/sweep.txt:3'
 
 
-def test_only_selected_lines_of_a_sweep_are_checked(tmp_path, capsys):
-  sweep = _sweep(tmp_path, '--comment', _GOOD_LINE, _GOOD_LINE, '')
+def test_only_selected_lines_of_a_sweep_are_checked(shared_path, capsys):
+  sweep = _sweep(shared_path, '--comment', _GOOD_LINE, _GOOD_LINE, '')
   command = ('--', 'train', *_MLM[1:2], '--gin_file=models/tiny.gin')
   flags = ('slurm', '--nodes=2', sweep, '--dry_run')
   script = _launch(capsys, *flags, '--array=2-3%1', *command)

@@ -518,6 +518,38 @@ def test_local_working_directory_is_rejected(monkeypatch, argument):
     job.check()
 
 
+@pytest.mark.parametrize('nodes', [1, 2])
+@pytest.mark.parametrize(
+  ('directory', 'sweep', 'got'),
+  [
+    ('/', '/tmp/sweep', '/tmp/sweep'),
+    ('/tmp', 'sweep', '/tmp/sweep'),
+    ('/', '/shared/../dev/shm/sweep', '/dev/shm/sweep'),
+  ],
+)
+def test_sweep_on_a_local_disk_is_rejected(
+  monkeypatch, nodes, directory, sweep, got
+):
+  monkeypatch.chdir(directory)
+  job = slurm.SlurmJob(
+    command=('train',), nodes=nodes, sweep=pathlib.Path(sweep)
+  )
+  with raises_error(errors.ConfigError, got=got, where='--sweep'):
+    job.check()
+
+
+def test_sweep_on_shared_storage_is_accepted(monkeypatch, shared_path):
+  (shared_path / 'sweep').write_text('--model_dir=/shared/a\n')
+  command = ('train', '--gin_file=pretrain/mlm.gin')
+  slurm.SlurmJob(command=command, sweep=shared_path / 'sweep').check()
+  monkeypatch.chdir(shared_path)
+  slurm.SlurmJob(command=command, sweep=pathlib.Path('sweep')).check()
+  (shared_path / 'link').symlink_to('/tmp')
+  linked = shared_path / 'link/sweep'
+  with raises_error(errors.ConfigError, got=linked, where='--sweep'):
+    slurm.SlurmJob(command=command, sweep=linked).check()
+
+
 def test_symbolic_links_to_local_directories_are_resolved():
   shared_folder = pathlib.Path(__file__).parent
   with tempfile.TemporaryDirectory(dir=shared_folder) as folder:
@@ -552,11 +584,11 @@ def test_time_limits(limit):
   assert f'#SBATCH --time={limit}\n' in script
 
 
-def test_missing_model_directory_is_reported(tmp_path):
+def test_missing_model_directory_is_reported(tmp_path, shared_path):
   command = ('train', '--gin_file=pretrain/mlm.gin')
   with raises_error(errors.ConfigError, mentions='--model_dir'):
     slurm.SlurmJob(command=command).check()
-  sweep = tmp_path / 'sweep'
+  sweep = shared_path / 'sweep'
   sweep.write_text('--model_dir=runs/a\n\n--model_dir=runs/b\n')
   slurm.SlurmJob(command=command, sweep=sweep).check()
   sweep.write_text('--model_dir=runs/a\n\n--gin.X=1\n')

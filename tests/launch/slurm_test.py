@@ -71,8 +71,10 @@ def test_mistake_fails_the_job_at_once(workspace, cluster, tmp_path):
   assert 'Traceback' not in log
 
 
-def test_lines_of_a_sweep_are_tasks_of_an_array(workspace, cluster, tmp_path):
-  (tmp_path / 'sweep').write_text(
+def test_lines_of_a_sweep_are_tasks_of_an_array(
+  workspace, cluster, tmp_path, shared_path
+):
+  (shared_path / 'sweep').write_text(
     ''.join(
       f'--model_dir="{tmp_path}/run {i}" --gin.LEARNING_RATE=1e-{i}\n'
       for i in (2, 3)
@@ -83,7 +85,7 @@ def test_lines_of_a_sweep_are_tasks_of_an_array(workspace, cluster, tmp_path):
     cluster,
     tmp_path / 'logs',
     '--nodes=1',
-    f'--sweep={tmp_path / "sweep"}',
+    f'--sweep={shared_path / "sweep"}',
     '--',
     'train',
     *slurm_jobs.TINY,

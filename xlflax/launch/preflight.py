@@ -84,6 +84,26 @@ def check_not_node_local(
     )
 
 
+def check_input_not_node_local(flag: str, file: str) -> None:
+  """Checks that the nodes of a cluster can read an input file.
+
+  Args:
+    flag: Flag whose value is the file.
+    file: Absolute path of the file.
+
+  Raises:
+    ConfigError: If the file is in a directory such as /tmp.
+  """
+  if _is_node_local(file):
+    raise errors.ConfigError(
+      f'The {flag} file must be accessible to all nodes of the cluster, because '
+      'the job reads it. It must be on a shared file system',
+      got=file,
+      where=flag,
+      fix='Move the file to a shared file system.',
+    )
+
+
 def warn_of_node_local_outputs(
   command: Sequence[str], working_directory: str
 ) -> None:
@@ -154,10 +174,17 @@ def _node_local_outputs(
   """Yields the flags and absolute paths of node-local output directories."""
   for flag, value in _output_directories(command):
     directory = posixpath.normpath(posixpath.join(working_directory, value))
-    # The parent of a symbolic link is not the parent of its target.
-    paths_to_check = (directory, os.path.realpath(directory))
-    if any(_is_below(path, _NODE_LOCAL) for path in paths_to_check):
+    if _is_node_local(directory):
       yield flag, directory
+
+
+def _is_node_local(path: str) -> bool:
+  """Returns whether an absolute path is in a directory such as /tmp."""
+  # The parent of a symbolic link is not the parent of its target.
+  return any(
+    _is_below(candidate, _NODE_LOCAL)
+    for candidate in (path, os.path.realpath(path))
+  )
 
 
 def _output_directories(command: Sequence[str]) -> Iterator[tuple[str, str]]:

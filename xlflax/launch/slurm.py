@@ -66,7 +66,8 @@ class SlurmJob(job_base.Job):
     job_name: Name of the job, which is also part of its log file names.
     signal_seconds: Seconds before the time limit at which the run receives a
       signal to save a checkpoint and stop, at most 65535.
-    sweep: File that contains the options of one array task on each line.
+    sweep: File that contains the options of one array task on each line. It
+      must be on a file system that all nodes share.
     array: Array tasks to run, such as '1-8%2'. Defaults to all lines in the
       sweep. For commands with --shard_from_env, this option specifies the
       shards, such as '0-15'.
@@ -192,7 +193,12 @@ class SlurmJob(job_base.Job):
     )
 
   def check(self) -> None:
-    """Checks the gin files and the directories of each array task."""
+    """Checks the sweep file, and the command of each array task."""
+    if self.sweep is not None:
+      # The script reads the file on the node of each array task.
+      preflight.check_input_not_node_local(
+        '--sweep', os.path.abspath(self.sweep)
+      )
     for task in self.task_commands():
       with task.adding_location():
         job_base.check_gin_files(task.command)
