@@ -6,7 +6,7 @@ import pytest
 
 from tests.errors import assert_mentions
 from xlflax.data import corpus_checks
-from xlflax.data.corpus import corpus_directory, corpus_writer
+from xlflax.data.corpus import corpus_directory, corpus_writer, text_language
 
 _EN = (
   'The committee met on Tuesday and decided that the house by the river '
@@ -251,27 +251,27 @@ def test_other_held_out_text_passes(tmp_path):
 
 
 def test_scripts():
-  assert corpus_checks.dominant_script('abc') is None
-  assert corpus_checks.dominant_script(_JA) == 'JAPANESE'
-  assert corpus_checks.dominant_script(_ZH) == 'CJK'
-  assert corpus_checks.scripts_of_language('kor') == ('HANGUL',)
-  assert corpus_checks.scripts_of_language('xx') is None
+  assert text_language.dominant_script('abc') is None
+  assert text_language.dominant_script(_JA) == 'JAPANESE'
+  assert text_language.dominant_script(_ZH) == 'CJK'
+  assert text_language.scripts_of_language('kor') == ('HANGUL',)
+  assert text_language.scripts_of_language('xx') is None
 
 
 def test_trigrams_and_their_similarity():
-  assert corpus_checks.count_trigrams('Ab, b') == {
+  assert text_language.count_trigrams('Ab, b') == {
     ' ab': 1,
     'ab ': 1,
     'b b': 1,
     ' b ': 1,
   }
-  trigrams = corpus_checks.count_trigrams('a house')
-  assert corpus_checks.trigram_similarity(trigrams, trigrams) == pytest.approx(
+  trigrams = text_language.count_trigrams('a house')
+  assert text_language.trigram_similarity(trigrams, trigrams) == pytest.approx(
     1.0
   )
   assert (
-    corpus_checks.trigram_similarity(
-      trigrams, corpus_checks.count_trigrams('xyz')
+    text_language.trigram_similarity(
+      trigrams, text_language.count_trigrams('xyz')
     )
     == 0
   )

@@ -8,16 +8,15 @@ is not compressed, they read pairs at evenly spaced positions instead.
 import collections
 import itertools
 import logging
-import math
 import re
-import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from xlflax.data.corpus import (
   corpus_directory,
   corpus_files,
   language_codes,
+  text_language,
   text_similarity,
 )
 from xlflax.data.corpus.line_reader import Span
@@ -33,11 +32,6 @@ _NUM_POSITIONS = 10
 # this fraction of the pairs.
 _MIN_COUNT = 4
 _MIN_FRACTION = 0.05
-# Number of trigrams below which a text is too short to identify its language.
-_MIN_TRIGRAMS = 200
-# Columns count as swapped if exchanging them raises the sum of the similarities
-# by more than this.
-_MARGIN = 0.05
 # Text counts as text in another language if it has at least this number of
 # trigrams, if its mean similarity to other files in its declared language is
 # below the maximum, and if the similarity to the other language is higher by
@@ -54,49 +48,13 @@ _NUM_LAST_BYTES = 1 << 14
 # Number at the beginning of a line.
 _NUMBER = re.compile(r'([0-9]{1,9})[.:)]* +')
 
-# Scripts whose letters have another first word in their Unicode names.
-_SCRIPTS = {'HIRAGANA': 'JAPANESE', 'KATAKANA': 'JAPANESE'}
-# Map from ISO 15924 code to the first word of the Unicode names of its letters.
-_UNICODE_NAMES = {
-  'Arab': 'ARABIC',
-  'Armn': 'ARMENIAN',
-  'Beng': 'BENGALI',
-  'Cyrl': 'CYRILLIC',
-  'Deva': 'DEVANAGARI',
-  'Ethi': 'ETHIOPIC',
-  'Geor': 'GEORGIAN',
-  'Grek': 'GREEK',
-  'Gujr': 'GUJARATI',
-  'Guru': 'GURMUKHI',
-  'Hang': 'HANGUL',
-  'Hans': 'CJK',
-  'Hant': 'CJK',
-  'Hebr': 'HEBREW',
-  'Jpan': 'JAPANESE',
-  'Khmr': 'KHMER',
-  'Knda': 'KANNADA',
-  'Kore': 'HANGUL',
-  'Laoo': 'LAO',
-  'Latn': 'LATIN',
-  'Mlym': 'MALAYALAM',
-  'Mymr': 'MYANMAR',
-  'Orya': 'ORIYA',
-  'Sinh': 'SINHALA',
-  'Taml': 'TAMIL',
-  'Telu': 'TELUGU',
-  'Thai': 'THAI',
-  'Tibt': 'TIBETAN',
-}
-
-Counts = collections.Counter[str]
-
 
 class _Sample(NamedTuple):
   """Trigram counts of the first text of a file in one language."""
 
   file: corpus_files.TextFile
   language: str
-  counts: Counts
+  counts: text_language.Counts
 
 
 def find_anomalies(corpus: corpus_directory.Corpus) -> list[str]:
@@ -114,15 +72,21 @@ def find_anomalies(corpus: corpus_directory.Corpus) -> list[str]:
       anomalies += _find_numbered_lines(file, lines)
       if not wrong_script:
         [language] = file.languages
-        samples.append(_Sample(file, language, count_trigrams(text)))
+        samples.append(
+          _Sample(file, language, text_language.count_trigrams(text))
+        )
     elif file.kind is corpus_files.Kind.PARALLEL:
       pairs = _sample_pairs(file)
       columns = [' '.join(side) for side in zip(*pairs[:LINES], strict=True)]
-      if pairs and _are_columns_swapped(file.languages, columns, profiles):
+      if pairs and text_language.are_columns_swapped(
+        file.languages, columns, profiles
+      ):
         anomalies.append(_describe_swapped_columns(file))
       else:
         for language, column in zip(file.languages, columns, strict=False):
-          samples.append(_Sample(file, language, count_trigrams(column)))
+          samples.append(
+            _Sample(file, language, text_language.count_trigrams(column))
+          )
       anomalies += _find_copied_pairs(file, pairs)
       anomalies += _find_pairs_without_letters(file, pairs)
       anomalies += _find_numbered_pairs(file, pairs)
@@ -369,7 +333,7 @@ def _find_wrong_languages(samples: Sequence[_Sample]) -> Iterator[str]:
   ]
   sums: dict[str, dict[str, float]] = {}
   num_samples = collections.Counter(sample.language for sample in samples)
-  units = [_normalize(sample.counts) for sample in samples]
+  units = [text_language.normalize_counts(sample.counts) for sample in samples]
   for sample, unit in zip(samples, units, strict=True):
     total = sums.setdefault(sample.language, {})
     for gram, value in unit.items():
@@ -380,11 +344,13 @@ def _find_wrong_languages(samples: Sequence[_Sample]) -> Iterator[str]:
     num_others = num_samples[language] - 1
     if sample.file.kind is not corpus_files.Kind.MONOLINGUAL or not num_others:
       continue
-    similarity = (_dot(unit, sums[language]) - 1) / num_others
+    similarity = (
+      text_language.dot_product(unit, sums[language]) - 1
+    ) / num_others
     if similarity > _MAX_SIMILARITY_OTHER_LANGUAGE:
       continue
     similarities = {
-      other: _dot(unit, total) / num_samples[other]
+      other: text_language.dot_product(unit, total) / num_samples[other]
       for other, total in sums.items()
       if language_codes.short_code(other) != language_codes.short_code(language)
     }
@@ -410,8 +376,8 @@ def _describe_swapped_columns(file: corpus_files.TextFile) -> str:
 def _find_wrong_script(file: corpus_files.TextFile, text: str) -> list[str]:
   """Returns a message if a file is not written in a script of its language."""
   [language] = file.languages
-  script = dominant_script(text)
-  expected_scripts = scripts_of_language(language)
+  script = text_language.dominant_script(text)
+  expected_scripts = text_language.scripts_of_language(language)
   if script is None or expected_scripts is None or script in expected_scripts:
     return []
   return [
@@ -419,124 +385,6 @@ def _find_wrong_script(file: corpus_files.TextFile, text: str) -> list[str]:
     f'written in {" or ".join(expected_scripts).title()}. Check the language '
     'code of the file.'
   ]
-
-
-def _are_columns_swapped(
-  pair: Sequence[str], columns: Sequence[str], profiles: Mapping[str, Counts]
-) -> bool:
-  """Returns whether each column fits the other column's language better."""
-  exchanged = scripts_are_exchanged(pair, columns)
-  if exchanged is not None:
-    return exchanged
-
-  column_counts = [count_trigrams(column) for column in columns]
-  if min(sum(counts.values()) for counts in column_counts) < _MIN_TRIGRAMS:
-    return False
-  similarity = swapped_similarity = 0.0
-  for side, language in enumerate(pair):
-    if language in profiles:
-      profile = profiles[language]
-      similarity += trigram_similarity(column_counts[side], profile)
-      swapped_similarity += trigram_similarity(column_counts[1 - side], profile)
-  return swapped_similarity > similarity + _MARGIN
-
-
-def scripts_are_exchanged(
-  pair: Sequence[str], columns: Sequence[str]
-) -> bool | None:
-  """Returns whether two columns seem swapped, according to their scripts.
-
-  Args:
-    pair: Codes of the two languages.
-    columns: Text in each of the two columns.
-
-  Returns:
-    True if the scripts are exchanged, False if they are not, and None if the
-    scripts are unknown or both columns have the same script.
-  """
-  column_scripts = [dominant_script(column) for column in columns]
-  expected_scripts = [scripts_of_language(language) for language in pair]
-  if (
-    None in (*column_scripts, *expected_scripts)
-    or column_scripts[0] == column_scripts[1]
-  ):
-    return None
-
-  first_script, second_script = column_scripts
-  expected_first, expected_second = (
-    scripts or () for scripts in expected_scripts
-  )
-  some_match = (
-    first_script in expected_first or second_script in expected_second
-  )
-  both_exchanged = (
-    first_script in expected_second and second_script in expected_first
-  )
-  return both_exchanged and not some_match
-
-
-def dominant_script(text: str) -> str | None:
-  """Returns the script to which most letters of a text belong.
-
-  Text is Japanese if more than a tenth of its letters are kana.
-
-  Args:
-    text: Text in any script.
-
-  Returns:
-    The first word of the Unicode names of the script's letters, such as
-    'LATIN', or None if the text has fewer than 20 letters.
-  """
-  counts: Counts = collections.Counter()
-  for letter in text:
-    if letter.isalpha():
-      name = unicodedata.name(letter, 'UNKNOWN').split()[0]
-      counts[_SCRIPTS.get(name, name)] += 1
-  total = sum(counts.values())
-  if total < 20:
-    return None
-  if counts['JAPANESE'] > total / 10:
-    return 'JAPANESE'
-  return max(counts, key=lambda name: counts[name])
-
-
-def scripts_of_language(language: str) -> tuple[str, ...] | None:
-  """Returns the Unicode names of a language's scripts.
-
-  Returns:
-    The names in sorted order, or None if the language is unknown or has a
-    script that is not in the table.
-  """
-  scripts = sorted(language_codes.parse_language_code(language).scripts)
-  if not scripts or not all(script in _UNICODE_NAMES for script in scripts):
-    return None
-  return tuple(_UNICODE_NAMES[script] for script in scripts)
-
-
-def count_trigrams(text: str) -> Counts:
-  """Counts the character trigrams of a text.
-
-  The text is converted to lower case. Runs of characters other than letters
-  count as one space.
-  """
-  letter_runs = ''.join(c if c.isalpha() else ' ' for c in text.lower()).split()
-  padded = f' {" ".join(letter_runs)} '
-  return collections.Counter(padded[i : i + 3] for i in range(len(padded) - 2))
-
-
-def trigram_similarity(first: Counts, second: Counts) -> float:
-  """Returns the cosine similarity of two trigram counts."""
-  return _dot(_normalize(first), _normalize(second))
-
-
-def _normalize(counts: Counts) -> dict[str, float]:
-  """Returns trigram counts divided by their Euclidean norm."""
-  norm = math.sqrt(sum(count**2 for count in counts.values()))
-  return {gram: count / norm for gram, count in counts.items()}
-
-
-def _dot(first: Mapping[str, float], second: Mapping[str, float]) -> float:
-  return sum(value * second.get(gram, 0.0) for gram, value in first.items())
 
 
 def _join_lines(lines: Iterable[corpus_directory.Line]) -> str:
@@ -551,11 +399,15 @@ def _read_first_lines(file: corpus_files.TextFile) -> list[str]:
   return [line.text for line in itertools.islice(lines, LINES)]
 
 
-def _trigram_profiles(corpus: corpus_directory.Corpus) -> dict[str, Counts]:
+def _trigram_profiles(
+  corpus: corpus_directory.Corpus,
+) -> dict[str, text_language.Counts]:
   """Returns trigram counts of languages with monolingual training text."""
   profiles = {}
   for language in corpus.monolingual_languages():
-    counts = count_trigrams(_join_lines(corpus.monolingual(language)))
-    if sum(counts.values()) >= _MIN_TRIGRAMS:
+    counts = text_language.count_trigrams(
+      _join_lines(corpus.monolingual(language))
+    )
+    if sum(counts.values()) >= text_language.MIN_TRIGRAMS:
       profiles[language] = counts
   return profiles

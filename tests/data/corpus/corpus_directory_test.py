@@ -139,6 +139,27 @@ def test_language_without_text(tmp_path, content):
   assert_mentions(message, f'{tmp_path}/mono/sw.txt')
 
 
+def test_files_with_swapped_columns_are_named(tmp_path):
+  german = [
+    f'Die Katze schläft im Haus Nummer {n} und träumt' for n in range(9)
+  ]
+  english = [f'The cat sleeps in house number {n} and dreams' for n in range(9)]
+  columns = ''.join(f'{x}\t{y}\n' for x, y in zip(english, german, strict=True))
+  _write(
+    tmp_path,
+    {
+      'mono/de.txt': '\n'.join(german),
+      'mono/en.txt': '\n'.join(english),
+      'parallel/de-en.tsv': columns,
+      'valid/parallel/en-de.tsv': columns,
+    },
+  )
+  with raises_error(errors.CorpusError, where=tmp_path) as error:
+    corpus.Corpus(tmp_path)
+  assert 'parallel/de-en.tsv' in error.value.fix
+  assert 'valid/parallel' not in error.value.fix
+
+
 def test_pair_in_both_directions(tmp_path):
   _write(
     tmp_path,

@@ -14,11 +14,13 @@ order of their names. TensorFlow is not required.
 """
 
 import collections
+import contextlib
 import copy
 import dataclasses
 import functools
+import itertools
 import pathlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +30,7 @@ from xlflax.data.corpus import (
   corpus_files,
   line_reader,
   record_formats,
+  text_language,
 )
 from xlflax.data.corpus.bad_records import OnBadRecord, OnDroppedRecord
 from xlflax.data.corpus.corpus_files import Kind, TextFile
@@ -49,6 +52,8 @@ _TOKEN_CACHE = 'cache.json'
 # Records of the shards of a preprocessed corpus. The command without a shard
 # merges them when all files are complete.
 _SHARD_RECORDS = '.prepared-*.json'
+# Number of lines of a file from which languages are estimated.
+_NUM_SAMPLED_LINES = 100
 # Maximum number of unknown file names in an error.
 _MAX_LISTED_NAMES = 20
 
@@ -677,27 +682,105 @@ def _check_directions(
   files: Sequence[TextFile], directory: pathlib.Path
 ) -> None:
   """Raises a CorpusError if a language pair has files for both directions."""
-  names = collections.defaultdict(list)
+  files_by_pair = collections.defaultdict(list)
   for file in files:
     if file.kind is Kind.PARALLEL:
-      names[file.languages].append(file.path.relative_to(directory).as_posix())
-  for first, second in sorted(names):
+      files_by_pair[file.languages].append(file)
+  for first, second in sorted(files_by_pair):
     opposite = second, first
-    if first < second and opposite in names:
-      raise errors.CorpusError(
-        f'The corpus must not contain files for both {first}-{second} and '
-        f'{second}-{first}. Files for one direction are sufficient, because '
-        'the two columns can be read in either order',
-        got=f'{name_suggestions.format_names(names[first, second])} for '
-        f'{first}-{second}; {name_suggestions.format_names(names[opposite])} '
-        f'for {second}-{first}',
-        where=str(directory),
-        fix='Use the same pair of codes in the names of all files. If the first '
-        f'column of a {second}-{first} file is in {first}, rename the file to '
-        f'{first}-{second}. If the first column of a {first}-{second} file is '
-        f'in {second}, rename the file to {second}-{first}. Then swap the '
-        'columns of the files for one of the directions, and rename them too.',
+    if first < second and opposite in files_by_pair:
+      raise _two_directions_error(
+        files_by_pair[first, second],
+        files_by_pair[opposite],
+        _trigram_profiles(files, (first, second)),
+        directory,
       )
+
+
+def _two_directions_error(
+  files: Sequence[TextFile],
+  opposite_files: Sequence[TextFile],
+  profiles: Mapping[str, text_language.Counts],
+  directory: pathlib.Path,
+) -> errors.CorpusError:
+  """Returns the error for a language pair with files for both directions.
+
+  Args:
+    files: Files for one direction.
+    opposite_files: Files for the opposite direction.
+    profiles: Trigram counts of the languages whose text is known.
+    directory: Directory of the corpus.
+  """
+  first, second = files[0].languages
+
+  def format_files(files):
+    names = [file.path.relative_to(directory).as_posix() for file in files]
+    return name_suggestions.format_names(names)
+
+  hints = []
+  for group in (files, opposite_files):
+    swapped = [file for file in group if _has_swapped_columns(file, profiles)]
+    if swapped:
+      source, target = group[0].languages
+      hints.append(
+        f'The text of {format_files(swapped)} suggests that the first column is '
+        f'in {target} and the second column is in {source}. If this is correct, '
+        f'only replace {source}-{target} with {target}-{source} in the name.'
+      )
+  hints.append(
+    'Use the same order of the languages in all names. If the columns of a file '
+    'are not in the order of its name, only rename the file. Otherwise, swap the '
+    f'columns of the {second}-{first} files and rename them to '
+    f'{first}-{second}.'
+  )
+  return errors.CorpusError(
+    f'The corpus must not contain files for both {first}-{second} and '
+    f'{second}-{first}. Files for one direction are sufficient, because the two '
+    'columns can be read in either order',
+    got=f'{format_files(files)} for {first}-{second}; '
+    f'{format_files(opposite_files)} for {second}-{first}',
+    where=str(directory),
+    fix=' '.join(hints),
+  )
+
+
+def _trigram_profiles(
+  files: Iterable[TextFile], languages: Collection[str]
+) -> dict[str, text_language.Counts]:
+  """Returns trigram counts of the first monolingual text in each language."""
+  profiles: dict[str, text_language.Counts] = {}
+  for file in files:
+    if file.kind is not Kind.MONOLINGUAL or file.languages[0] not in languages:
+      continue
+    # A file that cannot be read must not hide the error for the language pair.
+    with contextlib.suppress(errors.CorpusError):
+      lines = read_monolingual(file.path, on_bad_record=bad_records.ignore)
+      text = ' '.join(
+        line.text for line in itertools.islice(lines, _NUM_SAMPLED_LINES)
+      )
+      counts = text_language.count_trigrams(text)
+      if sum(counts.values()) >= text_language.MIN_TRIGRAMS:
+        profiles.setdefault(file.languages[0], counts)
+  return profiles
+
+
+def _has_swapped_columns(
+  file: TextFile, profiles: Mapping[str, text_language.Counts]
+) -> bool:
+  """Returns whether the columns seem to be in the opposite order of the name."""
+  try:
+    pairs = read_parallel(file.path, on_bad_record=bad_records.ignore)
+    columns = [
+      ' '.join(column)
+      for column in zip(
+        *itertools.islice(pairs, _NUM_SAMPLED_LINES), strict=True
+      )
+    ]
+  except errors.CorpusError:
+    return False
+  return bool(columns) and text_language.are_columns_swapped(
+    file.languages, columns, profiles
+  )
 
 
 def _check_files_have_text(

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from xlflax.data import corpus_checks
+from xlflax.data.corpus import text_language
 from xlflax.data.supervised import labeled_examples
 from xlflax.utils import errors, logs
 
@@ -260,12 +261,12 @@ def check_languages(
     return
   first, second = map(str, languages)
   texts = [' '.join(side[: corpus_checks.LINES]) for side in sides]
-  if corpus_checks.scripts_are_exchanged((first, second), texts):
+  if text_language.scripts_are_exchanged((first, second), texts):
     raise errors.CorpusError(
       'The two languages of the file seem to be swapped: the text of the '
       f'language {first!r} is mostly written in '
-      f'{corpus_checks.dominant_script(texts[0])} letters, and the text of '
-      f'the language {second!r} in {corpus_checks.dominant_script(texts[1])} '
+      f'{text_language.dominant_script(texts[0])} letters, and the text of '
+      f'the language {second!r} in {text_language.dominant_script(texts[1])} '
       'letters',
       where=str(path),
       fix='Swap the two columns or files, or rename the language split to '
@@ -286,8 +287,8 @@ def check_script(language: str, texts: Iterable[str], path: Any) -> None:
   first_texts = list(itertools.islice(texts, corpus_checks.LINES))
   if len(first_texts) < _MIN_ROWS_FOR_ERROR:
     return
-  script = corpus_checks.dominant_script(' '.join(first_texts))
-  scripts = corpus_checks.scripts_of_language(language)
+  script = text_language.dominant_script(' '.join(first_texts))
+  scripts = text_language.scripts_of_language(language)
   if script is not None and scripts is not None and script not in scripts:
     logging.warning(
       '%s: The text is mostly written in %s letters, but the language %r is '
