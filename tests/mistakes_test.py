@@ -128,6 +128,8 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   'finetune --output=o --init_from=rnu': ('Got: rnu', 'Did you mean run?'),
   'finetune --output=o --init_from=google/bert-x': (
     'Got: google/bert-x', 'from-hf google/bert-x'),
+  'finetune --output=o --init_from=mine/marked.gin': (
+    'Got: mine/marked.gin', 'a directory instead of a file'),
   'report run --output=o': ('Got: run', 'checkpoints or metrics.jsonl'),
   'report run run=run --output=o': ('Got: run, run', 'NAME=DIR'),
   f'{_VOCAB} --corpus=nowhere': ('Got: nowhere',),

@@ -109,7 +109,10 @@ def suggest_model(name: str) -> str | None:
   If none is similar and the name is valid on the Hugging Face Hub, the result
   describes how to convert a model of the Hub.
   """
-  hint = suggest_directory(pathlib.Path(name).expanduser())
+  path = pathlib.Path(name).expanduser()
+  if path.exists():
+    return 'Pass a directory instead of a file.'
+  hint = suggest_directory(path)
   if re.fullmatch(r'\w[\w.-]*(/\w[\w.-]*)?', name) and not (
     hint and hint.startswith('Did')
   ):
