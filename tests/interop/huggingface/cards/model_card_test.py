@@ -2,6 +2,7 @@
 
 import huggingface_hub
 
+from tests.errors import assert_mentions
 from tests.interop.huggingface.huggingface_export_test import run_of
 from xlflax.evaluation import eval_task, result_store
 from xlflax.interop.huggingface import huggingface_export
@@ -12,7 +13,9 @@ pytest_plugins = ['tests.evaluation.fixtures']
 __all__ = ['run_of']
 
 
-def _note(directory, step, value, parameters='default', **settings):
+def _note(
+  directory, step, value, parameters='default', sentence=None, **settings
+):
   """A result of a checkpoint, as evaluation writes it."""
   result = eval_task.EvalResult(
     metrics={'accuracy/mean': value, 'accuracy/de': 0.25},
@@ -23,7 +26,7 @@ def _note(directory, step, value, parameters='default', **settings):
     'task': {'name': 'retrieval'} | settings,
     'seed': 0,
     'parameters': parameters,
-  }
+  } | ({} if sentence is None else {'sentence': sentence})
   result_store.write_result(directory, result, step=step, identity=identity)
 
 
@@ -119,6 +122,34 @@ def test_results_of_other_vectors_or_parameters_are_left_out(run_of):
     checked = huggingface_export.check_export(directory, pooling=pooling)
     text = model_card.format_model_card(checked, name='mine')
     results = huggingface_hub.ModelCard(text).data.eval_results
-    assert [
-      result.metric_value for result in results if 'mean' in result.metric_name
-    ] == [value]
+    [result] = [r for r in results if r.metric_name == 'accuracy/mean']
+    assert result.metric_value == value
+    # A plain export defines no pooling, so the card states that of the scores.
+    assert result.metric_args == {'pooling': pooling or 'mean', 'layers': [-1]}
+    assert result.task_type == 'sentence-similarity'
+    evaluation = text.partition('## Evaluation')[2].partition('##')[0]
+    assert_mentions(evaluation, 'retrieval (test)', f'`{pooling or "mean"}`')
+
+
+def test_pooling_of_the_run_is_stated(run_of):
+  """The settings of the task override the sentence encoding of the run."""
+  directory, *_ = run_of(type_vocab_size=1, position_offset=2)
+  sentence = {'pooling': 'first', 'layers': [1]}
+  _note(directory, 3, 0.1, sentence=sentence, pooling=None, layer=None)
+  _note(directory, 3, 0.2, sentence=sentence, pooling='mean', layer=None)
+  checked = huggingface_export.check_export(directory)
+  text = model_card.format_model_card(checked, name='mine')
+  results = huggingface_hub.ModelCard(text).data.eval_results
+  [result] = [r for r in results if r.metric_name == 'accuracy/mean']
+  assert result.metric_value == 0.1
+  assert result.metric_args == sentence
+
+
+def test_scores_without_pooling_have_no_section(run_of):
+  directory, *_ = run_of()
+  _note(directory, 3, 0.5)
+  checked = huggingface_export.check_export(directory)
+  text = model_card.format_model_card(checked, name='mine')
+  results = huggingface_hub.ModelCard(text).data.eval_results
+  assert all(result.metric_args is None for result in results)
+  assert '## Evaluation' not in text

@@ -11,7 +11,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xlflax.evaluation import result_store
+from xlflax.evaluation import result_store, sentence_embedding
 from xlflax.interop import mteb_task
 from xlflax.interop.huggingface.architectures.architecture_registry import Task
 from xlflax.interop.huggingface.cards import card_metadata
@@ -54,15 +54,14 @@ def format_model_card(
   if is_average:
     step = f'average of checkpoints up to {step}'
   version = importlib.metadata.version('xlflax')
+  results = _find_results(
+    export, 'text-ranking' if _is_reranker(export) else _PIPELINES[export.task]
+  )
   return '\n'.join(
     [
       '---',
       *_metadata(export, origin, license, settings),
-      *_model_index(
-        export,
-        name,
-        'text-ranking' if _is_reranker(export) else _PIPELINES[export.task],
-      ),
+      *_model_index(results, name),
       '---',
       '',
       f'# {name}',
@@ -71,6 +70,7 @@ def format_model_card(
       f'{version}.',
       '',
       *_training(settings, origin),
+      *_evaluation(results),
       *_notice(settings.get('corpus')),
       *_excluded_parameters(export.left_out),
     ]
@@ -110,8 +110,20 @@ def _is_reranker(export: Export) -> bool:
   return isinstance(objective, reranking.Reranking)
 
 
-def _model_index(export: Export, name: str, pipeline: str) -> list[str]:
-  """Returns the evaluation results of this checkpoint as a `model-index`."""
+def _model_index(results: Sequence[Mapping[str, Any]], name: str) -> list[str]:
+  """Returns the `model-index` with the results of `_find_results`."""
+  if not results:
+    return []
+  return ['model-index: ' + json.dumps([{'name': name, 'results': results}])]
+
+
+def _find_results(export: Export, pipeline: str) -> list[dict[str, Any]]:
+  """Returns the evaluation results of this checkpoint for a `model-index`.
+
+  Args:
+    export: The export.
+    pipeline: Type of the results of tasks that do not pool hidden states.
+  """
   results = []
   groups = result_store.find_results(export.run.directory)
   for group, result_by_step in groups.items():
@@ -125,16 +137,19 @@ def _model_index(export: Export, name: str, pipeline: str) -> list[str]:
         metrics.append(
           {'type': metric_type, 'name': metric_name, 'value': value}
         )
-    if metrics and _matches_export(export, group):
+    settings = _read_settings(export, group)
+    if metrics and _matches_export(export, settings):
       dataset, score_name = _describe_dataset(export, group)
       if score_name is not None:
         metrics = [_rename_metric(metric, score_name) for metric in metrics]
+      task_type = pipeline
+      if pooling := _read_pooling(settings):
+        task_type = 'sentence-similarity'
+        metrics = [metric | {'args': pooling} for metric in metrics]
       results.append(
-        {'task': {'type': pipeline}, 'dataset': dataset, 'metrics': metrics}
+        {'task': {'type': task_type}, 'dataset': dataset, 'metrics': metrics}
       )
-  if not results:
-    return []
-  return ['model-index: ' + json.dumps([{'name': name, 'results': results}])]
+  return results
 
 
 def _read_settings(export: Export, group: result_store.Group) -> dict[str, Any]:
@@ -172,22 +187,63 @@ def _rename_metric(metric: dict[str, Any], score_name: str) -> dict[str, Any]:
   return metric | {'type': score_name, 'name': f'{score_name}/{part}'}
 
 
-def _matches_export(export: Export, group: result_store.Group) -> bool:
-  """Returns True if a result used the exported parameters and embeddings."""
-  settings = _read_settings(export, group)
-  task = settings['task']
-  if settings['parameters'] != 'default' or 'pooling' not in task:
-    return settings['parameters'] == 'default'
-  pooling, layer = task['pooling'], task['layer']
+def _matches_export(export: Export, settings: Mapping[str, Any]) -> bool:
+  """Returns True if a result used the exported parameters and embeddings.
+
+  An export without a sentence encoding matches the results with the pooling of
+  the run, which the card states.
+
+  Args:
+    export: The export.
+    settings: Settings that identify the result.
+  """
+  if settings['parameters'] != 'default':
+    return False
+  pooling = _read_pooling(settings)
+  if pooling is None:
+    return True
   if export.sentence is None:
-    return pooling is layer is None
+    return settings['task']['pooling'] is settings['task']['layer'] is None
+  return pooling == {
+    'pooling': export.sentence.pooling.value,
+    'layers': [*export.sentence.layers],
+  }
+
+
+def _read_pooling(settings: Mapping[str, Any]) -> dict[str, Any] | None:
+  """Returns the pooling and the layers of a result of sentence embeddings.
+
+  The result is None if the task does not use sentence embeddings.
+  """
+  task = settings['task']
+  if 'pooling' not in task:
+    return None
   # The task's settings override the sentence encoding of the run.
   encoding = settings.get('sentence') or {'pooling': 'mean', 'layers': [-1]}
-  pooling = pooling or encoding['pooling']
-  layers = encoding['layers'] if layer is None else [layer]
-  return pooling == export.sentence.pooling.value and [*layers] == [
-    *export.sentence.layers
+  layers = encoding['layers'] if task['layer'] is None else [task['layer']]
+  return {
+    'pooling': task['pooling'] or encoding['pooling'],
+    'layers': [*layers],
+  }
+
+
+def _evaluation(results: Sequence[Mapping[str, Any]]) -> list[str]:
+  """Returns the section that states the pooling of the evaluation results."""
+  names_by_pooling: dict[str, list[str]] = {}
+  for result in results:
+    pooling = result['metrics'][0].get('args')
+    if pooling is not None:
+      encoding = sentence_embedding.SentenceEmbedding(**pooling)
+      description = f'`{pooling["pooling"]}` ({encoding})'
+      names = names_by_pooling.setdefault(description, [])
+      names.append(result['dataset']['name'])
+  if not names_by_pooling:
+    return []
+  lines = [
+    f'- {", ".join(dict.fromkeys(names))}: The pooling of the hidden states is {description}.'
+    for description, names in names_by_pooling.items()
   ]
+  return ['## Evaluation', '', *lines, '']
 
 
 def _training(settings: Mapping[str, Any], origin) -> list[str]:
