@@ -5,7 +5,7 @@ import json
 import jax.numpy as jnp
 import pytest
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from tests.training import tiny
 from xlflax import cli, integrity
 from xlflax.storage import checksums
@@ -80,6 +80,27 @@ def test_a_missing_directory_is_reported(tmp_path):
     fix=f'Did you mean {tmp_path / "corpus"}?',
   ):
     integrity.verify_directory(tmp_path / 'corpsu')
+
+
+@pytest.mark.parametrize('flags', [(), ('--repair',)])
+def test_other_directories_are_verified_if_one_is_missing(
+  run, tmp_path, capsys, flags
+):
+  (tmp_path / 'other').mkdir()
+  names = [str(tmp_path / name) for name in ('missing', 'run', 'other')]
+  assert cli.main(['verify', *names, *flags]) == 2
+  captured = capsys.readouterr()
+  assert f'{run}: run' in captured.out
+  assert_mentions(captured.err, names[0], names[2])
+
+
+def test_missing_directories_are_in_the_json_report(run, tmp_path, capsys):
+  names = [str(run), str(tmp_path / 'missing')]
+  assert cli.main(['verify', *names, '--json']) == 2
+  verified, missing = json.loads(capsys.readouterr().out)
+  assert verified['directory'] == names[0] and verified['kind'] == 'run'
+  assert missing['directory'] == names[1] and missing['findings'] == []
+  assert missing['error']['got'] == names[1] and missing['error']['status'] == 2
 
 
 def test_a_directory_of_no_type_is_rejected(tmp_path):

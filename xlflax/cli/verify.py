@@ -4,11 +4,13 @@ import dataclasses
 import json
 import pathlib
 import sys
+from typing import Any
 
 import cyclopts
 
 from xlflax.cli import options as shared_options
 from xlflax.storage import manifests, paths
+from xlflax.utils import errors, logs
 
 
 @cyclopts.Parameter(
@@ -43,7 +45,7 @@ class VerifyOptions:
   Reports missing and damaged files in runs, token caches, vocabularies,
   preprocessed corpora, hyperparameter searches, suites, evaluations, reports,
   analyses and exported models, and explains how to restore them. The exit code
-  is 2 if an output is damaged.
+  is 2 if an output is damaged or does not exist.
 
   Attributes:
     directories: Files and directories to verify.
@@ -85,21 +87,35 @@ Write missing and damaged shards of a token cache again from its text:
 
 
 def main(options: VerifyOptions) -> int:
-  """Prints the findings and returns 2 if an artifact is damaged."""
+  """Prints the findings and returns 2 if an artifact is damaged or missing."""
   from xlflax import integrity
 
-  results = []
+  results: list[dict[str, Any]] = []
+  statuses: list[errors.ExitStatus] = []
   for name in options.directories:
     directory = paths.to_path(name)
-    if options.repair:
-      results.append(_repair(directory, options.cache_text))
-    else:
-      results.append(integrity.verify_directory(directory))
+    try:
+      if options.repair:
+        report = _repair(directory, options.cache_text)
+      else:
+        report = integrity.verify_directory(directory)
+    except (errors.XlflaxError, OSError) as exception:
+      error = exception
+      if isinstance(error, OSError):
+        error = errors.convert_os_error(error)
+      logs.log_exit('verify', error, as_json=options.json)
+      statuses.append(error.status)
+      results.append({'directory': name, 'findings': [], 'error': error.parts})
+      continue
+    statuses.append(
+      errors.ExitStatus.DONE if report.is_valid else errors.ExitStatus.MISTAKE
+    )
+    results.append(report.to_json())
+    if not options.json:
+      print(integrity.format_report(report), flush=True)
   if options.json:
-    print(json.dumps([result.to_json() for result in results], indent=2))
-  else:
-    print('\n'.join(map(integrity.format_report, results)))
-  return 0 if all(result.is_valid for result in results) else 2
+    print(json.dumps(results, indent=2))
+  return errors.joint_status(statuses)
 
 
 def _repair(directory: pathlib.Path, cache_text: CacheTextOptions):

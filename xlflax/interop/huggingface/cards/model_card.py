@@ -240,7 +240,8 @@ def _evaluation(results: Sequence[Mapping[str, Any]]) -> list[str]:
   if not names_by_pooling:
     return []
   lines = [
-    f'- {", ".join(dict.fromkeys(names))}: The pooling of the hidden states is {description}.'
+    f'- {", ".join(dict.fromkeys(names))}: The pooling of the hidden states '
+    f'is {description}.'
     for description, names in names_by_pooling.items()
   ]
   return ['## Evaluation', '', *lines, '']
