@@ -244,6 +244,25 @@ def test_an_unknown_label_of_a_development_file_is_reported(run, write, caplog):
   assert_mentions(message, 'en', 'yess', f'{dev["en"]}:3', 'yes')
 
 
+def test_the_hint_for_unknown_labels_keeps_the_other_options(run, write):
+  train = {'en': write('train', _PAIRS)}
+  test = {'fr': write('test', 'a dog\tthe cat\t0\nthe cat\ta dog\t1\n')}
+  columns = {'text': 0, 'paired_text': 1, 'label': 2}
+  options = {'columns': columns, 'quoting': 'csv'}
+  with raises_error(
+    errors.CorpusError,
+    got='0',
+    mentions=f"{str(options)[:-1]}, 'labels': {{'0': 'CLASS'",
+  ):
+    run(
+      f'--gin.TRAIN_FILES={train!r}',
+      '--eval_gin_file=evaluate/classification.gin',
+      f'--eval_gin=TEST_FILES={test!r}',
+      f'--eval_gin=OPTIONS={options!r}',
+      task='classification',
+    )
+
+
 def test_unknown_labels_of_a_test_file_are_located(run, write):
   train = {'en': write('train', _PAIRS)}
   test = {'fr': write('test', 'a dog\tthe cat\t0\nthe cat\ta dog\t1\n')}

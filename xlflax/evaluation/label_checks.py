@@ -131,10 +131,16 @@ def _suggest_label(
     or 'labels' not in file_formats.find_reader(source.format).options
   ):
     return hint + 'map the label to a known one when the file is read.'
+  other_options = ''.join(
+    f'{name!r}: {value!r}, '
+    for name, value in source.options.items()
+    if name != 'labels'
+  )
+  options = f"{other_options}'labels': {{{label!r}: 'CLASS', …}}"
   return (
     f'{hint}map all labels of the file to labels of the training data with the '
     'option `labels`. In `xlflax evaluate`, pass '
-    f"--gin.OPTIONS=\"{{'labels': {{{label!r}: 'CLASS', …}}}}\". In `xlflax "
-    'finetune`, set DEV_OPTIONS for development files, or pass '
+    f'--gin.OPTIONS="{{{options}}}". In `xlflax finetune`, set DEV_OPTIONS for '
+    'development files, or pass '
     '--eval_gin="OPTIONS=…" for test files.'
   )

@@ -434,8 +434,9 @@ def _check_no_header(fields: list[str], columns: Columns, path) -> None:
       'column names',
       got=file_reading.shorten_quoted(' | '.join(fields)),
       where=errors.line_location(path, 1),
-      fix="Set the option has_header=True, as in --gin.OPTIONS=\"{'has_header': "
-      'True}", or delete the line. If only the training files or only the '
+      fix="Add 'has_header': True to the options of this file, such as "
+      '--gin.OPTIONS="{\'has_header\': True}" if it has no other options, or '
+      'delete the line. If only the training files or only the '
       'development files have column names, set TRAIN_OPTIONS or DEV_OPTIONS '
       'instead of OPTIONS.',
     )

@@ -382,6 +382,7 @@ def _wrong_columns_error(
     f'{len(set(labels))} different labels for {len(labels)} examples',
     got=repr(labels[0][:60]),
     where=str(path),
-    fix=f'Set the columns, such as --gin.OPTIONS="{options}", or set the option '
+    fix='Add the columns to the options of this file, such as '
+    f'--gin.OPTIONS="{options}" if it has no other options, or set the option '
     f'labels to the class names.{hint}',
   )

@@ -265,9 +265,10 @@ def _check_words_are_not_numbers(sentences: list[list[_Line]], path) -> None:
     sentences[0][0].number,
     got=sentences[0][0].word,
     fix='If the columns are those of Universal NER (number, word, IOB2 tag), '
-    'set the format, as in --gin.FORMAT="\'uner\'". Otherwise, set the word '
-    'column and the tag column, counted from 0, such as '
-    "--gin.OPTIONS=\"{'word': 1, 'tag': -1}\".",
+    'set the format, as in --gin.FORMAT="\'uner\'". Otherwise, add the word '
+    'column and the tag column, counted from 0, to the options of this file, '
+    "such as --gin.OPTIONS=\"{'word': 1, 'tag': -1}\" if it has no other "
+    'options.',
   )
 
 

@@ -167,11 +167,11 @@ class FileDataset(ExampleSource):
     )
     first_line = next(text for _, text in file_reading.read_lines(path))
     num_columns = len(first_line.split('\t'))
+    options = {**options, 'columns': {'text': 0, 'label': 1}}
     return (
       f'The labels are read from column {columns["label"]!r}, where columns are '
       f'counted from 0, and the first line of {path} has {num_columns} columns. '
-      'Set the columns of the file, such as '
-      "--gin.OPTIONS=\"{'columns': {'text': 0, 'label': 1}}\"."
+      f'Set the columns of the file, such as --gin.OPTIONS="{options}".'
     )
 
   def find_line(self, part, values):
