@@ -366,6 +366,18 @@ def test_the_macro_that_constructs_an_object_is_named():
   assert_mentions(error.fix, '--gin.HEAD_SCHEDULE=@head/schedules.Cosine()')
 
 
+def test_development_files_are_named_only_if_the_evaluation_reads_them():
+  for file, binding, is_named in (
+    ('finetune/search.gin', "DEV_FOLDER='dev'", False),
+    ('finetune/tagging.gin', 'EVAL_STEPS=5', True),
+  ):
+    configuration = gin_config.load_gin_files([file], [binding], partial=True)
+    configuration.expect_build(trainer.Trainer)
+    error = _error(configuration)
+    assert_mentions(error.fix, 'EVALUATION=@during_training.Evaluation()')
+    assert ('DEV_FILES' in error.fix) == is_named
+
+
 @pytest.mark.parametrize(
   'binding',
   [

@@ -299,13 +299,23 @@ def _is_used_only_in_evaluation(
   binding: binding_locations.Binding, bound: gin_errors.Bound, effects: Effects
 ) -> bool:
   """Returns whether a binding has an effect only if training evaluates."""
-  evaluation = Effects()
+  evaluation = _evaluation_effects(bound)
+  built = {selector for _, selector in effects.objects}
+  if any(
+    selector in built and f'.{selector}'.endswith(f'.{_EVALUATION}')
+    for _, selector in evaluation.objects
+  ):
+    return False
+  return not matching_keys(binding, bound).isdisjoint(evaluation.parameters)
+
+
+def _evaluation_effects(bound: gin_errors.Bound) -> Effects:
+  """Returns the bindings that evaluation during training would use."""
+  effects = Effects()
   for selector in {selector for _, selector in bound}:
     if f'.{selector}'.endswith(f'.{_EVALUATION}'):
-      if selector in {other for _, other in effects.objects}:
-        return False
-      evaluation.add_call(bound, selector)
-  return not matching_keys(binding, bound).isdisjoint(evaluation.parameters)
+      effects.add_call(bound, selector)
+  return effects
 
 
 def _evaluation_only_error(
@@ -317,8 +327,9 @@ def _evaluation_only_error(
   """Creates the error for a binding of an evaluation that is not built."""
   binding = unused[0]
   option = option or Option(f'--gin.EVALUATION=@{_EVALUATION}()')
-  dev_files = bound.get((_DEV_FILES, gin_errors.MACRO))
-  has_files = dev_files is None or dev_files.get('value')
+  dev_files = (_DEV_FILES, gin_errors.MACRO)
+  is_read = (*dev_files, 'value') in _evaluation_effects(bound).parameters
+  lacks_files = is_read and not bound.get(dev_files, {}).get('value')
   is_task_macro = not binding.parameter and any(
     selector.startswith(_EVALUATION_TASKS)
     for reader in bindings
@@ -332,7 +343,7 @@ def _evaluation_only_error(
     expected=option.expected,
     where=binding.location,
     fix=f'Pass {option.name}'
-    + ('' if has_files else f' and --gin.{_DEV_FILES}')
+    + (f' and --gin.{_DEV_FILES}' if lacks_files else '')
     + f', or remove {binding.name}.'
     + (
       f' For test files, pass --eval_gin="{binding.name}=VALUE".'
