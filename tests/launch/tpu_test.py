@@ -305,7 +305,9 @@ _LAUNCH = (
   *('--zone=us-east5-a', '--accelerator_type=v5litepod-16'),
   *('--runtime_version=v2-alpha-tpuv5-lite', '--setup_command=true'),
   *('--abandon_minutes=0', '--entrypoint=xlflax', '--', 'train'),
-  *('--gin_file=pretrain/mlm.gin', '--model_dir=gs://bucket/runs/mlm'),
+  *('--gin_file=pretrain/mlm.gin', '--gin_file=models/tiny.gin'),
+  *('--gin.TRAIN_STEPS=4', '--vocabulary=gs://bucket/vocabulary'),
+  '--model_dir=gs://bucket/runs/mlm',
 )
 
 
