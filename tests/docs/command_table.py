@@ -196,8 +196,10 @@ SMALLER = {
     '--target_topology=gpu:H100:8': (
       '--target_topology=gpu:H100:8 --cost_model=estimate'),
     '-- train ...': '--dry_run -- train --gin_file=pretrain/mlm.gin '
+    '--gin_file=models/small.gin --gin.TRAIN_STEPS=4 --vocabulary=vocab '
     '--model_dir=runs/mlm',
-    '-- train --gin_file=...': '--dry_run -- train --gin_file=pretrain/mlm.gin',
+    '-- train --gin_file=...': '--dry_run -- train --gin_file=pretrain/mlm.gin '
+    '--gin_file=models/small.gin --gin.TRAIN_STEPS=4 --vocabulary=vocab',
   },
   'docs/modern_encoders.md': {
     '--phases=recipes/modernbert --dry_run --corpus': (

@@ -196,6 +196,22 @@ def test_signal_before_the_first_step_is_not_a_failure(job, caplog):
   assert not [r for r in caplog.records if r.levelname == 'ERROR']
 
 
+@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGUSR1])
+def test_signal_before_processes_handle_signals_is_not_a_failure(
+  job, tmp_path, number, capfd
+):
+  """The signal ends the processes directly."""
+  local_job = job("""
+      touch('started')
+      wait()
+  """)
+  launcher = _launch(local_job)
+  _wait_for(*(tmp_path / f'started_{i}' for i in range(2)))
+  launcher.send_signal(number)
+  assert launcher.wait(30) == errors.ExitStatus.INTERRUPTED
+  assert 'checkpoint' not in capfd.readouterr().err  # There is no failure.
+
+
 def test_checkpoint_takes_precedence_over_an_interrupted_start(job):
   """The status of a supervisor, of which one process saved a checkpoint."""
   local_job = job('sys.exit((75, 130)[i])')

@@ -165,7 +165,6 @@ class _ProcessGroup:
   Attributes:
     failure: Description of the first failure and its host.
     detected_at: Time at which the processes were last polled.
-    stop_requested: Whether the supervisor received a signal to stop.
   """
 
   def __init__(
@@ -179,7 +178,6 @@ class _ProcessGroup:
   ):
     self.failure = ''
     self.detected_at = time.time()
-    self.stop_requested = False
     self._workers = workers
     self._environment = environment
     self._grace_seconds = grace_seconds
@@ -187,8 +185,14 @@ class _ProcessGroup:
     self._kill_stopped = kill_stopped
     self._stopped_polls = [0] * len(workers)
     self._log_offset = 0
+    self._forwarded_signals: set[int] = set()
     self._processes: list[subprocess.Popen] = []
     self._previous_handlers: dict[int, Any] = {}
+
+  @property
+  def stop_requested(self) -> bool:
+    """True if the supervisor received a signal to stop."""
+    return bool(self._forwarded_signals)
 
   def __enter__(self) -> '_ProcessGroup':
     for number in filter(signals.is_handled, signals.SIGNALS):
@@ -222,7 +226,7 @@ class _ProcessGroup:
   def _forward(self, number, frame) -> None:
     """Forwards a signal to all processes."""
     del frame
-    self.stop_requested = True
+    self._forwarded_signals.add(number)
     logging.warning(
       'Forwarding %s to all processes.', signal.Signals(number).name
     )
@@ -235,7 +239,7 @@ class _ProcessGroup:
     with self._workers[0].log.open('rb') as log:
       log.seek(self._log_offset)
       while True:
-        statuses = [process.poll() for process in self._processes]
+        statuses = self._poll()
         _print_new_text(log)
         self.detected_at = time.time()
         for index, status in enumerate(statuses):
@@ -254,8 +258,22 @@ class _ProcessGroup:
 
   def _joint_status(self) -> int:
     """Returns the exit status of processes that have exited orderly."""
-    statuses = [process.returncode for process in self._processes]
+    statuses = self._poll()
     return next((s for s in _STOP_STATUSES if s in statuses), 0)
+
+  def _poll(self) -> list[int | None]:
+    """Returns the exit statuses, which are None for running processes.
+
+    A process that does not handle signals yet is killed by a forwarded signal,
+    which is not a failure.
+    """
+    statuses = [process.poll() for process in self._processes]
+    return [
+      errors.ExitStatus.INTERRUPTED
+      if status is not None and -status in self._forwarded_signals
+      else status
+      for status in statuses
+    ]
 
   def _kill_stopped_processes(self) -> None:
     """Kills processes that SIGSTOP has suspended for several seconds."""
