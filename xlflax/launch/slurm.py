@@ -7,6 +7,7 @@ The script is rendered from the template `slurm/slurm.sbatch.j2` in
 import codecs
 import dataclasses
 import enum
+import itertools
 import os
 import pathlib
 import re
@@ -14,7 +15,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, ClassVar
 
 import annotated_types
@@ -217,11 +218,11 @@ class SlurmJob(job_base.Job):
     if self.sweep is None:
       return super().task_commands()
     lines = self._sweep_lines()
-    numbers = list(lines)
+    ranges: Sequence[Iterable[int]] = [list(lines)]
     if self.array is not None:
-      numbers = _parse_array(self.array) or numbers
+      ranges = _parse_array(self.array) or ranges
     commands = []
-    for number in numbers:
+    for number in itertools.chain(*ranges):
       if number not in lines:
         raise errors.ConfigError(
           '--array selects a line of the sweep file that does not exist or '
@@ -362,20 +363,20 @@ def _split_words(line: str, location: str) -> list[str]:
     ) from error
 
 
-def _parse_array(array: str) -> list[int]:
-  """Returns the indices that `--array` selects, such as '1-8:2%4'.
+def _parse_array(array: str) -> list[range]:
+  """Returns the indices that `--array` selects, such as '1-8:2%4', as ranges.
 
   The result is empty if the text is not valid, which `sbatch` reports.
   """
-  indices: set[int] = set()
+  ranges = []
   for part in array.partition('%')[0].split(','):
     match = re.fullmatch(r'(\d{1,7})(?:-(\d{1,7})(?::(\d{1,7}))?)?', part)
     if match is None:
       return []
     first, last, step = match.groups()
     stop = int(last or first) + 1
-    indices.update(range(int(first), stop, max(int(step or 1), 1)))
-  return sorted(indices)
+    ranges.append(range(int(first), stop, max(int(step or 1), 1)))
+  return ranges
 
 
 def _format_ranges(indices: Sequence[int]) -> str:
