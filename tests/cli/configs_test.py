@@ -72,7 +72,7 @@ def test_show_of_a_suite_lists_its_tasks(capsys):
   assert 'tasks' not in json.loads(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize('suite', flag_validation.shipped_suites())
+@pytest.mark.parametrize('suite', sorted(flag_validation.shipped_suites()))
 def test_the_tasks_of_a_suite_are_those_that_it_builds(capsys, suite):
   name = f'suites/{suite}.gin'
   assert cli.main(['configs', 'show', name, '--json']) == 0

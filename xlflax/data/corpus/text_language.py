@@ -123,10 +123,10 @@ def dominant_script(text: str) -> str | None:
     'LATIN', or None if the text has fewer than 20 letters.
   """
   counts: Counts = collections.Counter()
-  for letter in text:
+  for letter, count in collections.Counter(text).items():
     if letter.isalpha():
       name = unicodedata.name(letter, 'UNKNOWN').split()[0]
-      counts[_SCRIPTS.get(name, name)] += 1
+      counts[_SCRIPTS.get(name, name)] += count
   total = sum(counts.values())
   if total < 20:
     return None
@@ -154,8 +154,9 @@ def count_trigrams(text: str) -> Counts:
   The text is converted to lower case. Runs of characters other than letters
   count as one space.
   """
-  letter_runs = ''.join(c if c.isalpha() else ' ' for c in text.lower()).split()
-  padded = f' {" ".join(letter_runs)} '
+  lower = text.lower()
+  spaces = {ord(c): ' ' for c in set(lower) if not c.isalpha()}
+  padded = f' {" ".join(lower.translate(spaces).split())} '
   return collections.Counter(padded[i : i + 3] for i in range(len(padded) - 2))
 
 
