@@ -558,6 +558,25 @@ def test_an_own_module_that_cannot_be_imported(own_modules):
     gin_config.load_gin_files([custom_file])
 
 
+def test_pretraining_files_that_replace_objectives_cause_a_warning(
+  caplog, tmp_path
+):
+  two, size = ('pretrain/mlm_tlm.gin', 'pretrain/mlm.gin'), 'models/tiny.gin'
+  gin_config.load_gin_files((*two, size), _GIVEN)
+  (record,) = caplog.records
+  assert record.args == (two[1], two[0], 'tlm')
+  caplog.clear()
+  mine = _write(
+    tmp_path / 'mine.gin',
+    'from xlflax.objectives import objective_mixture',
+    'objective_mixture.ObjectiveMixture.entries = '
+    '[@tlm/objective_mixture.WeightedObjective()]',
+  )
+  for files in (two[::-1], two[1:], (*two, mine)):
+    gin_config.load_gin_files((*files, size), _GIVEN)
+  assert not caplog.records
+
+
 def test_placeholders_of_a_command_cause_no_warning(caplog):
   placeholder = gin_config.Placeholder('unused')
   configuration = gin_config.load_gin_files(

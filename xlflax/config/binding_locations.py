@@ -180,6 +180,54 @@ def _order_key(binding: Binding) -> tuple[str, str, str]:
   return (binding.scope, binding.selector.rpartition('.')[2], binding.parameter)
 
 
+def find_replaced_objectives(
+  trees: Sequence[config_files.Tree], flags: Sequence[str]
+) -> list[tuple[str, str, list[str]]]:
+  """Finds pretraining objectives that a later pretraining file drops.
+
+  Only the files that xlflax ships in the folder pretrain/ are compared. The
+  result is empty if a file of the user or a flag sets the objectives.
+
+  Args:
+    trees: The gin files of a configuration, in order.
+    flags: 'NAME=VALUE' from the command line.
+
+  Returns:
+    Tuples of the name of the earlier file, the name of the last file, and the
+    scopes of the objectives that only the earlier file trains.
+
+  Raises:
+    ConfigError: If a statement is malformed.
+  """
+  entries = ('ObjectiveMixture', 'entries')
+  scopes: dict[str, list[str]] = {}
+  for tree in trees:
+    bindings = [
+      binding
+      for binding in read_bindings(list(tree.files()), ())
+      if _order_key(binding)[1:] == entries
+    ]
+    if not bindings:
+      continue
+    if not tree.file.is_shipped or tree.file.path.parent.name != 'pretrain':
+      return []
+    scopes.pop(tree.file.name, None)
+    scopes[tree.file.name] = [
+      reference.rpartition('/')[0] for reference in bindings[-1].references
+    ]
+  is_set_by_flag = any(
+    _order_key(binding)[1:] == entries for binding in read_bindings((), flags)
+  )
+  if len(scopes) < 2 or is_set_by_flag:
+    return []
+  *earlier, last = scopes
+  dropped = [
+    (name, last, [x for x in scopes[name] if x not in scopes[last]])
+    for name in earlier
+  ]
+  return [entry for entry in dropped if entry[2]]
+
+
 def find_macros_without_effect(tree: config_files.Tree) -> set[str]:
   """Finds the macros that do not supply a value to any constructed object.
 

@@ -443,6 +443,7 @@ def load_gin_files(
   trees = [config_files.read_gin_file(name, folders) for name in gin_files]
   for tree in trees:
     binding_locations.check_order(tree)
+  _warn_of_replaced_objectives(trees, bindings)
   files = [file for tree in trees for file in tree.files()]
   _import_user_modules(files)
   stages: list[gin_errors.Bound] = []
@@ -479,6 +480,23 @@ def load_gin_files(
   if not partial:
     gin_errors.check_required(configuration.bound)
   return configuration
+
+
+def _warn_of_replaced_objectives(
+  trees: Sequence[config_files.Tree], bindings: Sequence[str]
+) -> None:
+  """Logs a warning if a pretraining file drops objectives of another one."""
+  for name, last, scopes in binding_locations.find_replaced_objectives(
+    trees, bindings
+  ):
+    logging.warning(
+      'The gin file %s replaces the objectives of %s, so this configuration '
+      'does not train the objectives: %s. Pass only one gin file of pretrain/.',
+      last,
+      name,
+      ', '.join(scopes),
+      extra=logs.ONCE,
+    )
 
 
 def _import_user_modules(files: Iterable[config_files.GinFile]) -> None:
