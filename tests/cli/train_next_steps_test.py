@@ -23,6 +23,7 @@ def _trainer(model=None, objectives=None):
     objectives=objectives or tiny.make_mixture(),
     corpus='my corpus',
     num_train_steps=20000,
+    stop_after_steps=None,
   )
 
 
@@ -126,6 +127,17 @@ def test_the_hint_names_only_a_checkpoint_that_exists(checkpoint):
   (hint,) = train_next_steps.next_commands(_trainer(), unfinished)
   assert ('checkpoint' in hint) == (checkpoint is not None)
   assert ('1,000' in hint) == (checkpoint is not None)
+
+
+def test_a_run_that_was_told_to_stop_is_resumed_with_another_limit():
+  trainer = _trainer()
+  trainer.stop_after_steps = 1000
+  unfinished = _RESULT | {'finished': False, 'step': 1000, 'checkpoint': 1000}
+  (hint,) = train_next_steps.next_commands(trainer, unfinished)
+  assert 'stop_after_steps' in hint
+  interrupted = unfinished | {'step': 400, 'checkpoint': 400}
+  (hint,) = train_next_steps.next_commands(trainer, interrupted)
+  assert 'stop_after_steps' not in hint
 
 
 def test_log_export(caplog):

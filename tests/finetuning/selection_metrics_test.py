@@ -5,6 +5,8 @@ import re
 
 import pytest
 
+from tests.errors import raises_error
+from tests.evaluation import one_hot_model
 from xlflax.evaluation.tasks import (
   classification_task,
   intents_and_slots,
@@ -17,6 +19,7 @@ from xlflax.evaluation.tasks import (
   tagging_task,
 )
 from xlflax.finetuning import selection_metrics
+from xlflax.utils import errors
 
 _GUIDE = pathlib.Path(__file__).parents[2] / 'docs/finetuning.md'
 _TASKS = {
@@ -41,3 +44,13 @@ def test_the_guide_lists_the_metrics(gin_file):
   assert prefix == f'{task.name}/'
   listed = selection_metrics.metric_names(task)
   assert names == listed
+
+
+def test_f1_requires_a_positive_class():
+  source = one_hot_model.Held(parts=(('en', ()),))
+  task = classification_task.Classification(source=source)
+  with raises_error(errors.ConfigError, got='classification/f1/en'):
+    selection_metrics.check_exists('classification/f1/en', [task])
+  assert 'f1' not in selection_metrics.metric_names(task)
+  task = classification_task.Classification(source=source, positive='same')
+  selection_metrics.check_exists('classification/f1/en', [task])

@@ -75,6 +75,13 @@ def next_commands(trainer: Any, result: dict[str, Any]) -> list[str]:
   if not result['finished']:
     if result['checkpoint'] is None:
       return ['Run the same command again to start the run.']
+    stop = trainer.stop_after_steps
+    if stop is not None and result['step'] >= stop:
+      return [
+        'Run the same command again without stop_after_steps, or with more than '
+        f'{stop:,}, to resume from the checkpoint of step '
+        f'{result["checkpoint"]:,}.'
+      ]
     return [
       'Run the same command again to resume from the checkpoint of step '
       f'{result["checkpoint"]:,}.'

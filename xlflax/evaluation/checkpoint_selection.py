@@ -112,7 +112,11 @@ def _best_checkpoint(run, available: list[int], metric: str | None) -> int:
       where=run.directory / run_directory.METRICS,
       expected='one of '
       + (', '.join(names) or 'the metrics of evaluations during training'),
-      fix='Pass --metric_for_best_model=NAME.',
+      fix='Pass --metric_for_best_model=NAME.'
+      if names
+      else 'The run has no results of evaluations during training. Select the '
+      'checkpoints by their steps, or train with '
+      '--gin_file=evaluate/during_training.gin.',
     )
 
   sign = 1 if task_families.better_of(metric) is Better.LOWER else -1

@@ -318,6 +318,10 @@ class EvalTask(validation.ValidatedFields):
       )
     return self.METRICS[0].name
 
+  def computed_metrics(self) -> tuple[Metric, ...]:
+    """Metrics of `METRICS` that are computed with the task's settings."""
+    return self.METRICS
+
   @property
   def further_metrics(self) -> tuple[str, ...]:
     """Metrics that are shown in summary tables next to the primary metric."""

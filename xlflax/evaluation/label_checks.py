@@ -106,8 +106,15 @@ def _find_label(
   label: str,
 ) -> str | None:
   """Returns the file and the line of an example's label, if they are known."""
+  if source is None:
+    return None
+  words, tags = (getattr(example, name, None) for name in ('words', 'tags'))
+  if words and tags:
+    for word, tag in zip(words, tags, strict=False):
+      if tag == label:
+        return source.find_line(part, (word, tag))
   text = getattr(example, 'text', None)
-  if source is None or not isinstance(text, str):
+  if not isinstance(text, str):
     return None
   return source.find_line(part, (text, label))
 

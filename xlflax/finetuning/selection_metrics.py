@@ -34,7 +34,7 @@ def check_exists(metric: str, tasks: Sequence[eval_task.EvalTask]) -> None:
     if task.name != task_name or not metric_name or not part:
       continue
     # Without declared metrics or languages, any name is accepted.
-    declared_names = [declared.name for declared in task.METRICS]
+    declared_names = [declared.name for declared in task.computed_metrics()]
     parts = _task_languages(task)
     if declared_names and metric_name not in declared_names:
       continue
@@ -79,10 +79,15 @@ def list_metrics(task: eval_task.EvalTask) -> str:
 def metric_names(
   task: eval_task.EvalTask | type[eval_task.EvalTask],
 ) -> list[str]:
-  """Returns the names of a task's metrics by which models can be compared."""
+  """Returns the names of a task's metrics by which models can be compared.
+
+  Args:
+    task: Task, whose settings determine the metrics, or a class of tasks.
+  """
+  metrics = task.METRICS if isinstance(task, type) else task.computed_metrics()
   return [
     metric.name
-    for metric in task.METRICS
+    for metric in metrics
     if metric.better is not Better.NEITHER and metric.name not in _BASELINES
   ]
 

@@ -10,6 +10,7 @@ from tests.data.labeled_words import WordVocabulary
 from tests.errors import assert_mentions
 from tests.evaluation import one_hot_model
 from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised.sources import example_source
 from xlflax.evaluation.tasks import tagging_task
 from xlflax.objectives.finetuning import token_classification
 from xlflax.training.devices import partitioning
@@ -151,6 +152,14 @@ def test_an_unseen_label_counts_as_wrong(eval_model):
   assert result.notes == (
     'de: labels that were not seen in training count as wrong: B-ORG (1)',
   )
+
+
+def test_an_unseen_tag_is_located(eval_model, tmp_path):
+  file = tmp_path / 'de.conll'
+  file.write_text('saw\tO\nRome\tB-ORG\n\n')
+  source = example_source.FileDataset(files={'de': str(file)}, format='conll')
+  result = tagging_task.Tagging(source=source).evaluate(eval_model)
+  assert any(f'{file}:2' in note for note in result.notes)
 
 
 def test_run_without_the_head(eval_model):

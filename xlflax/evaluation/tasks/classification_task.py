@@ -72,6 +72,14 @@ class Classification(head_task.HeadOnTexts):
   unseen: UnseenLabelPolicy = UnseenLabelPolicy.WRONG
   positive: str | None = None
 
+  def computed_metrics(self) -> tuple[Metric, ...]:
+    """Metrics that are computed; F1 and Matthews require a positive class."""
+    return tuple(
+      metric
+      for metric in self.METRICS
+      if self.positive is not None or metric.name not in ('f1', 'matthews')
+    )
+
   def rows(self, objective):
     """Returns the featurizer that prepares the head's inputs."""
     return classification_featurizer.ClassificationFeaturizer(

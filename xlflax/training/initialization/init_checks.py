@@ -187,8 +187,10 @@ def mismatch_hint(init: Any, problems: Sequence[str]) -> str:
     return f' {build_hint(init.model_dir)}'
   if any(p.startswith('heads/') and p.endswith(ABSENT) for p in problems):
     return (
-      " Add 'heads/' to InitFromCheckpoint.exclude to initialize new heads of objectives "
-      'that the other run did not train.'
+      ' To initialize heads of objectives that the other run did not train, pass '
+      '--gin.INIT_FROM=@initialization.InitFromCheckpoint() '
+      f'--gin.initialization.InitFromCheckpoint.model_dir="\'{init.model_dir}\'" '
+      '--gin.initialization.InitFromCheckpoint.exclude="(\'heads/\',)".'
     )
   if init.vocabulary_matching is None and any(
     'embeddings/token' in p for p in problems
