@@ -145,6 +145,10 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
     'mono/fr.txt, test/mono/en.txt', 'Where: blanks'),
   f'{_VOCAB} --corpus=latin1 --dry_run': ('mono/de.txt:1', 'UTF-8'),
   f'{_VOCAB} --corpus=columns --dry_run': ('en-de.tsv:2',),
+  f'{_VOCAB} --corpus=sentences': (
+    'en.jsonl:1', '`[[records]]`', "`text_field = 'sentence'`"),
+  'preprocess --corpus=sentences --output=o': ("`text_field = 'sentence'`",),
+  f'{_VOCAB} --corpus=flat': ('Got: text_field', '`[[records]]`'),
   'cache --output=o --vocabulary=v': ('--mixture', '--corpus'),
   'cache --output=o --corpus=corpus': ('--vocabulary',),
   'cache --output=o --corpus=corpus --vocabulary=v --num_workers=0': (
@@ -178,6 +182,9 @@ def workspace(tmp_path_factory):
     'blanks/test/mono/en.txt': '\n',
     'latin1/mono/de.txt': 'schön\n'.encode('latin-1'),
     'columns/parallel/en-de.tsv': 'a\tb\nonly one\n',
+    'sentences/mono/en.jsonl': '{"id": "7", "sentence": "A house."}\n',
+    'flat/corpus.toml': "text_field = 'sentence'\n",
+    'flat/mono/en.jsonl': '{"id": "7", "sentence": "A house."}\n',
     'mine/unread.gin': "include 'pretrain/translation.gin'\nLENGTH = 48\n",
     'mine/circle.gin': "include 'mine/circle.gin'\n",
     'mine/no_sign.gin': 'BATCH_SIZE = 8\nTRAIN_STEPS 2\n',

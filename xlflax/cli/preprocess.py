@@ -237,6 +237,8 @@ def main(options: PreprocessOptions) -> None:
   with bucket_staging.stage_output(options.output, share=shard) as output:
     try:
       files = _preprocess(options, output, shard)
+    except errors.TextColumnError:
+      raise  # All records of the file may be unusable.
     except errors.BadRecordError as error:
       hint = 'Correct the line or record.'
       if error.fix and '--bad_records' not in error.fix:

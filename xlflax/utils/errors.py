@@ -354,6 +354,14 @@ class BadRecordError(CorpusError):
   """
 
 
+class TextColumnError(BadRecordError):
+  """Error for a file whose first record lacks the column with the text.
+
+  The settings in `corpus.toml` are probably missing or wrong, rather than the
+  record, so all records of the file may be unusable.
+  """
+
+
 class VocabularyError(XlflaxError):
   """Error for a missing, malformed or incompatible vocabulary."""
 

@@ -204,6 +204,32 @@ def test_faulty_records_name_file_and_record(tmp_path, content, values, where):
   assert_mentions(caught.value, f'en.jsonl{where}')
 
 
+@pytest.mark.parametrize(
+  'name, row, setting',
+  [
+    ('mono/en.jsonl', {'id': '1', 'body': 'A house.'}, "text_field = 'body'"),
+    (
+      'parallel/en-fr.jsonl',
+      {'id': '1', 'fr': 'Une maison.', 'en': 'A house.'},
+      "pair_fields = ['en', 'fr']",
+    ),
+    (
+      'parallel/en-fr.jsonl',
+      {'src': 'A house.', 'id': '1', 'tgt': 'Une maison.'},
+      "pair_fields = ['src', 'tgt']",
+    ),
+  ],
+)
+def test_the_column_of_the_text_is_suggested(tmp_path, name, row, setting):
+  with raises_error(errors.TextColumnError) as caught:
+    _write(tmp_path, name, _json_lines([row]))
+  assert f'`{setting}`' in caught.value.fix
+  assert '`[[records]]`' in caught.value.fix
+  assert '--bad_records' not in caught.value.fix
+  (tmp_path / 'corpus.toml').write_text(f'[[records]]\n{setting}\n')
+  assert Corpus(tmp_path).files
+
+
 @pytest.mark.parametrize('ending', ['parquet', 'arrow', 'tar'])
 def test_damaged_files_are_named(tmp_path, ending):
   with raises_error(errors.CorpusError, mentions=f'en.{ending}'):

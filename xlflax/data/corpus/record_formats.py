@@ -168,12 +168,17 @@ def digest_of_settings(path: pathlib.Path) -> str:
   The digest is '' if `corpus.toml` does not exist or if the file contains lines
   rather than records.
   """
-  if not is_records(path) or not (_split_root(path)[0] / FILE).exists():
+  if not is_records(path) or not has_corpus_toml(path):
     return ''
   form = dataclasses.asdict(find_format(path)) | {
     'record_unit': find_format(path).record_unit.value
   }
   return checksums.digest_json([form])
+
+
+def has_corpus_toml(path: pathlib.Path) -> bool:
+  """Returns whether the corpus directory of a file contains `corpus.toml`."""
+  return (_split_root(path)[0] / FILE).exists()
 
 
 def check_corpus_toml(directory: pathlib.Path) -> None:
@@ -213,6 +218,7 @@ def _parse_toml(path: pathlib.Path, text: bytes) -> tuple[RecordFormat, ...]:
       path,
       f'The file {FILE} must contain only [[records]] tables',
       got=', '.join(content) or repr(entries),
+      fix=_suggest_records_table(content),
     )
   try:
     return tuple(RecordFormat(**entry) for entry in entries)
@@ -226,13 +232,37 @@ def _parse_toml(path: pathlib.Path, text: bytes) -> tuple[RecordFormat, ...]:
     ) from error
 
 
+def _suggest_records_table(content: Mapping[str, Any]) -> str | None:
+  """Returns a hint for settings that are not in a [[records]] table.
+
+  Args:
+    content: Content of the file, except its table `records`.
+  """
+  if not content:
+    return 'Write [[records]] with two brackets on each side.'
+  if any(isinstance(value, dict | list) for value in content.values()):
+    return None
+  fields = {field.name for field in dataclasses.fields(RecordFormat)}
+  if not fields.isdisjoint(content):
+    return 'Insert the line `[[records]]` above these keys.'
+  return (
+    'Put the keys below the line `[[records]]`. The column with the text is '
+    "specified with `text_field = 'COLUMN'`, and the columns of parallel text "
+    "with `pair_fields = ['SOURCE', 'TARGET']`."
+  )
+
+
 def _invalid_toml(
-  path: pathlib.Path, problem: str, got: str | None = None
+  path: pathlib.Path,
+  problem: str,
+  got: str | None = None,
+  fix: str | None = None,
 ) -> errors.CorpusError:
   return errors.CorpusError(
     problem,
     got=got,
     where=str(path),
-    fix='Specify the settings in [[records]] tables with keys such as '
+    fix=fix
+    or 'Specify the settings in [[records]] tables with keys such as '
     '`text_field` and `pair_fields`.',
   )

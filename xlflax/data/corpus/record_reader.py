@@ -134,7 +134,8 @@ def _record_text(
   """
   if form.pair_fields:
     sides = [
-      _column_text(record, side, path, number) for side in form.pair_fields
+      _column_text(record, side, form, path, number)
+      for side in form.pair_fields
     ]
     empty_fields = [
       repr(field)
@@ -149,7 +150,7 @@ def _record_text(
         fix=bad_records.HINT,
       )
     return '\t'.join(map(line_splitting.join_lines, sides)) + '\n'
-  text = _column_text(record, form.text_field, path, number)
+  text = _column_text(record, form.text_field, form, path, number)
   lines = [line for line in line_splitting.split_text(text) if line.strip()]
   if not lines:
     return ''
@@ -159,12 +160,13 @@ def _record_text(
 
 
 def _column_text(
-  record: Record, name: str, path: pathlib.Path, number: int
+  record: Record, name: str, form: RecordFormat, path: pathlib.Path, number: int
 ) -> str:
   """Returns the text in a column, where 'a.b' is the field `b` of `a`.
 
   Raises:
     BadRecordError: If the column does not contain text.
+    TextColumnError: If the column does not exist in the first record.
   """
   value = get_field(record, name)
   if isinstance(value, str) and not _is_encodable(value):
@@ -175,17 +177,62 @@ def _column_text(
       where=errors.line_location(path, number),
     )
   if not isinstance(value, str):
-    raise errors.BadRecordError(
+    has_column = _has_column(record, name)
+    is_first = number == 1 and not has_column
+    error_class = errors.TextColumnError if is_first else errors.BadRecordError
+    raise error_class(
       f'The column {name!r} of a record must contain text',
       got=json.dumps(value, default=repr, ensure_ascii=False)[:60]
-      if _has_column(record, name)
+      if has_column
       else f'a record with the columns {", ".join(map(str, record))}',
       where=errors.line_location(path, number),
-      fix=f'Specify the column in {record_formats.FILE} in the corpus '
-      'directory (see docs/data.md), or drop such records with '
-      '`xlflax preprocess --bad_records=drop`.',
+      fix=_suggest_columns(record, form, path)
+      + (
+        ''
+        if is_first
+        else ' To drop such records instead, run `xlflax preprocess '
+        '--bad_records=drop`.'
+      ),
     )
   return value
+
+
+def _suggest_columns(
+  record: Record, form: RecordFormat, path: pathlib.Path
+) -> str:
+  """Returns a hint with the lines of `corpus.toml` that specify the columns.
+
+  Args:
+    record: Record that lacks a column with text.
+    form: Current format of the file.
+    path: Path of the file.
+  """
+  texts = {
+    str(name): value for name, value in record.items() if isinstance(value, str)
+  }
+  columns = sorted(texts, key=lambda column: len(texts[column]), reverse=True)
+  file = f'the file {record_formats.FILE} in the corpus directory'
+  setting = None
+  if form.pair_fields:
+    codes = record_formats.languages_of_name(path)
+    names = [name for name in texts if name in columns[:2]]
+    if set(codes) <= set(texts):
+      names = list(codes)
+    if len(names) == 2:
+      setting = f'pair_fields = {names!r}'
+  elif columns:
+    setting = f'text_field = {columns[0]!r}'
+  if setting is None:
+    return f'Specify the column in {file} (see docs/data.md).'
+  if record_formats.has_corpus_toml(path):
+    return (
+      f'Specify the column with the text in {file} (see docs/data.md). For '
+      f'example, set `{setting}` in the [[records]] table for this file.'
+    )
+  return (
+    f'Specify the column with the text in {file} (see docs/data.md). For '
+    f'example, write the line `[[records]]` and, below it, the line `{setting}`.'
+  )
 
 
 def _is_encodable(text: str) -> bool:
