@@ -94,6 +94,7 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   f'{_GIVEN} --gin.SEED=': ('--gin.SEED', 'empty'),
   f'{_GIVEN} --gin.TRAIN_STEPS="\'x\'"': ('num_train_steps', 'x'),
   f'{_GIVEN} --gin.TRAIN_STEPS=None': ('num_train_steps',),
+  f'{_GIVEN} --gin.EPOCHS=1': ('Got: 1', 'Trainer.epochs', '--gin.EPOCHS', 'TRAIN_STEPS'),
   f'{_GIVEN} --gin.TRAIN_STEPS=1e400': ('num_train_steps', 'inf'),
   f'{_GIVEN} --gin.TRAIN_STEPS=-1': ('num_train_steps', '-1'),
   'cache --output=o --corpus=corpus --vocabulary=v --num_workers=-1': (

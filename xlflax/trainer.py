@@ -223,6 +223,18 @@ class Trainer:
         'The Trainer requires `num_train_steps` or `epochs`, but both are None',
         fix='Set `num_train_steps` (gin: TRAIN_STEPS).',
       )
+    if self.epochs is not None and not any(
+      isinstance(dataset, supervised_dataset.LabeledDatasetConfig)
+      for dataset in self.datasets
+    ):
+      raise errors.ConfigError(
+        '`epochs` requires labeled examples, but no dataset is a '
+        'LabeledDatasetConfig',
+        got=self.epochs,
+        where=errors.field_location(self, 'epochs'),
+        fix='Set `num_train_steps` (gin: TRAIN_STEPS) instead of `epochs` '
+        '(gin: EPOCHS).',
+      )
 
   def _check_best_metric(self):
     """Checks that an evaluation can compute the best metric."""
