@@ -157,6 +157,8 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
   'preprocess --corpus=corpus --output=o --moses --num_copies=2': ('--code_switch',),
   'predict --model_dir=run --output=o --input=text.fr': (
     'Got: text.fr', 'LANGUAGE=PATH'),
+  'predict --model_dir=run --output=o --input=fr=corpus': (
+    'directory', 'Got: corpus', 'a text file'),
   'predict --model_dir=run --output=o --input=fr=fr.conllu': (
     'Where: fr.conllu:2', 'CoNLL-U', 'evaluate/tagging.gin'),
   'translate --model_dir=run --source=en --target=de --input=nowhere.txt': (

@@ -31,6 +31,15 @@ def test_a_language_that_is_in_no_pair_is_guessed(corpus):
     source.pairs()
 
 
+def test_only_languages_without_text_are_reported(corpus):
+  source = text_sources.ParallelCorpus(directory=corpus, languages=('en', 'ge'))
+  with raises_error(errors.CorpusError, got='ge', fix='Did you mean de?'):
+    source.pairs()
+  source = text_sources.ParallelCorpus(directory=corpus, languages=('en',))
+  with raises_error(errors.CorpusError, got='en'):
+    source.pairs()
+
+
 def test_corpus_text(corpus, sentences):
   source = text_sources.CorpusText(directory=corpus, languages=('ja', 'de'))
   assert source.languages_found() == ('ja', 'de')

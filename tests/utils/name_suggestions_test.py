@@ -49,6 +49,7 @@ def test_other_codes_and_names_of_languages():
       name_suggestions.suggest_language(name, codes) == f'Did you mean {code}?'
     ), name
   assert name_suggestions.suggest_language('qx', codes) is None
+  assert name_suggestions.suggest_language('sl', ['sk']) is None
   assert (
     name_suggestions.suggest_languages(['en', 'jp'], codes)
     == 'Did you mean ja?'

@@ -302,9 +302,16 @@ def chosen_pairs(
     for pair in available
     if '-'.join(pair) in requested or set(pair) - {'en'} <= set(requested)
   )
-  names = {name for pair in pairs for name in (*pair, '-'.join(pair))}
-  _check_missing(set(requested) - names, map('-'.join, available), where)
+  missing = set(requested) - _names_of_pairs(pairs)
+  # English alone selects no pair, but is not the cause if others are missing.
+  unknown = missing - _names_of_pairs(available)
+  _check_missing(unknown or missing, map('-'.join, available), where)
   return check_directions(pairs, where)
+
+
+def _names_of_pairs(pairs: Iterable[Pair]) -> set[str]:
+  """Returns the languages of language pairs and the names of the pairs."""
+  return {name for pair in pairs for name in (*pair, '-'.join(pair))}
 
 
 def check_directions(pairs: tuple[Pair, ...], where: str) -> tuple[Pair, ...]:

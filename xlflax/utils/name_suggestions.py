@@ -171,7 +171,25 @@ def _similar_languages(got: str, codes: list[str]) -> list[str]:
   matches = [
     code for code in dict.fromkeys(candidates) if code in codes and code
   ]
-  return matches or close_matches(got, codes)
+  return (
+    matches or close_matches(got, codes) or _languages_by_prefix(head, codes)
+  )
+
+
+def _languages_by_prefix(head: str, codes: list[str]) -> list[str]:
+  """Returns codes of languages whose English name starts with `head`."""
+  try:
+    import pycountry
+  except ImportError:
+    return []
+  if len(head) < 2 or is_standard_code(head):
+    return []
+  names = {
+    code: language.name.lower()
+    for code in codes
+    if len(code) == 2 and (language := pycountry.languages.get(alpha_2=code))
+  }
+  return [code for code in names if names[code].startswith(head)]
 
 
 def suggest_languages(got: Iterable[str], codes: Iterable[str]) -> str | None:

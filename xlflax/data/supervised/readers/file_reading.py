@@ -44,14 +44,23 @@ def read_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
     CorpusError: If the file does not exist or cannot be read, or if a line is
       not valid UTF-8.
   """
-  path = require_file(path)
+  path = require_file(path, expected='a text file')
   for number, line in corpus_lines.read_lines(path, strip=_LINE_ENDS):
     yield number, corpus_lines.decode_line(line, path, number)
 
 
-def require_file(path: str | os.PathLike) -> pathlib.Path:
-  """Returns a file's local path, or raises a CorpusError if it is missing."""
+def require_file(
+  path: str | os.PathLike, *, expected: str = 'a file'
+) -> pathlib.Path:
+  """Returns a file's local path, or raises a CorpusError if it is not a file."""
   path = bucket_staging.stage_input(path)
+  if path.is_dir():
+    raise errors.CorpusError(
+      'The path is a directory',
+      got=str(path),
+      expected=expected,
+      fix='Pass the path of a file in the directory.',
+    )
   if not path.is_file():
     has_wildcard = any(character in path.name for character in '*?[')
     raise errors.CorpusError(
