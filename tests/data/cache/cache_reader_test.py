@@ -59,6 +59,17 @@ def test_unknown_mixture_of_a_cache(copy):
     cache_reader.TokenCache(copy).rates('c', 'train')
 
 
+def test_tasks_of_cached_mixtures_are_suggested(copy):
+  cache = cache_reader.TokenCache(copy)
+  tasks = [*cache.open('corpus.mono', 'train')]
+  with raises_error(
+    errors.CacheError,
+    got='corpus.mono.enn',
+    mentions=('corpus.parallel', *tasks, 'Did you mean corpus.mono.en or'),
+  ):
+    cache.rates('corpus.mono.enn', 'train')
+
+
 def test_other_vocabulary_at_reading(copy, toy_vocabulary):
   cache = cache_reader.TokenCache(copy)
   cache.check_vocabulary(toy_vocabulary)

@@ -138,15 +138,20 @@ class TokenCache:
     if mixture not in self.mixtures:
       if self._is_complete(mixture, split):
         return {mixture: 1.0}
+      tasks = {
+        task
+        for splits in self.mixtures.values()
+        for task in splits.get(split, ())
+        if self._is_complete(task, split)
+      }
+      names = [*sorted(self.mixtures), *sorted(tasks.difference(self.mixtures))]
       raise errors.CacheError(
-        'The mixture does not exist in the token cache',
+        'The mixture or task does not exist in the token cache',
         got=repr(mixture),
-        expected='one of ' + ', '.join(sorted(self.mixtures)),
+        expected='one of ' + name_suggestions.format_names(names),
         where=self.directory,
         fix=name_suggestions.suggestion_or_hint(
-          mixture,
-          self.mixtures,
-          rebuild_command(self.directory, mixture, split),
+          mixture, names, rebuild_command(self.directory, mixture, split)
         ),
       )
     splits = self.mixtures[mixture]
