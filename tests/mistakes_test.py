@@ -115,6 +115,8 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
     'Got: TRAIN_STEPS 2', 'mine/no_sign.gin:2'),
   f'{_GIVEN} --gin_file=mine/marked.gin': ('byte order mark', 'marked.gin'),
   f'{_GIVEN} --gin_file=mine/utf16.gin': ('UTF-8', 'utf16.gin'),
+  'train --gin_file=pretrain/mlm.gin --gin_file=trained/model.gin': (
+    'Got: trained/model.gin', 'imported', '--gin_file=models/', 'trained/config.gin'),
   'train --gin_file=mine/circle.gin': ('circle.gin -> mine/circle.gin',),
   # Files.
   f'{_EVALUATE}s --tasks=retrieval': ('Got: runs', 'Did you mean run'),
@@ -194,6 +196,7 @@ def workspace(tmp_path_factory):
     'mine/marked.gin': '\ufeffBATCH_SIZE = 8\n',
     'mine/utf16.gin': 'BATCH_SIZE = 8\n'.encode('utf-16'),
     'run/notes.txt': '',
+    'trained/config.gin': 'encoder_config.EncoderConfig.num_layers = 2\n',
     'fr.conllu': '# sent_id = 1\n1\tun\tun\tDET\t_\t_\t2\tdet\t_\t_\n',
     'xtreme.tsv': '',
   }

@@ -203,6 +203,16 @@ def find_gin_file(name: str, search: Sequence[str] = ()) -> pathlib.Path:
     path = pathlib.Path(folder) / name
     if path.is_file():
       return path
+  run = pathlib.Path(name).parent
+  if pathlib.Path(name).name == 'model.gin' and (run / 'config.gin').is_file():
+    raise errors.ConfigError(
+      'Only the directory of an imported model contains model.gin',
+      got=name,
+      where=str(run),
+      fix='Pass the gin file of models/ with which this run was trained, such '
+      'as --gin_file=models/small.gin, and the --gin flags that changed its '
+      f'sizes. {run / "config.gin"} contains these sizes.',
+    )
   shipped = shipped_file_names()
   close = name_suggestions.close_matches(
     name, shipped
