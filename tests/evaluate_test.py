@@ -204,6 +204,39 @@ def test_the_real_tasks_on_a_corpus(run, corpus):
   assert report.results['perplexity'][30].metrics['perplexity/en'] > 1
 
 
+def _corpus_tasks(directory):
+  return [
+    perplexity.Perplexity(
+      source=text_sources.CorpusText(directory=directory), length=16
+    ),
+    retrieval_task.Retrieval(
+      source=text_sources.ParallelCorpus(directory=directory)
+    ),
+  ]
+
+
+@pytest.mark.parametrize('kind', ['mono', 'parallel'])
+def test_a_split_without_the_text_of_a_task_is_named(tmp_path, kind):
+  (tmp_path / 'test' / kind).mkdir(parents=True)
+  (tmp_path / 'valid/mono').mkdir(parents=True)
+  (tmp_path / 'valid/mono/en.txt').write_text('a\n')
+  file = {'mono': 'en.txt', 'parallel': 'de-en.tsv'}[kind]
+  (tmp_path / 'test' / kind / file).write_text('a\tb\n')
+  tasks = _corpus_tasks(str(tmp_path))
+  tasks = tasks if kind == 'parallel' else tasks[::-1]
+  missing = {'mono': 'parallel', 'parallel': 'mono'}[kind]
+  for given in (tasks, tasks[:1]):
+    with raises_error(
+      errors.CorpusError,
+      where=f'test/{missing}',
+      mentions=(repr(tasks[0].name), f'--tasks={tasks[1].name}'),
+    ) as caught:
+      evaluate_lib.check_tasks(given)
+    suggests_split = '--split=validation' in caught.value.fix
+    assert suggests_split == (missing == 'mono')
+  evaluate_lib.check_tasks(tasks[1:])
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _TotalOfText(_Total):
   """A task with a source of text, which is not read."""

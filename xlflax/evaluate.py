@@ -320,10 +320,12 @@ def _warn_of_labels(
 
 
 def check_tasks(tasks: Sequence[eval_task.EvalTask]) -> None:
-  """Checks that there are tasks and that their names are unique.
+  """Checks that there are tasks, that their names are unique, and their text.
 
   Raises:
     ConfigError: If there is no task, or two tasks have the same name.
+    CorpusError: If a task requires monolingual or parallel text, and the corpus
+      contains none in the split of the task.
   """
   names = [task.name for task in tasks]
   if not names:
@@ -339,6 +341,24 @@ def check_tasks(tasks: Sequence[eval_task.EvalTask]) -> None:
       where=_TASKS_LOCATION,
       fix='Set a different `name` for one of the tasks.',
     )
+  unusable_tasks = [task for task in tasks if not _has_text(task)]
+  if unusable_tasks:
+    [task, *_] = unusable_tasks
+    other_names = [task.name for task in tasks if task not in unusable_tasks]
+    raise text_sources.missing_text_error(
+      task.source,  # type: ignore[attr-defined]
+      task.name,
+      other_names,
+    )
+
+
+def _has_text(task: eval_task.EvalTask) -> bool:
+  """Returns False if a task reads a kind of text that its corpus lacks."""
+  source = getattr(task, 'source', None)
+  if isinstance(source, text_sources.CorpusText | text_sources.ParallelCorpus):
+    with contextlib.suppress(errors.XlflaxError):  # The task reports it.
+      return source.has_text()
+  return True
 
 
 def _restore_model(

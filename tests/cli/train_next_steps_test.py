@@ -108,6 +108,28 @@ def test_the_evaluation_fits_the_head(objective, file):
   assert f'--gin_file=evaluate/{file}.gin' in evaluation
 
 
+@pytest.mark.parametrize(
+  ('folders', 'tasks'),
+  [
+    (['mono'], ['perplexity']),
+    (['parallel'], ['retrieval']),
+    (['mono', 'parallel'], ['retrieval', 'perplexity']),
+    ([], ['retrieval', 'perplexity']),
+  ],
+)
+def test_the_evaluation_fits_the_test_split(tmp_path, folders, tasks):
+  files = {'mono': 'en.txt', 'parallel': 'de-en.tsv'}
+  for folder in ('mono', *(f'test/{folder}' for folder in folders)):
+    (tmp_path / folder).mkdir(parents=True)
+    name = files[folder.split('/')[-1]]
+    (tmp_path / folder / name).write_text('a\tb\n')
+  trainer = _trainer()
+  trainer.corpus = str(tmp_path)
+  evaluation, *_ = train_next_steps.next_commands(trainer, _RESULT)
+  assert f'--tasks={",".join(tasks)} ' in evaluation
+  assert (f'--corpus={tmp_path}' in evaluation) == bool(folders)
+
+
 def test_log_next_steps(caplog):
   caplog.set_level('INFO')
   train_next_steps.log_next_steps(_trainer(), _RESULT)

@@ -1,8 +1,11 @@
 """Log messages of `xlflax train` that suggest exports and next commands."""
 
+import contextlib
 import logging
 import shlex
 from typing import Any
+
+from xlflax.utils import errors
 
 # Gin files in `evaluate/` by objective, if the names differ.
 _EVALUATION_FILES = {
@@ -120,12 +123,36 @@ def next_commands(trainer: Any, result: dict[str, Any]) -> list[str]:
   if isinstance(trainer.model, encoder_decoder.EncoderDecoder):
     # The model was not trained to predict masked tokens or to translate.
     return [finetune, export]
+  evaluation_tasks = _tasks_with_text(trainer.corpus)
+  if not evaluation_tasks:
+    evaluation_tasks = ['retrieval', 'perplexity']
+    corpus = 'CORPUS'
   return [
-    f'xlflax evaluate --model_dir={directory} --tasks=retrieval,perplexity '
-    f'--corpus={corpus} --checkpoint_steps=all --random_init_baseline',
+    f'xlflax evaluate --model_dir={directory} '
+    f'--tasks={",".join(evaluation_tasks)} --corpus={corpus} '
+    '--checkpoint_steps=all --random_init_baseline',
     finetune,
     export,
   ]
+
+
+def _tasks_with_text(directory: str | None) -> list[str]:
+  """Returns the evaluation tasks that can read the test split of a corpus.
+
+  A corpus in a bucket is not read. A corpus that cannot be read is assumed to
+  contain text for all tasks.
+  """
+  from xlflax.data.corpus import corpus_directory
+  from xlflax.storage import paths
+
+  if directory and not paths.is_bucket(paths.to_path(directory)):
+    with contextlib.suppress(errors.XlflaxError, OSError):
+      corpus = corpus_directory.Corpus(directory)
+      tasks = ['retrieval'] if corpus.parallel_pairs('test') else []
+      if corpus.monolingual_languages('test'):
+        tasks.append('perplexity')
+      return tasks
+  return ['retrieval', 'perplexity']
 
 
 def _evaluation_file(objective: Any) -> str:

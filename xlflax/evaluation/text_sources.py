@@ -106,6 +106,11 @@ class ParallelCorpus(PairSource):
   languages: tuple[str, ...] | None = None
   max_pairs: validation.PositiveInt | None = None
 
+  def has_text(self) -> bool:
+    """Returns whether the split contains parallel text in any language."""
+    corpus = corpus_directory.Corpus(self.directory)
+    return bool(corpus.parallel_pairs(self.split))
+
   def pairs(self) -> tuple[Pair, ...]:
     """Returns the source's language pairs."""
     available = corpus_directory.Corpus(self.directory).parallel_pairs(
@@ -205,6 +210,11 @@ class CorpusText(TextSource):
   split: str = 'test'
   languages: tuple[str, ...] | None = None
   max_lines: validation.PositiveInt | None = None
+
+  def has_text(self) -> bool:
+    """Returns whether the split contains monolingual text in any language."""
+    corpus = corpus_directory.Corpus(self.directory)
+    return bool(corpus.monolingual_languages(self.split))
 
   def languages_found(self) -> tuple[str, ...]:
     """Returns the language codes of the source."""
@@ -352,6 +362,52 @@ def chosen_languages(
   _check_not_empty(available, where, suggestion)
   _check_missing(set(requested or ()) - set(available), available, where)
   return available if requested is None else tuple(requested)
+
+
+def missing_text_error(
+  source: CorpusText | ParallelCorpus, task: str, other_tasks: Sequence[str]
+) -> errors.CorpusError:
+  """Returns the error for a task whose split has no text of the required kind.
+
+  Args:
+    source: Source of the task, for which `has_text` returns False.
+    task: Name of the task.
+    other_tasks: Names of the selected tasks that can be evaluated.
+  """
+  kinds = ['monolingual', 'parallel']
+  suggestion = 'retrieval'
+  other_source: CorpusText | ParallelCorpus = ParallelCorpus(
+    directory=source.directory, split=source.split
+  )
+  if isinstance(source, ParallelCorpus):
+    kinds.reverse()
+    suggestion = 'perplexity'
+    other_source = CorpusText(directory=source.directory, split=source.split)
+  folder = paths.to_path(source.directory)
+  if source.split != corpus_directory.TRAIN:
+    folder /= corpus_directory.FOLDERS[source.split]
+  folder /= 'parallel' if isinstance(source, ParallelCorpus) else 'mono'
+
+  fix = f'Add files to {folder}'
+  if other_tasks:
+    fix += f', or select only other tasks with --tasks={",".join(other_tasks)}'
+  elif other_source.has_text():
+    fix += (
+      f', or select a task that reads {kinds[1]} text, such as '
+      f'--tasks={suggestion}'
+    )
+  for split in corpus_directory.SPLITS:
+    if (
+      split not in (source.split, corpus_directory.TRAIN)
+      and dataclasses.replace(source, split=split).has_text()
+    ):
+      fix += f', or select a different split with --split={split}'
+  return errors.CorpusError(
+    f'The evaluation task {task!r} requires {kinds[0]} text, but the '
+    f'{source.split} split of the corpus contains none',
+    where=str(folder),
+    fix=_suggest(source) or f'{fix}.',
+  )
 
 
 def _check_not_empty(
