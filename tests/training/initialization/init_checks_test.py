@@ -52,6 +52,37 @@ def test_a_directory_without_a_model_is_not_judged(tmp_path):
   )
 
 
+def test_sizes_come_before_three_parameters(run):
+  init = init_from.InitFromCheckpoint(model_dir=run)
+  problems = [f'model/{name} is (3,) here' for name in 'abcd']
+  model = tiny.make_model(num_layers=3, max_position_embeddings=30)
+  got, hint = init_checks.describe_mismatch(init, problems, model)
+  sizes, *listed, more = got.split('; ')
+  for model_config in (model.config, tiny.make_model().config):
+    assert (
+      f'num_layers={model_config.num_layers}, '
+      f'hidden_dim={model_config.hidden_dim}, '
+      f'vocab_size={model_config.vocab_size}'
+    ) in sizes
+  assert listed == problems[:3]
+  assert '1' in more
+  assert 'models/' in hint
+
+
+def test_all_parameters_are_listed_for_equal_or_unknown_sizes(run, tmp_path):
+  problems = [f'model/{name} is (3,) here' for name in 'abcd']
+  for model, directory in (
+    (tiny.make_model(), run),
+    (None, run),
+    (tiny.make_model(num_layers=3), str(tmp_path / 'empty')),
+  ):
+    init = init_from.InitFromCheckpoint(model_dir=directory)
+    assert init_checks.describe_mismatch(init, problems, model) == (
+      '; '.join(problems),
+      '',
+    )
+
+
 def test_hint_names_the_file_that_builds_the_model(run, tmp_path):
   assert 'model.json' in init_checks.build_hint(run)
   (tmp_path / 'model.gin').touch()

@@ -14,6 +14,9 @@ _LANGUAGE_PATTERNS = ('embeddings/language$', '/language_specific/')
 # File of an imported model directory that configures the same model.
 MODEL_GIN = 'model.gin'
 ABSENT = ' is not in the checkpoint'
+# Fields of the model configuration that determine most shapes.
+_SIZE_FIELDS = ('num_layers', 'hidden_dim', 'vocab_size')
+_MAX_LISTED_WITH_SIZES = 3
 
 
 def check_renames(init: Any) -> None:
@@ -170,6 +173,57 @@ def describe_shape_mismatch(name: str, shape, source_shape, rows) -> str | None:
     else (f' (vocabularies of {rows.target_size} and {rows.source_size})')
   )
   return f'{name} is {shape} here, {source_shape} in the checkpoint{sizes}'
+
+
+def describe_mismatch(
+  init: Any, problems: Sequence[str], model: Any
+) -> tuple[str, str]:
+  """Returns a description of mismatched parameters, and a hint.
+
+  Args:
+    init: `InitFromCheckpoint` of the run.
+    problems: Descriptions of all missing and mismatched parameters.
+    model: Model of this run. If None, its sizes are not compared.
+
+  Returns:
+    The sizes of both models with the first problems, or all problems if the
+    sizes are equal or unknown; and the hint, which may be empty.
+  """
+  run = paths.to_path(init.model_dir)
+  if (
+    model is None
+    or init.decoder is not None
+    or not (run / run_directory.MODEL).exists()
+  ):
+    return '; '.join(problems), ''
+  config = getattr(model, 'config', None)
+  try:
+    source = run_directory.read_model(run)
+  except errors.XlflaxError:
+    return '; '.join(problems), ''
+  sizes = {
+    field: (getattr(config, field, None), getattr(source.config, field, None))
+    for field in _SIZE_FIELDS
+  }
+  sizes = {field: pair for field, pair in sizes.items() if None not in pair}
+  if all(target == other for target, other in sizes.values()):
+    return '; '.join(problems), ''
+  here = ', '.join(f'{field}={pair[0]}' for field, pair in sizes.items())
+  there = ', '.join(f'{field}={pair[1]}' for field, pair in sizes.items())
+  num_hidden = len(problems) - _MAX_LISTED_WITH_SIZES
+  got = '; '.join(
+    [
+      f'a model with {here}, and a checkpoint with {there}',
+      *problems[:_MAX_LISTED_WITH_SIZES],
+      *([f'and {num_hidden} more'] if num_hidden > 0 else []),
+    ]
+  )
+  if all(sizes[x][0] == sizes[x][1] for x in sizes if x != 'vocab_size'):
+    return got, ''
+  if (run / MODEL_GIN).exists():
+    hint = build_hint(init.model_dir)
+    return got, '' if hint in mismatch_hint(init, problems) else f'{hint} '
+  return got, 'Pass the gin file of models/ with which that run was trained. '
 
 
 def mismatch_hint(init: Any, problems: Sequence[str]) -> str:

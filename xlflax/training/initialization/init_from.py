@@ -326,7 +326,7 @@ def check_successor(
     if source.model_dir != model_dir or source.vocabulary_matching is not None:
       continue
     where = pathlib.Path(model_dir)
-    sources = _find_sources(source, state.params, saved, where, None)
+    sources = _find_sources(source, state.params, saved, where, None, None)
     init_checks.check_fit(source, sources, saved, where, None)
     if source.optimizer_state:
       optimizer_state.check_optimizer_state(
@@ -363,7 +363,7 @@ def _read_values(
   saved = checkpoint_reader.saved_shapes(checkpoint)
 
   matched_rows = _match_vocabularies(init, params, vocabulary)
-  sources = _find_sources(init, params, saved, checkpoint, matched_rows)
+  sources = _find_sources(init, params, saved, checkpoint, matched_rows, model)
   init_checks.check_fit(init, sources, saved, checkpoint, model, vocabulary)
   init_checks.check_vocabulary(init, sources, vocabulary)
 
@@ -495,7 +495,7 @@ def _find_checkpoint(init: InitFromCheckpoint) -> pathlib.Path:
 
 
 def _find_sources(
-  init: InitFromCheckpoint, params, saved, checkpoint, matched_rows
+  init: InitFromCheckpoint, params, saved, checkpoint, matched_rows, model
 ) -> dict[str, Source]:
   """Finds and checks the sources of the parameters to initialize.
 
@@ -506,6 +506,7 @@ def _find_sources(
     checkpoint: Directory of the checkpoint.
     matched_rows: Matched embedding rows of the two vocabularies. None if
       `vocabulary_matching` is not set.
+    model: Model of this run, for error messages. It may be None.
 
   Returns:
     The mapping from parameter names to their sources.
@@ -538,14 +539,15 @@ def _find_sources(
       problems.append(problem)
     sources[name] = source
   if problems or not sources:
+    got, hint = init_checks.describe_mismatch(init, problems, model)
     raise errors.CheckpointError(
       'The checkpoint does not match the model. The vocabulary and the sizes '
       'must be the same, or patterns must exclude the parameters that differ'
       if problems
       else 'The checkpoint and the model do not have any parameters in common',
-      got='; '.join(problems) or None,
+      got=got or None,
       where=str(checkpoint),
-      fix='Set InitFromCheckpoint.exclude, InitFromCheckpoint.assignment_map or InitFromCheckpoint.allow_missing.'
+      fix=f'{hint}Set InitFromCheckpoint.exclude, InitFromCheckpoint.assignment_map or InitFromCheckpoint.allow_missing.'
       + init_checks.mismatch_hint(init, problems),
     )
   return sources
