@@ -109,6 +109,12 @@ _MISTAKES: dict[str, tuple[str, ...]] = {
     'LENGTH = 48', 'SIDE_LENGTH', 'mine/unread.gin'),
   f'{_GIVEN} --gin.LEARNING_RATE=1e--3': (
     'Got: --gin.LEARNING_RATE=1e--3', 'a number'),
+  f"""{_GIVEN} --gin.OPTIMIZER="'adafactor'" """: (
+    "Got: 'adafactor'", '--gin.OPTIMIZER="@optimizers.Adafactor()"'),
+  f'{_GIVEN} --gin.MASK_RATIO=1,,2': ('--gin.MASK_RATIO=1000',),
+  f'{_GIVEN} --gin.LANGUAGES=en,de': ("--gin.LANGUAGES=\"['en', 'de']\"",),
+  'finetune --gin_file=finetune/classification.gin --init_from=run --output=o '
+  '--gin.TRAIN_FILES=en=a.tsv': ("--gin.TRAIN_FILES=\"{'en': 'a.tsv'}\"",),
   f'{_GIVEN} --gin.trainer.Trainer.optimizer=@optimizers.Adamw()': (
     'Did you mean optimizers.AdamW',),
   f'{_TRAIN} --model_dir=a --vocabulary=v --gin_file=mine/no_sign.gin': (

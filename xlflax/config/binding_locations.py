@@ -380,8 +380,30 @@ def _parse_all(text: str, path: str | None = None) -> Iterator[Any]:
       if path
       else f'--gin.{text.partition("=")[0]}',
       fix=_suggest_quotes(source, is_flag=not path)
-      or 'Correct the statement, for example to TRAIN_STEPS = 1000.',
+      or (
+        'Correct the statement, for example to TRAIN_STEPS = 1000.'
+        if path
+        else f'Pass {_example_flag(source)}, for example.'
+      ),
     ) from error
+
+
+def _example_flag(statement: str) -> str:
+  """Returns a valid flag for the macro or parameter of a malformed one."""
+  name, _, value = map(str.strip, statement.partition('='))
+  language, _, path = value.partition('=')
+  if name.endswith('FILES'):
+    if not re.fullmatch(r'[\w-]+', language) or not re.fullmatch(
+      r'[\w./~-]+', path
+    ):
+      language, path = 'en', 'FILE'
+    return f"--gin.{name}=\"{{'{language}': '{path}'}}\""
+  words = [word.strip() for word in value.split(',')]
+  if len(words) > 1 and all(
+    re.fullmatch(r'[A-Za-z][\w.-]*', word) for word in words
+  ):
+    return f'--gin.{name}="{words}"'
+  return f'--gin.{name}="\'TEXT\'" or --gin.{name}=1000'
 
 
 def _suggest_quotes(statement: str, *, is_flag: bool) -> str | None:

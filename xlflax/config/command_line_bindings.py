@@ -37,7 +37,8 @@ def split_bindings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     The other arguments, and the bindings without the prefix `--gin.`.
 
   Raises:
-    ConfigError: If a binding has no value, or its value is a bare word.
+    ConfigError: If a binding has no value, or if its value is a bare word or
+      is text in place of an object.
   """
   other_arguments, bindings = [], []
   end = list(arguments).index('--') if '--' in arguments else len(arguments)
@@ -58,12 +59,19 @@ def split_bindings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _check_value(binding: str) -> None:
-  """Raises ConfigError for a bare word, which Gin cannot parse.
+  """Raises ConfigError for a bare word, or for text in place of an object.
 
   A path, which contains / or ~, is quoted later by `quote_bare_word`.
   """
   name, _, value = binding.partition('=')
   value = value.strip()
+  quoted = re.fullmatch(r"""(['"])([A-Za-z][\w-]*)\1""", value)
+  if quoted and name in CLASSES_BY_MACRO:
+    raise errors.ConfigError(
+      f'The value of --gin.{name} must be an object, not text',
+      got=value,
+      fix=_suggest_class(name, quoted[2]),
+    )
   if re.fullmatch(r'[A-Za-z][\w.:-]*', value) and value not in _WORDS:
     constants = {word.lower(): word for word in _WORDS} | {'null': 'None'}
     if constant := constants.get(value.lower()):
