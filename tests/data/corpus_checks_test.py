@@ -7,6 +7,7 @@ import pytest
 from tests.errors import assert_mentions
 from xlflax.data import corpus_checks
 from xlflax.data.corpus import corpus_directory, corpus_writer, text_language
+from xlflax.data.preprocessing import corpus_statistics
 
 _EN = (
   'The committee met on Tuesday and decided that the house by the river '
@@ -275,3 +276,47 @@ def test_trigrams_and_their_similarity():
     )
     == 0
   )
+
+
+def _write_lines(path, lines):
+  path.parent.mkdir(parents=True, exist_ok=True)
+  path.write_text(''.join(f'{line}\n' for line in lines))
+  return path
+
+
+def test_files_with_identical_content_are_reported(tmp_path):
+  lines = [f'{_EN} {n}' for n in range(20)]
+  first = _write_lines(tmp_path / 'mono/de.txt', lines)
+  second = _write_lines(tmp_path / 'mono/en.txt', lines)
+  _write_lines(tmp_path / 'mono/nl.txt', [line[::-1] for line in lines])
+  corpus = corpus_directory.Corpus(tmp_path)
+  [warning] = corpus_checks.find_identical_files(corpus.files)
+  assert_mentions(warning, first, second)
+  assert 'nl.txt' not in warning
+  statistics = corpus_statistics.compute_statistics(corpus)
+  assert warning in corpus_statistics.describe_findings(corpus, statistics)
+
+
+def test_parallel_files_with_identical_content_are_reported(tmp_path):
+  paths = [
+    corpus_writer.write_parallel(tmp_path, codes, _pairs(20))
+    for codes in (('en', 'fi'), ('en', 'et'))
+  ]
+  corpus = corpus_directory.Corpus(tmp_path)
+  [warning] = corpus_checks.find_identical_files(corpus.files)
+  assert_mentions(warning, *paths)
+
+
+def test_identical_held_out_files_are_not_reported(tmp_path):
+  for folder in ('mono', 'test/mono'):
+    _write_lines(tmp_path / folder / 'en.txt', [_EN] * 20)
+  corpus = corpus_directory.Corpus(tmp_path)
+  assert not list(corpus_checks.find_identical_files(corpus.files))
+
+
+def test_identical_files_are_logged(tmp_path, caplog):
+  for code in ('de', 'en'):
+    _write_lines(tmp_path / f'mono/{code}.txt', [_EN] * 20)
+  corpus_checks.log_anomalies(corpus_directory.Corpus(tmp_path))
+  [record] = [r for r in caplog.records if 'en.txt' in r.getMessage()]
+  assert record.levelname == 'WARNING'

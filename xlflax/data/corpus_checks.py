@@ -6,6 +6,7 @@ is not compressed, they read pairs at evenly spaced positions instead.
 """
 
 import collections
+import filecmp
 import itertools
 import logging
 import re
@@ -16,6 +17,7 @@ from xlflax.data.corpus import (
   corpus_directory,
   corpus_files,
   language_codes,
+  record_formats,
   text_language,
   text_similarity,
 )
@@ -45,6 +47,8 @@ _LANGUAGE_MARGIN = 0.2
 _NUM_HELD_OUT_LINES = 2000
 _MIN_HELD_OUT_CHARACTERS = 20
 _NUM_LAST_BYTES = 1 << 14
+# Number of bytes below which files may be identical by chance.
+_MIN_IDENTICAL_BYTES = 1024
 # Number at the beginning of a line.
 _NUMBER = re.compile(r'([0-9]{1,9})[.:)]* +')
 
@@ -170,7 +174,11 @@ def _sample_lines(file: corpus_files.TextFile) -> list[tuple[str, ...]]:
 
 def log_anomalies(corpus: corpus_directory.Corpus) -> None:
   """Logs a warning for each probable mistake found in a corpus directory."""
-  for anomaly in find_anomalies(corpus) + find_held_out_lines(corpus):
+  for anomaly in [
+    *find_anomalies(corpus),
+    *find_identical_files(corpus.files),
+    *find_held_out_lines(corpus),
+  ]:
     logging.warning('%s', anomaly, extra=logs.ONCE)
 
 
@@ -226,6 +234,55 @@ def _find_duplicate_codes(languages: Iterable[str]) -> Iterator[str]:
         f'treated as {len(codes)} languages. Use the same code for all of its '
         'files.'
       )
+
+
+def find_identical_files(
+  files: Iterable[corpus_files.TextFile],
+) -> Iterator[str]:
+  """Yields a message for each file with the same content as an earlier file.
+
+  Files in the same language and in different splits are not compared, because
+  `find_held_out_lines` reports training text that is also held-out text.
+
+  Args:
+    files: Files of a corpus.
+  """
+  files_by_size: dict[int, list[corpus_files.TextFile]] = {}
+  for file in files:
+    if not file.path.is_file():
+      continue
+    size = file.path.stat().st_size
+    if size < _MIN_IDENTICAL_BYTES:
+      continue
+    earlier_files = files_by_size.setdefault(size, [])
+    original = next(
+      (
+        other
+        for other in earlier_files
+        if (other.languages != file.languages or other.split == file.split)
+        and _have_same_content(other, file)
+      ),
+      None,
+    )
+    if original is None:
+      earlier_files.append(file)
+    else:
+      yield (
+        f'The files {original.path} and {file.path} have identical content. '
+        'Replace the wrong file, or delete one of them.'
+      )
+
+
+def _have_same_content(
+  first: corpus_files.TextFile, second: corpus_files.TextFile
+) -> bool:
+  """Returns whether all source files of two texts are identical."""
+  first_paths = record_formats.source_files(first.path)
+  second_paths = record_formats.source_files(second.path)
+  return len(first_paths) == len(second_paths) and all(
+    filecmp.cmp(first_path, second_path, shallow=False)
+    for first_path, second_path in zip(first_paths, second_paths, strict=True)
+  )
 
 
 def _sample_pairs(file: corpus_files.TextFile) -> list[corpus_directory.Pair]:

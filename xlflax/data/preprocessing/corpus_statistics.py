@@ -150,6 +150,7 @@ def describe_findings(
   ]
   if not any(file_counts.error for file_counts in statistics):
     sentences += corpus_checks.find_anomalies(corpus)
+  sentences += corpus_checks.find_identical_files(corpus.files)
   return sentences
 
 
