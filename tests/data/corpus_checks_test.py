@@ -320,3 +320,27 @@ def test_identical_files_are_logged(tmp_path, caplog):
   corpus_checks.log_anomalies(corpus_directory.Corpus(tmp_path))
   [record] = [r for r in caplog.records if 'en.txt' in r.getMessage()]
   assert record.levelname == 'WARNING'
+
+
+@pytest.mark.parametrize('name', ['en', 'en.news'])
+def test_text_files_with_json_objects_are_reported(tmp_path, name):
+  lines = [f'{{"id": {n}, "sentence": "{_EN}"}}' for n in range(20)]
+  path = _write_lines(tmp_path / f'mono/{name}.txt', lines)
+  corpus = corpus_directory.Corpus(tmp_path)
+  [warning] = corpus_checks.find_anomalies(corpus)
+  assert_mentions(warning, path, f'{name}.jsonl', '20')
+  statistics = corpus_statistics.compute_statistics(corpus)
+  findings = corpus_statistics.describe_findings(corpus, statistics)
+  assert warning in findings
+  assert not any('--strip_markup' in finding for finding in findings)
+
+
+def test_a_few_json_objects_are_not_reported(tmp_path):
+  lines = [*[_EN] * 20, '{"id": 1}', '{not JSON}']
+  _write_lines(tmp_path / 'mono/en.txt', lines)
+  assert corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path)) == []
+
+
+def test_json_records_are_not_reported(tmp_path):
+  _write_lines(tmp_path / 'mono/en.jsonl', [f'{{"text": "{_EN}"}}'] * 20)
+  assert corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path)) == []

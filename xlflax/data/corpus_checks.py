@@ -8,6 +8,7 @@ is not compressed, they read pairs at evenly spaced positions instead.
 import collections
 import filecmp
 import itertools
+import json
 import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -49,6 +50,8 @@ _MIN_HELD_OUT_CHARACTERS = 20
 _NUM_LAST_BYTES = 1 << 14
 # Number of bytes below which files may be identical by chance.
 _MIN_IDENTICAL_BYTES = 1024
+# Suffix of a text file, which may be compressed.
+_TEXT_SUFFIX = re.compile(r'\.txt(\.gz|\.zst)?$')
 # Number at the beginning of a line.
 _NUMBER = re.compile(r'([0-9]{1,9})[.:)]* +')
 
@@ -74,6 +77,7 @@ def find_anomalies(corpus: corpus_directory.Corpus) -> list[str]:
       wrong_script = _find_wrong_script(file, text)
       anomalies += wrong_script
       anomalies += _find_numbered_lines(file, lines)
+      anomalies += _find_json_lines(file, lines)
       if not wrong_script:
         [language] = file.languages
         samples.append(
@@ -96,6 +100,13 @@ def find_anomalies(corpus: corpus_directory.Corpus) -> list[str]:
       anomalies += _find_numbered_pairs(file, pairs)
   anomalies += _find_wrong_languages(samples)
   return anomalies
+
+
+def contains_json(file: corpus_files.TextFile) -> bool:
+  """Returns whether the first lines of a monolingual file are JSON objects."""
+  if file.kind is not corpus_files.Kind.MONOLINGUAL:
+    return False
+  return any(_find_json_lines(file, _read_first_lines(file)))
 
 
 def find_held_out_lines(corpus: corpus_directory.Corpus) -> list[str]:
@@ -348,6 +359,36 @@ def _find_numbered_lines(
       'consecutive numbers. Remove the numbers, for example with '
       "sed -E 's/^[0-9]+[.:)]* +//'."
     )
+
+
+def _find_json_lines(
+  file: corpus_files.TextFile, lines: Sequence[str]
+) -> Iterator[str]:
+  """Yields a message if most lines of a text file are JSON objects."""
+  if record_formats.is_records(file.path):
+    return
+  count = sum(map(_is_json_object, lines))
+  if count > len(lines) / 2:
+    name = file.path.name
+    new_name = _TEXT_SUFFIX.sub(r'.jsonl\1', name)
+    rename = 'Rename the file so that its name ends in .jsonl'
+    if new_name != name:
+      rename = f'Rename the file to {new_name}'
+    yield (
+      f'In {file.path}, {count:,} of the first {len(lines):,} lines are JSON '
+      f'objects, but each line of this file is read as text. {rename}. If the '
+      'column with the text is not named `text`, specify the column in '
+      f'{record_formats.FILE} (see docs/data.md).'
+    )
+
+
+def _is_json_object(line: str) -> bool:
+  if not line.startswith('{'):
+    return False
+  try:
+    return isinstance(json.loads(line), dict)
+  except (ValueError, RecursionError):
+    return False
 
 
 def _find_numbered_pairs(

@@ -6,6 +6,7 @@ that can affect training. The corpus is not changed.
 """
 
 import collections
+import contextlib
 import dataclasses
 import re
 from collections.abc import Iterator, Sequence
@@ -143,15 +144,29 @@ def describe_findings(
     corpus: Corpus that the statistics describe.
     statistics: Statistics of the corpus files.
   """
+  json_files = _json_files(corpus)
   sentences = [
     sentence
     for file_counts in statistics
-    for sentence in _describe_file(file_counts)
+    for sentence in _describe_file(
+      file_counts, is_json=file_counts.path in json_files
+    )
   ]
   if not any(file_counts.error for file_counts in statistics):
     sentences += corpus_checks.find_anomalies(corpus)
   sentences += corpus_checks.find_identical_files(corpus.files)
   return sentences
+
+
+def _json_files(corpus: Corpus) -> set[str]:
+  """Returns the relative paths of the text files that contain JSON objects."""
+  paths: set[str] = set()
+  for file in corpus.files:
+    # The statistics contain the error of a file that cannot be read.
+    with contextlib.suppress(errors.CorpusError):
+      if corpus_checks.contains_json(file):
+        paths.add(file.path.relative_to(corpus.directory).as_posix())
+  return paths
 
 
 def _compute_file_statistics(file: TextFile, corpus: Corpus) -> FileCounts:
@@ -403,8 +418,14 @@ def _describe_finding(finding: _Finding, count: int, lines: int) -> str:
   return f'{count:,} of {lines:,} lines {verb} {rest}'
 
 
-def _describe_file(counts: FileCounts) -> Iterator[str]:
-  """Yields a message with a recommendation for each anomaly in a file."""
+def _describe_file(counts: FileCounts, *, is_json: bool) -> Iterator[str]:
+  """Yields a message with a recommendation for each anomaly in a file.
+
+  Args:
+    counts: Statistics of the file.
+    is_json: Whether the lines of the file are JSON objects. Markup and code are
+      not reported for such a file, because its lines must not be dropped.
+  """
   if counts.error:
     yield f'{counts.path} cannot be read: {counts.error}'
   elif not counts.lines and not counts.bad_records:
@@ -418,6 +439,8 @@ def _describe_file(counts: FileCounts) -> Iterator[str]:
       'them, or run xlflax preprocess --bad_records=drop to drop them.'
     )
   for finding in _FINDINGS:
+    if is_json and finding.field in ('with_markup', 'with_code'):
+      continue
     count = getattr(counts, finding.field)
     if count and count > finding.threshold * counts.lines:
       yield (
