@@ -28,6 +28,22 @@ def test_a_wrong_axis(text):
     hyperparameter_grid.parse_axis(text)
 
 
+@pytest.mark.parametrize(
+  ('text', 'value', 'values'),
+  [
+    ('RATE=[1e-5,2e-5]', [1e-5, 2e-5], '1e-5,2e-5'),
+    ('RATE=[a,b]', '[a,b]', 'a,b'),
+    ('RATE=[1e-5,2e-5]', 3, None),
+    ('RATE=1e-5', 1e-5, None),
+  ],
+)
+def test_values_in_brackets(text, value, values):
+  axis = hyperparameter_grid.parse_axis(text)
+  (trial,) = hyperparameter_grid.expand_grid([axis])
+  hint = hyperparameter_grid.suggest_without_brackets(trial, value)
+  assert hint is None if values is None else f'--grid RATE={values}' in hint
+
+
 def test_a_value_twice():
   with raises_error(errors.ConfigError, got='A=1,2,1', mentions='--grid'):
     hyperparameter_grid.parse_axis('A=1,2,1')

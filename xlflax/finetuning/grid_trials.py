@@ -219,9 +219,21 @@ class TrialRunner:
       parameter = f'{Trainer.__module__}.{Trainer.__qualname__}.init_from'
       values[parameter] = None
     configuration = self.configuration.with_macros(values)
-    trainer = configuration.build(
-      Trainer, on_config_mismatch=self.on_config_mismatch
-    )
+    try:
+      trainer = configuration.build(
+        Trainer, on_config_mismatch=self.on_config_mismatch
+      )
+    except errors.ConfigError as error:
+      hint = hyperparameter_grid.suggest_without_brackets(trial, error.got)
+      if error.fix is not None or hint is None:
+        raise
+      raise errors.ConfigError(
+        error.what,
+        got=error.got,
+        expected=error.expected,
+        where=error.where,
+        fix=hint,
+      ) from error
     if self.select is not None:
       if trainer.evaluation is None:
         trainer = dataclasses.replace(

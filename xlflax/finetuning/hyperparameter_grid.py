@@ -112,6 +112,27 @@ def parse_axis(text: str) -> Axis:
   return Axis(macro, parsed_values)
 
 
+def suggest_without_brackets(trial: Trial, value: Any) -> str | None:
+  """Returns the hint for an axis in brackets, such as RATE=[1e-5,2e-5].
+
+  Args:
+    trial: Trial in which a value is invalid.
+    value: The invalid value.
+
+  Returns:
+    The hint, or None if the value is not a list of an axis.
+  """
+  for macro, parsed in trial.macros.items():
+    text = _strip_quotes(trial.values[macro])
+    is_list = text[:1] in ('[', '(') and text[-1:] in (']', ')')
+    if is_list and str(value) in (str(parsed), repr(parsed)):
+      return (
+        'Pass the values of an axis without brackets: '
+        f'--grid {macro}={text[1:-1]}'
+      )
+  return None
+
+
 def expand_grid(axes: Sequence[Axis]) -> tuple[Trial, ...]:
   """Returns all combinations of the axes' values. The last axis varies fastest.
 
