@@ -344,3 +344,38 @@ def test_a_few_json_objects_are_not_reported(tmp_path):
 def test_json_records_are_not_reported(tmp_path):
   _write_lines(tmp_path / 'mono/en.jsonl', [f'{{"text": "{_EN}"}}'] * 20)
   assert corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path)) == []
+
+
+@pytest.mark.parametrize(
+  'header',
+  [('en', 'fi'), ('"fi"', '"en"'), ('Source', 'Target'), ('src', 'tgt')],
+)
+def test_the_header_of_a_parallel_file_is_reported(tmp_path, header):
+  path = corpus_writer.write_parallel(
+    tmp_path, ('en', 'fi'), [header, *_pairs(60)]
+  )
+  [warning] = corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path))
+  assert_mentions(warning, path, *map(repr, header))
+
+
+@pytest.mark.parametrize(
+  'first', [('source', 'lähde'), ('en', 'en'), ('no', 'ei')]
+)
+def test_other_first_lines_are_not_reported(tmp_path, first):
+  corpus_writer.write_parallel(tmp_path, ('en', 'fi'), [first, *_pairs(60)])
+  assert corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path)) == []
+
+
+def test_quoted_pairs_are_reported(tmp_path):
+  pairs = [tuple(f'"{side}"' for side in pair) for pair in _pairs(60)]
+  path = corpus_writer.write_parallel(
+    tmp_path, ('en', 'fi'), [*pairs, *_pairs(2)]
+  )
+  [warning] = corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path))
+  assert_mentions(warning, path, '60 of 62')
+
+
+def test_some_quoted_pairs_are_not_reported(tmp_path):
+  pairs = [tuple(f'"{side}"' for side in pair) for pair in _pairs(40)]
+  corpus_writer.write_parallel(tmp_path, ('en', 'fi'), [*pairs, *_pairs(20)])
+  assert corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path)) == []

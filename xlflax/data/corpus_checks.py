@@ -50,6 +50,27 @@ _MIN_HELD_OUT_CHARACTERS = 20
 _NUM_LAST_BYTES = 1 << 14
 # Number of bytes below which files may be identical by chance.
 _MIN_IDENTICAL_BYTES = 1024
+# Fraction of quoted pairs above which the quotation marks of a file are probably
+# those of the CSV format.
+_MIN_QUOTED_FRACTION = 0.9
+# Words in the header of a parallel file, in lower case.
+_HEADER_WORDS = frozenset(
+  {
+    'source',
+    'target',
+    'source_text',
+    'target_text',
+    'source_sentence',
+    'target_sentence',
+    'src',
+    'tgt',
+    'trg',
+    'sentence1',
+    'sentence2',
+    'text1',
+    'text2',
+  }
+)
 # Suffix of a text file, which may be compressed.
 _TEXT_SUFFIX = re.compile(r'\.txt(\.gz|\.zst)?$')
 # Number at the beginning of a line.
@@ -95,6 +116,8 @@ def find_anomalies(corpus: corpus_directory.Corpus) -> list[str]:
           samples.append(
             _Sample(file, language, text_language.count_trigrams(column))
           )
+      anomalies += _find_header(file, pairs)
+      anomalies += _find_quoted_pairs(file, pairs)
       anomalies += _find_copied_pairs(file, pairs)
       anomalies += _find_pairs_without_letters(file, pairs)
       anomalies += _find_numbered_pairs(file, pairs)
@@ -314,6 +337,49 @@ def _sample_pairs(file: corpus_files.TextFile) -> list[corpus_directory.Pair]:
     )
     pairs += itertools.islice(pairs_in_span, _NUM_PAIRS // len(spans))
   return pairs
+
+
+def _find_header(
+  file: corpus_files.TextFile, pairs: Sequence[corpus_directory.Pair]
+) -> Iterator[str]:
+  """Yields a message if the first line of a parallel file is a header."""
+  if not pairs or record_formats.is_records(file.path):
+    return
+  codes = {
+    code.lower()
+    for language in file.languages
+    for code in (language, language_codes.short_code(language))
+  }
+  cells = [cell.strip(' "\'').lower() for cell in pairs[0]]
+  if len(set(cells)) == len(cells) and (
+    codes.issuperset(cells) or _HEADER_WORDS.issuperset(cells)
+  ):
+    yield (
+      f'The first line of {file.path} is probably a header: '
+      f'{" and ".join(map(repr, pairs[0]))}. All lines of the file are read as '
+      'sentence pairs. Delete this line.'
+    )
+
+
+def _find_quoted_pairs(
+  file: corpus_files.TextFile, pairs: Sequence[corpus_directory.Pair]
+) -> Iterator[str]:
+  """Yields a message if nearly all texts are enclosed in quotation marks."""
+  if record_formats.is_records(file.path):
+    return
+  count = sum(
+    all(
+      len(text) > 1 and text.startswith('"') and text.endswith('"')
+      for text in pair
+    )
+    for pair in pairs
+  )
+  if count > max(_MIN_COUNT, _MIN_QUOTED_FRACTION * len(pairs)):
+    yield (
+      f'In {file.path}, source and target are enclosed in quotation marks in '
+      f'{count:,} of {len(pairs):,} sampled pairs. The quotation marks are read '
+      'as text. Write the file without quoting.'
+    )
 
 
 def _find_copied_pairs(
