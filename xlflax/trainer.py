@@ -9,7 +9,7 @@ import pydantic
 from flax import linen as nn
 
 from xlflax.config import gin_config
-from xlflax.data import loader_base
+from xlflax.data import dataset_config, loader_base
 from xlflax.data.supervised import supervised_dataset, supervised_loader
 from xlflax.data.tokenizers import base_vocabulary, vocabulary_spec
 from xlflax.objectives import objective_mixture
@@ -223,8 +223,8 @@ class Trainer:
         'The Trainer requires `num_train_steps` or `epochs`, but both are None',
         fix='Set `num_train_steps` (gin: TRAIN_STEPS).',
       )
-    if self.epochs is not None and not any(
-      isinstance(dataset, supervised_dataset.LabeledDatasetConfig)
+    if self.epochs is not None and all(
+      isinstance(dataset, dataset_config.DatasetConfig)
       for dataset in self.datasets
     ):
       raise errors.ConfigError(
