@@ -172,7 +172,7 @@ def test_the_page_grows(run):
   expected_entries = [f'total-{settings}: sum (higher is better)']
   expected_entries.append('other: sum (higher is better)')
   assert titles[:2] == ['Summary', 'total: sum (higher is better)']
-  assert set(titles[2:]) == {*expected_entries, 'Figures'}
+  assert set(titles[2:]) == {*expected_entries, 'Figures', 'Notes'}
   _evaluate(run, _Total(name='broken', error='This text is broken'))
   text = page.read_text()
   assert all(f'<h2>{title}</h2>' in text for title in expected_entries)

@@ -141,7 +141,7 @@ def test_languages_of_unequal_length(runs, folder, capsys, kind):
   if kind == 'alignment':
     assert_mentions(message, 23, 20)
   else:
-    assert_mentions(message, f'{folder / "more"}:21')
+    assert_mentions(message, f'23 lines in {folder / "more"}')
 
 
 @pytest.mark.parametrize(

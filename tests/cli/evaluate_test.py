@@ -228,7 +228,7 @@ def test_a_failure_is_named_and_the_status_is_its_own(
     ]
   )
   assert status == 2
-  assert 'failed: tatoeba: de at step 10: The two files' in (
+  assert 'failed: tatoeba: de at step 10: Line-aligned files' in (
     capsys.readouterr().err
   )
 
