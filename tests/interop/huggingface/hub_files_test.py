@@ -272,9 +272,11 @@ def test_public_is_asked_for(hub, exported, monkeypatch):
 
 
 def test_a_changed_folder_is_not_published(hub, exported):
-  (exported / 'config.json').write_text('{}')
+  config = exported / 'config.json'
+  size = config.stat().st_size
+  config.write_text('{}')
   with raises_error(
-    errors.CheckpointError, where='mine', mentions=('config.json', 2, 518)
+    errors.CheckpointError, where='mine', mentions=('config.json', 2, size)
   ):
     hub_files.prepare_upload(exported)
 
