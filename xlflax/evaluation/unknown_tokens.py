@@ -19,8 +19,7 @@ UNKNOWN_RATE = Metric(
   Unit.FRACTION,
   title='rate of unknown tokens',
   description='Fraction of the tokens of the text that are unknown tokens. If '
-  'it exceeds 1 %, perplexities and bits per byte are too low and must not be '
-  'compared.',
+  'it exceeds 1 %, perplexities and bits per byte must not be compared.',
 )
 # Rate of unknown tokens above which likelihoods are not compared.
 MAX_UNKNOWN_RATE = 0.01

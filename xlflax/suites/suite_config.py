@@ -210,13 +210,13 @@ class Suite:
       if not self.run_tasks(pathlib.Path(directory).name, names)
     }
     if len(omitted) == len(directories):
-      own = dict.fromkeys(
+      table_tasks = dict.fromkeys(
         task.name for tasks in omitted.values() for task in tasks
       )
       raise errors.ConfigError(
         f'The suite {self.name!r} evaluates none of the runs on a selected task',
         got=', '.join(names or ()),
-        expected='some of ' + ', '.join(own),
+        expected='some of ' + ', '.join(table_tasks),
         fix='Pass names of these tasks with --tasks.',
       )
     for directory, tasks in omitted.items():
