@@ -1,5 +1,6 @@
 """Each mistake ends a command with one message and status 2."""
 
+import re
 import resource
 import shutil
 import subprocess
@@ -50,6 +51,22 @@ def test_missing_corpus(fails, workspace, tmp_path):
     *_train(workspace, tmp_path / 'run', corpus=tmp_path / 'nowhere')
   )
   assert '--corpus' in message and str(tmp_path / 'nowhere') in message
+
+
+def test_steps_beyond_max_epochs(fails, workspace, tmp_path):
+  """A short dataset can be trained to its end, but not any further."""
+  limit = '--gin.mono/dataset_config.DatasetConfig.max_epochs=1'
+  arguments = _train(
+    workspace, tmp_path / 'run', workspace.cache, limit, steps=100_000
+  )
+  message = fails(*arguments)
+  assert_mentions(message, '100,000 steps', "'mono'", 'max_epochs')
+  steps = int(re.search(r'only ([\d,]+) within', message)[1].replace(',', ''))
+  assert steps < 1024
+  arguments[-2:] = [limit, f'--gin.TRAIN_STEPS={steps}']
+  arguments = [x for x in arguments if x != '--gin.TRAIN_STEPS=100000']
+  assert cli.main([*arguments, workspace.cache]) == 0
+  assert max(losses(tmp_path / 'run')) == steps
 
 
 def test_malformed_line(fails, workspace, corpus, tmp_path):

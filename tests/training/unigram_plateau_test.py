@@ -8,6 +8,7 @@ import pytest
 
 from tests.errors import assert_mentions
 from tests.training import tiny
+from xlflax.data.cache import cached_loader
 from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import (
   cross_attention_mlm,
@@ -17,10 +18,10 @@ from xlflax.objectives.pretraining import (
 from xlflax.training import unigram_plateau
 
 
-class _Loader:
+class _Loader(cached_loader.CachedLoader):
   """Rows of tokens 10 and 11 in one language, of 20 in the other."""
 
-  signature = 'of a cache'
+  num_batches = None
 
   def __init__(self, tokens, languages, batch_size=1):
     self.dataset = types.SimpleNamespace(
@@ -30,8 +31,11 @@ class _Loader:
     self._languages = np.array(languages, np.int32)[:, None]
     self.read = []
 
-  def rows(self, step, start, stop):
-    assert (start, stop) == (0, self.dataset.batch_size)
+  def consecutive_batches(self, start, stop):
+    batches = [self._batch(step) for step in range(start, stop)]
+    return {k: np.concatenate([x[k] for x in batches]) for k in batches[0]}
+
+  def _batch(self, step):
     self.read.append(step)
     return {
       'token_ids': self._tokens,
@@ -72,8 +76,8 @@ def test_entropy_of_text_given_its_language(few):
 
 def test_both_sides_of_pairs_count(few):
   class Pairs(_Loader):
-    def rows(self, step, start, stop):
-      batch = super().rows(step, start, stop)
+    def _batch(self, step):
+      batch = super()._batch(step)
       first = {k: v[:2] for k, v in batch.items()}
       return first | {f'paired_{k}': v[2:] for k, v in batch.items()}
 
@@ -88,11 +92,11 @@ def test_a_large_sample_is_near_the_entropy_of_its_source():
   p = np.random.default_rng(0).dirichlet(np.ones(59))
 
   class Drawn(_Loader):
-    def rows(self, step, start, stop):
+    def _batch(self, step):
       rng = np.random.default_rng(step)
       self._tokens = 5 + rng.choice(59, (64, 32), p=p).astype(np.int32)
       self._languages = np.zeros((64, 1), np.int32)
-      return super().rows(step, start, stop)
+      return super()._batch(step)
 
   loader = Drawn([[0] * 32], [0], batch_size=64)
   entropy = unigram_plateau.unigram_entropy([loader], tiny.SPEC)
@@ -155,8 +159,7 @@ def _plateaus(loaders):
 def test_messages_of_a_run_and_of_its_resumption(few, caplog):
   """Live loaders are not read; what was reported before is not said again."""
   caplog.set_level(logging.INFO)
-  live = _Loader(_ROWS, _LANGUAGES, batch_size=4)
-  live.signature = ''
+  live = types.SimpleNamespace(read=[])
   loaders = {'mono': _Loader(_ROWS, _LANGUAGES, batch_size=4), 'live': live}
   assert _plateaus({}).result() == {}
   ones = _plateaus(loaders)

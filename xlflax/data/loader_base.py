@@ -96,6 +96,13 @@ class Loader(Protocol):
     The signature is empty if the loader does not read a cache.
     """
 
+  @property
+  def num_batches(self) -> int | None:
+    """Number of global batches that the dataset provides.
+
+    If None, the dataset is repeated without limit.
+    """
+
   def rows(self, step: int, start: int, stop: int) -> batch_keys.Batch:
     """Returns rows `start` to `stop - 1` of the global batch for a step.
 

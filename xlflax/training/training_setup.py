@@ -214,10 +214,14 @@ class Setup:
     """Opens the run's data loaders and returns them by dataset name.
 
     The result is empty if the vocabulary consists of sizes only.
+
+    Raises:
+      ConfigError: If the run would read more batches from a dataset than it
+        provides in `max_epochs` epochs.
     """
     if self.vocabulary is None:
       return {}
-    return {
+    loaders = {
       dataset.name: loader_factory.open_loader(
         dataset,
         vocabulary=self.vocabulary,
@@ -232,6 +236,27 @@ class Setup:
       )
       for dataset in self.settings.datasets
     }
+    for name, loader in loaders.items():
+      self._check_num_batches(name, loader.num_batches)
+    return loaders
+
+  def _check_num_batches(self, dataset: str, num_batches: int | None) -> None:
+    """Raises a ConfigError if a dataset provides too few batches for the run.
+
+    Args:
+      dataset: Name of the dataset.
+      num_batches: Number of batches that it provides. None if not limited.
+    """
+    steps = self.settings.last_step
+    num_read = self.settings.objectives.dataset_step(dataset, steps)
+    if num_batches is not None and num_read > num_batches:
+      raise errors.ConfigError(
+        f'{steps:,} steps read {num_read:,} batches of the dataset '
+        f'{dataset!r}, which provides only {num_batches:,} within its '
+        '`DatasetConfig.max_epochs`',
+        where='Trainer.num_train_steps',
+        fix='Train fewer steps, add text, or increase max_epochs.',
+      )
 
   def initial_state(
     self, *, report_dir: pathlib.Path | None = None

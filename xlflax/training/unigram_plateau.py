@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from xlflax.data import batch_keys, loader_base
+from xlflax.data.cache import cached_loader
 from xlflax.data.tokenizers import vocabulary_spec
 from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import cross_attention_mlm, masked_lm
@@ -24,6 +25,8 @@ NEAR = 1.05
 LEFT = 0.95
 # The entropy is estimated from at most this number of tokens and sequences.
 _MAX_TOKENS, _MAX_ROWS = 2**20, 2**13
+# Sequences that are read at a time.
+_ROWS_PER_READ = 1024
 
 
 class Entropy(NamedTuple):
@@ -181,12 +184,12 @@ def mixture_entropies(
   Returns:
     The entropies in nats by objective name.
   """
-  loaders_by_objective: dict[str, list[loader_base.Loader]] = {}
+  loaders_by_objective: dict[str, list[cached_loader.CachedLoader]] = {}
   for entry in mixture.entries if loaders else ():
     loader, objective = loaders[entry.dataset], entry.objective
     # The loss of CrossAttentionMLM is the sum of two losses per token.
     is_sum = isinstance(objective, cross_attention_mlm.CrossAttentionMLM)
-    if is_sum or not loader.signature:
+    if is_sum or not isinstance(loader, cached_loader.CachedLoader):
       continue
     if isinstance(objective, masked_lm.MaskedLM):
       loaders_by_objective.setdefault(objective.name, []).append(loader)
@@ -197,7 +200,8 @@ def mixture_entropies(
 
 
 def unigram_entropy(
-  loaders: Iterable[loader_base.Loader], spec: vocabulary_spec.VocabularySpec
+  loaders: Iterable[cached_loader.CachedLoader],
+  spec: vocabulary_spec.VocabularySpec,
 ) -> Entropy:
   """Estimates the unigram entropy of the text in a run's first batches.
 
@@ -237,8 +241,13 @@ def _language_token_keys(loader, spec) -> np.ndarray:
   """
   dataset, keys = loader.dataset, []
   rows = min(_MAX_ROWS, math.ceil(_MAX_TOKENS / dataset.length))
-  for step in range(math.ceil(rows / dataset.batch_size)):
-    batch = loader.rows(step, 0, dataset.batch_size)
+  num_steps = math.ceil(rows / dataset.batch_size)
+  if loader.num_batches is not None:
+    num_steps = min(num_steps, loader.num_batches)
+  chunk_steps = math.ceil(_ROWS_PER_READ / dataset.batch_size)
+  for start in range(0, num_steps, chunk_steps):
+    stop = min(start + chunk_steps, num_steps)
+    batch = loader.consecutive_batches(start, stop)
     for side in (batch, batch_keys.select_side(batch, batch_keys.PAIRED)):
       if not side:
         continue

@@ -39,6 +39,20 @@ def test_blocks_hold_the_text_of_the_corpus(
   assert row == statistics.rows
 
 
+@pytest.mark.parametrize('layout', ['blocks', 'pairs'])
+def test_consecutive_batches_equal_the_batches_of_the_steps(
+  open_cached, layout
+):
+  mixture = 'corpus.mono' if layout == 'blocks' else 'corpus.parallel'
+  loader = open_cached(mixture=mixture, layout=layout)
+  joined = loader.consecutive_batches(3, 9)
+  batches = [loader.rows(step, 0, 8) for step in range(3, 9)]
+  for key, values in joined.items():
+    np.testing.assert_array_equal(
+      values, np.concatenate([batch[key] for batch in batches])
+    )
+
+
 def test_reversed_sides_are_the_same_pairs(open_cached):
   unchanged, other = (
     open_cached(layout='dual', order=order).rows(3, 0, 8)

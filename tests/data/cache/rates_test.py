@@ -85,6 +85,7 @@ def test_no_row_comes_more_often_than_max_epochs(open_cached):
   statistics = loader.statistics()
   max_uses = [math.floor(1.5 * task.rows) for task in statistics]
   batches = sum(max_uses) // 8
+  assert loader.num_batches == batches
   batch_rows = [loader.rows(step, 0, 8) for step in range(batches)]
   rows = collections.Counter(
     (int(language[1]), ids.tobytes())

@@ -190,6 +190,7 @@ def test_no_task_is_drawn_more_often_than_it_may(batching):
       )
       assert np.abs(counts - expected).max() <= 12, step
   np.testing.assert_array_equal(counts, max_draws)
+  assert schedule.num_steps == step + 1
   with raises_error(
     errors.ConfigError, mentions=("dataset 'text'", 'max_epochs', 1310)
   ):

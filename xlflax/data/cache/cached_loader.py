@@ -110,11 +110,41 @@ class CachedLoader:
     """Shape and type of each array in the global batch, by batch key."""
     return self.dataset.batch_spec(self._vocabulary_spec)
 
+  @property
+  def num_batches(self):
+    """Number of global batches; see `loader_base.Loader.num_batches`."""
+    return self._schedule.num_batches
+
   def rows(self, step: int, start: int, stop: int) -> batch_keys.Batch:
     """Returns a slice of the global batch; see `loader_base.Loader.rows`."""
     loader_base.check_range(self.dataset, step, start, stop)
     tasks, uses = self._schedule.slots(step)
-    tasks, uses = tasks[start:stop], uses[start:stop]
+    return self._build_batch(tasks[start:stop], uses[start:stop])
+
+  def consecutive_batches(self, start: int, stop: int) -> batch_keys.Batch:
+    """Returns the global batches of consecutive steps as one batch.
+
+    Small batches are read faster in this way than one by one.
+
+    Args:
+      start: First step.
+      stop: Step after the last one.
+
+    Returns:
+      int32 arrays of shape [(stop - start) * B, T], as documented in
+      `xlflax.data.batch_keys`.
+    """
+    slots = [self._schedule.slots(step) for step in range(start, stop)]
+    tasks, uses = (np.concatenate(parts) for parts in zip(*slots, strict=True))
+    return self._build_batch(tasks, uses)
+
+  def _build_batch(self, tasks, uses) -> batch_keys.Batch:
+    """Reads sequences and builds the arrays of a batch.
+
+    Args:
+      tasks: Index of each sequence's task, int64 [sequences].
+      uses: Number of earlier sequences from the same task, int64 [sequences].
+    """
     sizes = self._num_rows[tasks]
     epoch, index = np.divmod(uses, sizes)
     if self.dataset.shuffle:

@@ -303,6 +303,13 @@ class TaskSchedule:
     self._lock = threading.Lock()
     self._restart()
 
+  @property
+  def num_steps(self) -> int | None:
+    """Number of batches that can be drawn. None if it is not limited."""
+    if self._max_draws is None:
+      return None
+    return int(self._max_draws.sum()) * self._block_steps // self._draws
+
   def slots(self, step: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns each sequence's task and its index among the task's sequences.
 

@@ -74,6 +74,11 @@ class RowSchedule:
     self.order_keys = self._make_keys(seed, 'order')
     self._side_keys = self._make_keys(seed, 'sides')
 
+  @property
+  def num_batches(self) -> int | None:
+    """Number of batches that can be drawn. None if it is not limited."""
+    return self._schedule.num_steps
+
   def rates(self, step: int = 0) -> np.ndarray:
     """Returns each task's expected fraction of sequences, float64 [tasks]."""
     return self._rates(step)

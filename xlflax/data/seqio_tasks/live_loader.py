@@ -56,6 +56,7 @@ class LiveLoader:
   """
 
   signature = ''
+  num_batches = None
   _readers: 'list[_TaskReader]'
   _current_rows: list[collate.Row]
 

@@ -40,6 +40,7 @@ class LabeledLoader:
   """Loader for a labeled dataset; see `loader_base.Loader`."""
 
   signature = ''
+  num_batches = None
 
   def __init__(
     self,
