@@ -69,6 +69,22 @@ def test_steps_beyond_max_epochs(fails, workspace, tmp_path):
   assert max(losses(tmp_path / 'run')) == steps
 
 
+@pytest.mark.parametrize('mode', [(), ('--dry_run',)])
+def test_selection_by_a_metric_that_is_not_computed(
+  fails, workspace, tmp_path, mode
+):
+  message = fails(
+    *_train(workspace, tmp_path / 'run'),
+    '--gin_file=evaluate/during_training.gin',
+    '--gin.EVAL_SPLIT="test"',
+    '--gin.checkpoints.CheckpointOptions.metric_for_best_model='
+    '"perplexity/perplexity/sw"',
+    *mode,
+  )
+  assert_mentions(message, 'perplexity/perplexity/sw', '{de,en,ru,mean}')
+  assert mode or not losses(tmp_path / 'run')
+
+
 def test_malformed_line(fails, workspace, corpus, tmp_path):
   path = corpus / 'parallel/en-de.tsv'
   lines = path.read_text().splitlines()

@@ -7,9 +7,10 @@ import types
 import jax.numpy as jnp
 import pytest
 
-from tests.errors import assert_mentions
+from tests.errors import assert_mentions, raises_error
 from tests.training import tiny
-from xlflax.evaluation import during_training, eval_task
+from xlflax.evaluation import during_training, eval_task, text_sources
+from xlflax.evaluation.tasks import perplexity
 from xlflax.training.optimization import optimizers
 from xlflax.utils import errors
 
@@ -88,6 +89,36 @@ def test_interval_must_be_positive():
   with pytest.raises(errors.ConfigError) as error:
     during_training.Evaluation(tasks=(), eval_interval_steps=0)
   assert error.value.where == 'Evaluation.eval_interval_steps'
+
+
+@pytest.mark.parametrize(
+  ('metric', 'is_computed'),
+  [
+    ('perplexity/perplexity/de', True),
+    ('perplexity/loss/mean', True),
+    ('perplexity/perplexity/en', False),
+    ('perplexity/perplexity', False),
+    ('perplexity/bleu/de', False),
+    ('bias/bias', True),
+    ('retrieval/accuracy/de', False),
+  ],
+)
+def test_metrics_that_no_task_computes_are_rejected(
+  tmp_path, metric, is_computed
+):
+  """The text has no English; the languages of `_Bias` are unknown."""
+  file = tmp_path / 'de.txt'
+  file.write_text('Ein Satz.\n')
+  source = text_sources.FileText(files={'de': str(file)})
+  evaluation = during_training.Evaluation(
+    tasks=(perplexity.Perplexity(source=source), _Bias(name='bias')),
+    eval_interval_steps=5,
+  )
+  if is_computed:
+    evaluation.check_metric(metric)
+  else:
+    with raises_error(errors.ConfigError, got=metric):
+      evaluation.check_metric(metric)
 
 
 def test_results_are_returned_and_recorded(tmp_path):

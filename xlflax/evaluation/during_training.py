@@ -9,6 +9,7 @@ from xlflax.evaluation import (
   eval_task,
   result_store,
   score_format,
+  selection_metrics,
   sentence_embedding,
   task_families,
 )
@@ -72,6 +73,15 @@ class Evaluation:
       task.check_inputs(objectives)
       if isinstance(task, head_task.HeadTask):
         task.check_gold_labels()
+
+  def check_metric(self, metric: str) -> None:
+    """Raises ConfigError if no task computes a metric.
+
+    Args:
+      metric: Metric that selects a checkpoint, in the format
+        'task/metric/part'.
+    """
+    selection_metrics.check_exists(metric, self.tasks)
 
   def run(self, setup, state: train_state.TrainState) -> dict[str, float]:
     """Evaluates all tasks and logs their primary metrics.

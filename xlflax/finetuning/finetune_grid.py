@@ -10,7 +10,7 @@ from typing import Any
 from xlflax import evaluate
 from xlflax.config import binding_effects, binding_locations, gin_config
 from xlflax.data.supervised import supervised_loader
-from xlflax.evaluation import during_training, eval_task
+from xlflax.evaluation import during_training, eval_task, selection_metrics
 from xlflax.finetuning import (
   grid_data,
   grid_report,
@@ -18,7 +18,6 @@ from xlflax.finetuning import (
   hyperparameter_grid,
   input_checks,
   model_selection,
-  selection_metrics,
   transfer_matrix,
 )
 from xlflax.storage import bucket_access, directory_lease, paths

@@ -16,10 +16,11 @@ from xlflax.evaluation import (
   checkpoint_selection,
   during_training,
   eval_task,
+  selection_metrics,
   task_families,
 )
 from xlflax.evaluation.metrics.metric import Better
-from xlflax.finetuning import hyperparameter_grid, selection_metrics
+from xlflax.finetuning import hyperparameter_grid
 from xlflax.storage import checksums, content_hash, manifests, paths
 from xlflax.trainer import Trainer
 from xlflax.training.checkpointing import (

@@ -22,6 +22,7 @@ from xlflax.planning import (
 from xlflax.training import param_tree, training_setup
 from xlflax.training.checkpointing import checkpoint_reader
 from xlflax.training.devices import accelerators, device_rates, machine_topology
+from xlflax.training.hooks import evaluation_hook
 from xlflax.utils import errors
 
 if TYPE_CHECKING:
@@ -126,6 +127,8 @@ def _describe_run(setup: training_setup.Setup) -> dict[str, Any]:
     )
   elif settings.init_from and not settings.partitioner.topology:
     setup.initial_state()
+  if setup.vocabulary is not None:
+    evaluation_hook.check_evaluation(settings)
   loaders = setup.open_loaders()
   try:
     datasets = {

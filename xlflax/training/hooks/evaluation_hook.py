@@ -1,9 +1,35 @@
 """Hook that evaluates the model during training."""
 
+from typing import TYPE_CHECKING
+
 from xlflax.training import interfaces
 from xlflax.training.distributed import goodput
 from xlflax.training.hooks import hook_base
 from xlflax.utils import errors
+
+if TYPE_CHECKING:
+  from xlflax.trainer import Trainer
+
+
+def check_evaluation(trainer: 'Trainer') -> None:
+  """Checks the data and the selection metric of the evaluation in training.
+
+  Args:
+    trainer: Trainer with or without evaluation tasks.
+
+  Raises:
+    XlflaxError: If the data of a task cannot be read, or if no task computes
+      the metric `metric_for_best_model`.
+  """
+  # Other implementations of the interface may lack these methods.
+  check_inputs = getattr(trainer.evaluation, 'check_inputs', None)
+  if check_inputs is not None:
+    objectives = trainer.objectives.objectives
+    check_inputs({objective.name: objective for objective in objectives})
+  metric = trainer.checkpoints.metric_for_best_model
+  check_metric = getattr(trainer.evaluation, 'check_metric', None)
+  if metric is not None and check_metric is not None:
+    check_metric(metric)
 
 
 class EvaluationHook(hook_base.Hook):
@@ -20,12 +46,8 @@ class EvaluationHook(hook_base.Hook):
     self._evaluation = evaluation
 
   def before_training(self, run):
-    """Checks the files of the evaluation tasks before the first step."""
-    # Other implementations of the interface may lack the method.
-    check_inputs = getattr(self._evaluation, 'check_inputs', None)
-    if check_inputs is not None:
-      objectives = run.trainer.objectives.objectives
-      check_inputs({objective.name: objective for objective in objectives})
+    """Checks the evaluation tasks and the metric before the first step."""
+    check_evaluation(run.trainer)
 
   def after_step(self, run, step, output):
     """See base class."""

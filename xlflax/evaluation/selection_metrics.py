@@ -1,4 +1,4 @@
-"""Metrics of the development set that can select a model."""
+"""Metrics by which the best checkpoint or trial can be selected."""
 
 import logging
 from collections.abc import Sequence
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from xlflax.data.supervised.sources import example_source
 from xlflax.evaluation import eval_task
 from xlflax.evaluation.metrics.metric import Better
+from xlflax.evaluation.tasks import perplexity, pseudo_likelihood
 from xlflax.utils import errors, logs, name_suggestions
 
 # Metrics that do not depend on the model.
@@ -21,24 +22,30 @@ _BASELINES = (
 
 
 def check_exists(metric: str, tasks: Sequence[eval_task.EvalTask]) -> None:
-  """Raises ConfigError if no task on the dev set reports the metric.
+  """Checks that a task which runs during training computes a metric.
 
   Args:
     metric: Metric in the format 'task/metric/part'.
     tasks: Evaluation tasks that run during training.
+
+  Raises:
+    ConfigError: If no task computes the metric, or if the task has no text or
+      examples in the metric's language.
   """
   task_name, _, suffix = metric.partition('/')
   metric_name, _, part = suffix.partition('/')
   suggestions = list(map(primary_metric, tasks))
   for task in tasks:
-    if task.name != task_name or not metric_name or not part:
+    if task.name != task_name or not metric_name:
       continue
-    # Without declared metrics or languages, any name is accepted.
-    declared_names = [declared.name for declared in task.computed_metrics()]
+    # Tasks whose languages are unknown may compute further metrics.
     parts = _task_languages(task)
+    if not parts:
+      return
+    declared_names = [declared.name for declared in task.computed_metrics()]
     if declared_names and metric_name not in declared_names:
       continue
-    if not parts or part in (*parts, 'mean'):
+    if part in (*parts, 'mean'):
       if metric_name == 'accuracy' and task.primary_metric == 'f1':
         logging.warning(
           '%s is high even if no entity is found, because most labels are O. '
@@ -50,8 +57,8 @@ def check_exists(metric: str, tasks: Sequence[eval_task.EvalTask]) -> None:
         )
       return
   raise errors.ConfigError(
-    'The metric given with --metric_for_best_model is not reported by any '
-    'evaluation task in training',
+    'The metric given as metric_for_best_model is not computed by any '
+    'evaluation task that runs during training',
     got=metric,
     expected='; '.join(map(list_metrics, tasks))
     or 'evaluation tasks during training',
@@ -97,11 +104,15 @@ def _format_choices(choices: Sequence[str]) -> str:
 
 
 def _task_languages(task: eval_task.EvalTask) -> list[str]:
-  """Returns the languages of a labeled task, or [] if they are unknown."""
+  """Returns the languages of a task's metrics, or [] if they are unknown."""
   source = getattr(task, 'source', None)
-  if not isinstance(source, example_source.ExampleSource):
-    return []
-  return list(source.languages())
+  if isinstance(source, example_source.ExampleSource):
+    return list(source.languages())
+  if isinstance(
+    task, perplexity.Perplexity | pseudo_likelihood.PseudoPerplexity
+  ):
+    return list(task.source.languages_found())
+  return []
 
 
 def _first_part(task: eval_task.EvalTask) -> str:

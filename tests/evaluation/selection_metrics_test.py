@@ -7,6 +7,7 @@ import pytest
 
 from tests.errors import raises_error
 from tests.evaluation import one_hot_model
+from xlflax.evaluation import selection_metrics
 from xlflax.evaluation.tasks import (
   classification_task,
   intents_and_slots,
@@ -18,7 +19,6 @@ from xlflax.evaluation.tasks import (
   reranking_task,
   tagging_task,
 )
-from xlflax.finetuning import selection_metrics
 from xlflax.utils import errors
 
 _GUIDE = pathlib.Path(__file__).parents[2] / 'docs/finetuning.md'
