@@ -47,6 +47,9 @@ def test_a_result_survives_json():
     failures=(eval_task.Failure(task='t', part='en', message='m'),),
     layers=(1, 12),
     num_layers=12,
+    declarations=(
+      metric.Metric('m', metric.Better.LOWER, metric.Unit.POINTS, 'M', 'Text.'),
+    ),
   )
   value = json.loads(json.dumps(result.to_json()))
   assert eval_task.EvalResult.from_json(value) == result

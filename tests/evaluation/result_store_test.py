@@ -5,7 +5,13 @@ import types
 import pytest
 
 from tests.errors import raises_error
-from xlflax.evaluation import eval_task, result_store, sentence_embedding
+from xlflax.evaluation import (
+  eval_task,
+  result_store,
+  sentence_embedding,
+  task_families,
+)
+from xlflax.evaluation.metrics import metric
 from xlflax.training.checkpointing import run_directory
 from xlflax.utils import errors
 
@@ -83,6 +89,19 @@ def test_results_of_other_splits_text_and_settings_lie_apart(tmp_path, other):
     result_store.result_group(_identity()): {10: RESULT, 20: RESULT},
     result_store.result_group(_identity(**other)): {20: changed},
   }
+
+
+def test_the_direction_of_a_metric_is_stored_with_the_result(tmp_path):
+  """A report without the module of the task would take higher for better."""
+  declared = metric.Metric('spread_of_a_stored_result', metric.Better.LOWER)
+  result = dataclasses.replace(RESULT, declarations=(declared,))
+  file = result_store.write_result(
+    tmp_path, result, step=10, identity=_identity()
+  )
+  better = metric.Better
+  assert task_families.find_metric(declared.name).better is better.HIGHER
+  result_store.read_result(file)
+  assert task_families.find_metric(declared.name).better is better.LOWER
 
 
 def test_a_task_without_splits(tmp_path):

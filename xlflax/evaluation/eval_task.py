@@ -6,6 +6,7 @@ and records the task and the part. The callers (`xlflax.evaluate` and the
 training loop) report all failures at the end.
 """
 
+import collections
 import contextlib
 import dataclasses
 import enum
@@ -15,7 +16,7 @@ import logging
 import math
 import pathlib
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import pydantic
@@ -42,6 +43,8 @@ STATISTICS = '.examples'  # suffix of the files of `statistics_files`
 Row = dict[str, Any]
 _tasks: dict[str, type['EvalTask']] = {}
 _metrics: dict[str, Metric] = {}
+# Declarations from stored results.
+_stored_metrics: dict[str, Metric] = {}
 
 
 @validation.validate_fields
@@ -148,6 +151,8 @@ class EvalResult:
       embedding output. The tuple is empty if the scores are those of the
       model's outputs.
     num_layers: Number of the model's layers. None if `layers` is empty.
+    declarations: Declarations of the task's metrics, by which reports interpret
+      a stored result if the module of the task is not imported.
   """
 
   metrics: dict[str, float]
@@ -160,6 +165,7 @@ class EvalResult:
   is_development: bool = False
   layers: tuple[int, ...] = ()
   num_layers: int | None = None
+  declarations: tuple[Metric, ...] = ()
 
   def _repr_html_(self) -> str:
     rows = {**self.metrics, 'failures': self.failures or 'none'}
@@ -172,6 +178,7 @@ class EvalResult:
     """
     value = dataclasses.asdict(self)
     del value['files']
+    value['declarations'] = [metric.to_json() for metric in self.declarations]
     return nonfinite_checks.or_null(value)
 
   @classmethod
@@ -218,6 +225,7 @@ class EvalResult:
       is_development=bool(value.get('is_development', False)),
       layers=tuple(layers),
       num_layers=num_layers,
+      declarations=tuple(map(Metric.from_json, value.get('declarations', ()))),
     )
 
 
@@ -502,6 +510,7 @@ def evaluate_task(task: EvalTask, eval_model: EvalModel) -> EvalResult:
       score_metrics=score_metrics,
       layers=layers,
       num_layers=eval_model.model.config.num_layers if layers else None,
+      declarations=tuple(task.METRICS),
     )
   return EvalResult(metrics={}, failures=failures.collected())
 
@@ -515,11 +524,21 @@ def known_tasks() -> Mapping[str, type[EvalTask]]:
 
 
 def known_metrics() -> Mapping[str, Metric]:
-  """Returns all metrics declared by registered tasks, by metric name.
+  """Returns all declared metrics by metric name.
 
-  Tasks are registered when their module is imported.
+  These are the metrics of registered tasks, whose modules were imported, and
+  those of stored results that were read. A registered task takes precedence.
   """
-  return _metrics
+  return collections.ChainMap(_metrics, _stored_metrics)
+
+
+def recall_metrics(declarations: Iterable[Metric]) -> None:
+  """Adds the metric declarations of a stored result to `known_metrics`.
+
+  Args:
+    declarations: Declarations from `EvalResult.declarations`.
+  """
+  _stored_metrics.update({metric.name: metric for metric in declarations})
 
 
 def _register(cls: type[EvalTask]) -> None:

@@ -271,7 +271,7 @@ def read_result(
     directory: Run directory. If None, the directory that contains `eval`.
   """
   record = _load(file, directory or file.parents[3])
-  return None if record is None else eval_task.EvalResult.from_json(record)
+  return None if record is None else _restore_result(record)
 
 
 def check_files(folder: pathlib.Path) -> None:
@@ -309,8 +309,15 @@ def read_finished(
     return None
   if record.get('settings_hash') != eval_task.settings_hash(identity):
     return None
-  result = eval_task.EvalResult.from_json(record)
+  result = _restore_result(record)
   return None if result.failures else result
+
+
+def _restore_result(record: dict[str, Any]) -> eval_task.EvalResult:
+  """Restores a result, and makes the declarations of its metrics known."""
+  result = eval_task.EvalResult.from_json(record)
+  eval_task.recall_metrics(result.declarations)
+  return result
 
 
 def find_results(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+from collections.abc import Mapping
 
 
 class Better(enum.Enum):
@@ -55,6 +56,31 @@ class Metric:
   def __post_init__(self):
     if not self.title:
       object.__setattr__(self, 'title', self.name.replace('_', ' '))
+
+  def to_json(self) -> dict[str, str]:
+    """Converts the declaration to JSON values."""
+    return {
+      'name': self.name,
+      'better': self.better.value,
+      'unit': self.unit.value,
+      'title': self.title,
+      'description': self.description,
+    }
+
+  @classmethod
+  def from_json(cls, value: Mapping[str, str]) -> 'Metric':
+    """Restores a declaration from the output of `to_json`.
+
+    Raises:
+      ValueError: If the direction or the unit is unknown.
+    """
+    return cls(
+      **{
+        **value,
+        'better': Better(value['better']),
+        'unit': Unit(value['unit']),
+      }
+    )
 
 
 ACCURACY = Metric(
