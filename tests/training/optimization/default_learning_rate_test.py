@@ -47,6 +47,14 @@ def test_each_part_by_hand():
   assert_mentions(said, 'post-norm')
 
 
+def test_limits_that_apply_are_stated():
+  short = dataclasses.replace(_SMALL, continued=True, steps=8, tokens=20_480)
+  text = short.words()
+  assert_mentions(text, '20,480', '10,240', '8', '3,000', 'minimum')
+  assert_mentions(dataclasses.replace(_SMALL, steps=8).words(), '1.1e-2')
+  assert short.peak() == pytest.approx(8e-3 * 2 / 16)
+
+
 def test_fills_in_the_peak_and_nothing_else():
   schedule = schedules.WSD(peak_value=None, total_steps=9, warmup_steps=3)
   optimizer = optimizers.Muon(learning_rate=schedule)

@@ -63,13 +63,23 @@ class Basis:
   def words(self) -> str:
     """Describes a default learning rate and how it was computed, for the log.
 
-    An example is '8.0e-3, from width 128, 2,560 tokens per step, 3,000 steps.
-    Set LEARNING_RATE to override it'.
+    Limits of the formula that apply are stated. An example is '8.0e-3, from
+    width 128, 2,560 tokens per step, 3,000 steps. Set LEARNING_RATE to override
+    it'.
     """
+    peak = self.peak()
+    tokens = f'{self.tokens:,} tokens per step'
+    if self.tokens > MOST_TOKENS:
+      tokens += f' (counted as {MOST_TOKENS:,}, the maximum)'
+    steps = f'{self.steps:,} steps'
+    if self.continued and self.steps < STEPS:
+      steps += f' (counted as {STEPS:,}, the minimum)'
     parts = [
-      f'{self.peak():.1e}'.replace('e-0', 'e-') + f', from width {self.width}',
-      f'{self.tokens:,} tokens per step',
-      f'{self.steps:,} steps',
+      f'{peak:.1e}'.replace('e-0', 'e-')
+      + (' (the maximum)' if peak == HIGHEST else '')
+      + f', from width {self.width}',
+      tokens,
+      steps,
       *(['post-norm'] if self.post_norm else []),
       *(['parameters of another run'] if self.continued else []),
     ]
