@@ -81,6 +81,21 @@ def join_lines(text: str) -> str:
   return _WHITE_SPACE.sub(' ', text).strip(' ')
 
 
+def shorten_line(line: bytes, max_characters: int = 60) -> str:
+  """Returns the beginning of a line in quotation marks, for messages.
+
+  Invalid UTF-8 is replaced, and the line ending is removed.
+
+  Args:
+    line: Bytes of the line.
+    max_characters: Number of characters after which the text is truncated.
+  """
+  text = line.decode('utf-8', errors='replace').rstrip('\r\n')
+  if len(text) > max_characters:
+    text = text[:max_characters] + '…'
+  return repr(text)
+
+
 def unequal_lines_error(
   files: Sequence[str | os.PathLike], num_lines: Sequence[int]
 ) -> errors.CorpusError:

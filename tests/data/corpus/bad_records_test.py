@@ -202,6 +202,62 @@ def test_null_values_are_named(tmp_path):
   assert raised.value.got == 'null'
 
 
+def _record_errors(path):
+  """Returns the errors of all records of a monolingual file."""
+  problems = []
+  list(corpus_directory.read_monolingual(path, on_bad_record=problems.append))
+  return problems
+
+
+@pytest.mark.parametrize(
+  'record',
+  [
+    b'{"text": "Und wiederum',
+    '{"text": "Он начал'.encode()[:-1],
+    b'{"text": "one", "id"',
+  ],
+)
+def test_truncated_records_differ_from_other_invalid_json(tmp_path, record):
+  path = _write(
+    tmp_path, 'mono/en.jsonl', b'{"text" "one"}\n' + record + b'\r\n' + record
+  )
+  invalid, *truncated = _record_errors(path)
+  assert [error.where for error in truncated] == [f'{path}:2', f'{path}:3']
+  [problem] = {error.what for error in truncated}
+  assert problem != invalid.what
+  assert (
+    invalid.got == '\'{"text" "one"}\' (Expecting \':\' delimiter at column 9)'
+  )
+  assert {error.got for error in truncated} == {
+    repr(record.decode(errors='replace'))
+  }
+
+
+@pytest.mark.parametrize(
+  'record, value',
+  [
+    ('{"text" "Иоанн"}', '\'{"text" "Иоанн"}\' (Expecting'),
+    ('["Иоанн"]', '\'["Иоанн"]\''),
+  ],
+)
+def test_records_are_shown_as_text(tmp_path, record, value):
+  path = _write(tmp_path, 'mono/ru.jsonl', record.encode() + b'\n')
+  [error] = _record_errors(path)
+  assert error.got.startswith(value)
+
+
+def test_long_records_are_shortened(tmp_path):
+  path = _write(tmp_path, 'mono/ru.jsonl', ('["' + 'ж' * 200).encode())
+  [error] = _record_errors(path)
+  assert error.got == repr('["' + 'ж' * 58 + '…')
+
+
+def test_invalid_utf8_in_a_json_record_is_located(tmp_path):
+  path = _write(tmp_path, 'mono/en.jsonl', b'{"text": "\xff"}')
+  [error] = _record_errors(path)
+  assert error.got == 'byte 0xff at offset 10'
+
+
 def test_a_bad_line_is_not_a_document_boundary(tmp_path):
   path = _write(tmp_path, 'mono/en.txt', b'one\n\xff\ntwo\n\nthree\n')
   lines = corpus_directory.read_monolingual(

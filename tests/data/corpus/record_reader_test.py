@@ -188,8 +188,8 @@ def test_what_is_said_on_columns_is_part_of_the_text(tmp_path):
 @pytest.mark.parametrize(
   'content, values, where',
   [
-    (b'{"text": "a"}\n{"text": ', ('b\'{"text": \'', 'en.jsonl:2'), ':2'),
-    (b'{"text": "a"}\n[1]\n', ("b'[1]\\n'", 'en.jsonl:2'), ':2'),
+    (b'{"text": "a"}\n{"text": ', ('\'{"text":\'', 'en.jsonl:2'), ':2'),
+    (b'{"text": "a"}\n[1]\n', ("'[1]'", 'en.jsonl:2'), ':2'),
     (
       b'{"text": "a"}\n\n{"body": "b"}\n',
       ('corpus.toml', 'docs/data.md'),

@@ -494,7 +494,7 @@ def split_columns(
     empty_sides = [
       name for name, side in (('source', first), ('target', second)) if not side
     ]
-    description = f'an empty {" and ".join(empty_sides)}: {_shorten(line)}'
+    description = f'an empty {" and ".join(empty_sides)}: {line_splitting.shorten_line(line)}'
     raise errors.BadRecordError(
       'Each line of a parallel file must contain text in both columns',
       got=description,
@@ -549,7 +549,7 @@ def _parse_dictionary_entry(
       'Each line of a dictionary file must have the format '
       'word<TAB>translation, optionally with a positive weight in a third '
       'column',
-      got=_shorten(line),
+      got=line_splitting.shorten_line(line),
       where=errors.line_location(path, number),
       fix='Correct or delete the line.',
     )
@@ -594,9 +594,4 @@ def _describe_invalid_byte(error: UnicodeDecodeError) -> str:
 def _describe_columns(line: bytes, num_columns: int) -> str:
   """Returns the number of columns of a line, and the line itself."""
   count = f'{num_columns} columns' if num_columns > 1 else 'text in 1 column'
-  return f'{count}: {_shorten(line)}'
-
-
-def _shorten(line: bytes, limit: int = 60) -> str:
-  text = line.decode('utf-8', errors='replace')
-  return repr(text if len(text) <= limit else text[:limit] + '…')
+  return f'{count}: {line_splitting.shorten_line(line)}'

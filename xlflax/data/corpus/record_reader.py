@@ -34,7 +34,7 @@ from typing import Any, BinaryIO
 from xlflax.data.corpus import bad_records, binary_records, record_formats
 from xlflax.data.corpus.bad_records import OnBadRecord, OnDroppedRecord
 from xlflax.data.corpus.record_formats import RecordFormat
-from xlflax.utils import errors, line_splitting
+from xlflax.utils import errors, json_errors, line_splitting
 
 _XML_LANGUAGE = '{http://www.w3.org/XML/1998/namespace}lang'
 # Number of table rows that are converted at a time.
@@ -301,20 +301,30 @@ def _use_record(record: Record, path: pathlib.Path, number: int) -> Record:
 
 
 def _parse_object(line: bytes, path: pathlib.Path, number: int) -> Record:
+  line = line.strip()
   try:
     record = json.loads(line)
   except (ValueError, RecursionError) as error:
-    description = f'{line[:60]!r} ({error})'
+    value = line_splitting.shorten_line(line)
+    if json_errors.is_truncated(error):
+      raise errors.BadRecordError(
+        'A JSON record ends early, so it was probably truncated',
+        got=value,
+        where=errors.line_location(path, number),
+        fix=bad_records.HINT,
+      ) from error
+    if isinstance(error, UnicodeDecodeError):
+      raise _invalid_utf8_error(error, path, number) from error
     raise errors.BadRecordError(
       'A record is not valid JSON',
-      got=description,
+      got=f'{value} ({json_errors.describe_error(error)})',
       where=errors.line_location(path, number),
       fix=bad_records.HINT,
     ) from error
   if not isinstance(record, dict):
     raise errors.BadRecordError(
       'A record must be a JSON object, such as {"text": "A sentence."}',
-      got=repr(line[:60]),
+      got=line_splitting.shorten_line(line),
       where=errors.line_location(path, number),
     )
   return record
@@ -378,12 +388,19 @@ def _decode(text: bytes, path: pathlib.Path, number: int) -> str:
   try:
     return text.decode('utf-8')
   except UnicodeDecodeError as error:
-    description = f'byte 0x{text[error.start]:02x} at offset {error.start}'
-    raise errors.BadRecordError(
-      'A record is not valid UTF-8',
-      got=description,
-      where=errors.line_location(path, number),
-    ) from error
+    raise _invalid_utf8_error(error, path, number) from error
+
+
+def _invalid_utf8_error(
+  error: UnicodeDecodeError, path: pathlib.Path, number: int
+) -> errors.BadRecordError:
+  """Returns the error for a record that is not valid UTF-8."""
+  return errors.BadRecordError(
+    'A record is not valid UTF-8',
+    got=f'byte 0x{error.object[error.start]:02x} at offset {error.start}',
+    where=errors.line_location(path, number),
+    fix=bad_records.HINT,
+  )
 
 
 def _read_tmx(stream: BinaryIO, path: pathlib.Path):
@@ -593,7 +610,7 @@ def _parse_serialized(
   except ValueError as error:
     raise errors.BadRecordError(
       'A record must be a JSON object or a serialized `tf.train.Example`',
-      got=repr(serialized[:60]),
+      got=line_splitting.shorten_line(serialized),
       where=errors.line_location(path, number),
     ) from error
 

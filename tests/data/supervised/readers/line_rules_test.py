@@ -120,6 +120,30 @@ def test_json_without_a_utf8_form_is_rejected_with_its_line(
   assert caught.value.where == f'{path}:{line}'
 
 
+def test_a_truncated_json_line_differs_from_other_invalid_json(tmp_path):
+  problems = set()
+  for line in ('{"text": "Он нач', '{"text" "Он начал"}'):
+    path = _write(tmp_path / 'a.jsonl', f'{{"text": "a"}}\n{line}\n')
+    with pytest.raises(errors.CorpusError) as caught:
+      list(file_reading.read_json_lines(path))
+    assert caught.value.where == f'{path}:2'
+    assert caught.value.got == repr(line)
+    problems.add(caught.value.what)
+  assert len(problems) == 2
+
+
+def test_a_truncated_json_file_should_be_written_again(tmp_path):
+  path = _write(tmp_path / 'a.json', '{\n"data": ["one')
+  with pytest.raises(errors.CorpusError) as caught:
+    file_reading.read_json(path)
+  assert caught.value.where == f'{path}:2'
+  assert caught.value.fix is not None
+  path = _write(tmp_path / 'a.json', '{\n"data" ["one"]}')
+  with pytest.raises(errors.CorpusError) as caught:
+    file_reading.read_json(path)
+  assert (caught.value.where, caught.value.fix) == (f'{path}:2', None)
+
+
 def test_surrogate_pairs_are_characters(tmp_path):
   path = _write(tmp_path / 'a.jsonl', '{"a": "\\ud83d\\ude00"}\n')
   assert list(file_reading.read_json_lines(path)) == [(1, {'a': '😀'})]

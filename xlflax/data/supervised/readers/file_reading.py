@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from xlflax.data.corpus import line_reader as corpus_lines
 from xlflax.storage import bucket_staging
-from xlflax.utils import errors
+from xlflax.utils import errors, json_errors
 
 _LINE_ENDS = b'\r\n'
 _SURROGATE = re.compile(r'\\u[dD][89a-fA-F]')
@@ -84,14 +84,19 @@ def read_json(path: str | os.PathLike) -> Any:
   text = '\n'.join(line for _, line in read_lines(path))
   try:
     value = json.loads(text)
-  except json.JSONDecodeError as error:
-    raise malformed_line_error(
-      f'The JSON file cannot be parsed ({error.msg})', path, error.lineno
-    ) from error
   except (ValueError, RecursionError) as error:
-    # A number has too many digits, or brackets are nested too deeply.
+    number = error.lineno if isinstance(error, json.JSONDecodeError) else 1
+    if json_errors.is_truncated(error):
+      raise malformed_line_error(
+        'The JSON file ends early, so it was probably truncated',
+        path,
+        number,
+        fix='Write or download the file again.',
+      ) from error
     raise malformed_line_error(
-      f'The JSON file cannot be parsed ({str(error)[:200]})', path, 1
+      f'The JSON file cannot be parsed ({json_errors.describe_error(error)})',
+      path,
+      number,
     ) from error
   check_encodable(text, value, path)
   return value
@@ -138,9 +143,19 @@ def read_json_lines(path: str | os.PathLike) -> Iterator[tuple[int, dict]]:
       try:
         value = json.loads(line)
       except (ValueError, RecursionError) as error:
-        reason = getattr(error, 'msg', str(error))[:200]
+        if json_errors.is_truncated(error):
+          raise malformed_line_error(
+            'The line is not a complete JSON object, so it was probably '
+            'truncated',
+            path,
+            number,
+            got=shorten_quoted(line),
+          ) from error
         raise malformed_line_error(
-          f'The line is not valid JSON ({reason})', path, number
+          f'The line is not valid JSON ({json_errors.describe_error(error)})',
+          path,
+          number,
+          got=shorten_quoted(line),
         ) from error
       if not isinstance(value, dict):
         raise malformed_line_error(
