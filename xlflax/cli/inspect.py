@@ -8,6 +8,8 @@ from xlflax.cli import options as shared_options
 from xlflax.cli import output_paths
 from xlflax.utils import errors
 
+# Number of identified texts below which counts are shown, not a percentage.
+_MIN_TEXTS_FOR_PERCENTAGE = 100
 _NO_ANOMALIES = 'No data warnings.'
 # Attributes of a file's statistics and the titles of their columns.
 _COLUMNS = (
@@ -110,13 +112,22 @@ def main(options: InspectOptions) -> errors.ExitStatus:
 
 def _format_row(statistics: Any) -> list[str]:
   """Returns the table row of one file."""
-  other_language = (
-    f'{statistics.num_other_language / statistics.num_identified:.0%}'
-    if statistics.num_identified
-    else '–'
-  )
   counts = [f'{getattr(statistics, name):,}' for name, _ in _COLUMNS]
-  return [statistics.path, *counts, other_language]
+  return [statistics.path, *counts, _format_other_language(statistics)]
+
+
+def _format_other_language(statistics: Any) -> str:
+  """Returns the fraction of a file's texts that are in another language.
+
+  Returns counts if a percentage would be misleading because few texts were
+  identified, and '–' if none were.
+  """
+  num_identified = statistics.num_identified
+  if not num_identified:
+    return '–'
+  if num_identified < _MIN_TEXTS_FOR_PERCENTAGE:
+    return f'{statistics.num_other_language} of {num_identified}'
+  return f'{statistics.num_other_language / num_identified:.0%}'
 
 
 def _print_table(rows: list[list[str]], corpus: str) -> None:

@@ -100,6 +100,39 @@ def test_text_of_another_language(tmp_path, num_english):
   assert ('rename' in findings) == (not num_english)
 
 
+@pytest.mark.parametrize(
+  'num_lines, num_identified', [(114, 114), (3000, 200), (20_000, 1000)]
+)
+def test_the_languages_of_enough_lines_are_identified(
+  tmp_path, num_lines, num_identified
+):
+  pytest.importorskip('py3langid')
+  french = 'Les enfants jouent dans le jardin de la maison.'
+  english = 'The children play in the garden of the house.'
+  lines = [english if n % 20 < 7 else french for n in range(num_lines)]
+  corpus = _write(tmp_path, 'mono/fr.txt', '\n'.join(lines))
+  [counts] = corpus_statistics.compute_statistics(corpus)
+  assert counts.num_identified == pytest.approx(num_identified, rel=0.01)
+  fraction = counts.num_other_language / counts.num_identified
+  assert fraction == pytest.approx(0.35, abs=0.02)
+
+
+def test_counts_are_shown_if_few_texts_are_identified(tmp_path, capsys):
+  pytest.importorskip('py3langid')
+  english = 'The children play in the garden of the house.'
+  for code, num_lines in (('fr', 150), ('de', 12)):
+    _write(tmp_path, f'mono/{code}.txt', '\n'.join([english] * num_lines))
+  assert cli.main(['inspect', str(tmp_path)]) == 0
+  rows = capsys.readouterr().out.splitlines()
+  # The column is the last one, in the last part of the table.
+  cells = {
+    code: [row for row in rows if f'mono/{code}.txt ' in row][-1]
+    for code in ('fr', 'de')
+  }
+  assert '100%' in cells['fr']
+  assert '12 of 12' in cells['de']
+
+
 def test_a_file_that_cannot_be_read_is_told_among_the_others(tmp_path):
   corpus_writer.write_monolingual(tmp_path, 'en', [_lines(20) * 2])
   (tmp_path / 'mono/fr.txt').write_bytes(b'bon\n' + b'\xff\xfe\n')

@@ -8,6 +8,8 @@ that can affect training. The corpus is not changed.
 import collections
 import contextlib
 import dataclasses
+import heapq
+import operator
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -34,8 +36,11 @@ from xlflax.utils import errors, progress_reporting
 
 # Number of characters above which a line is reported as long.
 _LONG_LINE = 10_000
-# The language of one line in this number of lines is identified.
+# The language of one line in this number of lines is identified, but of at
+# least `_MIN_IDENTIFIED_LINES` lines, or of all lines of a smaller file.
 _LANGUAGE_ID_INTERVAL = 20
+_MIN_IDENTIFIED_LINES = 200
+_MAX_LANGUAGE_ID_KEY = (1 << 64) // _LANGUAGE_ID_INTERVAL
 # Minimum probability of the language of a file.
 _MIN_LANGUAGE_PROBABILITY = 0.5
 # Fraction of lines in other languages above which a file is reported. Fewer lines
@@ -206,16 +211,16 @@ def _count_lines(
   lines: list[str] = []
   keys = []
   try:
-    priors = _priors(file)
-    for number, texts in enumerate(_read_texts(file, counts, bad_records)):
+    language_sample = _LanguageSample(counts, _priors(file))
+    for texts in _read_texts(file, counts, bad_records):
       report(1)
       _count_line(counts, texts)
-      if number % _LANGUAGE_ID_INTERVAL == 0:
-        _count_languages(counts, texts, priors)
+      language_sample.add(texts)
       lines.append('\t'.join(texts))
       if len(lines) == _KEY_BLOCK_LINES:
         keys.append(_exact_keys(lines))
         lines.clear()
+    language_sample.finish()
   finally:
     keys.append(_exact_keys(lines))
     all_keys = np.concatenate(keys)
@@ -270,14 +275,55 @@ def _count_line(counts: FileCounts, texts: Sequence[str]) -> None:
   )
 
 
-def _count_languages(counts: FileCounts, texts, priors) -> None:
-  """Counts the texts that are not in the language of their file."""
-  for text, prior in zip(texts, priors, strict=True):
-    if prior is not None:
-      counts.num_identified += 1
-      counts.num_other_language += not prior.accepts(
-        text, _MIN_LANGUAGE_PROBABILITY
-      )
+class _LanguageSample:
+  """Sample of the lines of a file whose languages are identified."""
+
+  def __init__(
+    self, counts: FileCounts, priors: Sequence[language_id.Prior | None]
+  ):
+    """Initializes the sample.
+
+    Args:
+      counts: Statistics of the file, to which the identified texts are added.
+      priors: Language prior of each column, or None for a column whose language
+        is not identified.
+    """
+    self._counts = counts
+    self._priors = priors
+    self._num_lines = 0
+    # Lines of a small file with their keys, until it is known to be large.
+    self._lines: list[tuple[int, Sequence[str]]] = []
+
+  def add(self, texts: Sequence[str]) -> None:
+    """Adds the next line of the file."""
+    if all(prior is None for prior in self._priors):
+      return
+    self._num_lines += 1
+    key = language_id.sampling_key(self._num_lines)
+    if self._num_lines <= _MIN_IDENTIFIED_LINES * _LANGUAGE_ID_INTERVAL:
+      self._lines.append((key, texts))
+      return
+    for earlier_key, earlier_texts in [*self._lines, (key, texts)]:
+      if earlier_key < _MAX_LANGUAGE_ID_KEY:
+        self._identify(earlier_texts)
+    self._lines.clear()
+
+  def finish(self) -> None:
+    """Identifies the sampled lines of a small file after its last line."""
+    for _, texts in heapq.nsmallest(
+      _MIN_IDENTIFIED_LINES, self._lines, key=operator.itemgetter(0)
+    ):
+      self._identify(texts)
+    self._lines.clear()
+
+  def _identify(self, texts: Sequence[str]) -> None:
+    """Counts the texts of a line that are not in the language of the file."""
+    for text, prior in zip(texts, self._priors, strict=True):
+      if prior is not None:
+        self._counts.num_identified += 1
+        self._counts.num_other_language += not prior.accepts(
+          text, _MIN_LANGUAGE_PROBABILITY
+        )
 
 
 def _count_held_out(

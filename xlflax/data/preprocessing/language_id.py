@@ -141,17 +141,25 @@ def file_priors(file: TextFile) -> tuple[Prior | None, ...]:
     CorpusError: If a line is malformed. The error contains the file and the
       line.
   """
-  # The hash of the line number spreads the sample evenly over the file, without
-  # a fixed period that could coincide with one of the text.
   sample = heapq.nsmallest(
-    _SAMPLE_LINES,
-    _numbered_texts(file),
-    key=lambda item: item[0] * _HASH_MULTIPLIER & _HASH_MASK,
+    _SAMPLE_LINES, _numbered_texts(file), key=lambda item: sampling_key(item[0])
   )
   columns = [
     [texts[side] for _, texts in sample] for side in range(len(file.languages))
   ]
   return tuple(map(expected_languages, file.languages, columns))
+
+
+def sampling_key(number: int) -> int:
+  """Returns a key by which lines are sampled, uniform in [0, 2^64).
+
+  The lines with the smallest keys are spread evenly over a file, without a
+  fixed period that could coincide with a period of the text.
+
+  Args:
+    number: Number of the line.
+  """
+  return number * _HASH_MULTIPLIER & _HASH_MASK
 
 
 def _numbered_texts(file: TextFile) -> Iterator[tuple[int, Sequence[str]]]:
