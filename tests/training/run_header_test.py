@@ -7,7 +7,7 @@ import pytest
 
 from tests.errors import assert_mentions
 from tests.training import tiny
-from xlflax.data import loader_base
+from xlflax.data import dataset_config, loader_base
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training import run_header
 from xlflax.training.checkpointing import checkpoints
@@ -106,6 +106,54 @@ def test_warnings(setup):
   assert_mentions(small, 640, 'sw')
   assert odd.startswith('31.0%')
   assert_mentions(odd, 'am', 'odd (dataset mono)')
+
+
+def _filtered_task(num_dropped, num_truncated, *, examples_read=869):
+  return loader_base.TaskStatistics(
+    task='corpus.parallel.en_sw',
+    languages=('en', 'sw'),
+    examples=869,
+    rate=1.0,
+    rows=869 - num_dropped,
+    dropped=num_dropped,
+    truncated=num_truncated,
+    tokens=None,
+    examples_read=examples_read,
+  )
+
+
+def _length_warnings(setup, task):
+  """Returns the data warnings, except those of many epochs."""
+  setup.settings.steps = 1
+  setup.settings.datasets[0].pairs = dataset_config.PairOptions(
+    min_tokens=10, max_tokens=92
+  )
+  return run_header.data_warnings(setup.settings, {'mono': [task]})
+
+
+def test_many_dropped_pairs_are_reported_with_the_filters(setup):
+  [line] = _length_warnings(setup, _filtered_task(492, 0))
+  assert_mentions(
+    line, 492, 869, 'corpus.parallel.en_sw (dataset mono)', 10, 92
+  )
+
+
+def test_many_truncated_examples_are_reported_with_the_length(setup):
+  [line] = _length_warnings(setup, _filtered_task(69, 201))
+  assert_mentions(line, 201, 800, 'corpus.parallel.en_sw (dataset mono)', 256)
+
+
+@pytest.mark.parametrize('num_dropped, num_truncated', [(217, 0), (69, 200)])
+def test_few_dropped_or_truncated_examples_are_not_reported(
+  setup, num_dropped, num_truncated
+):
+  task = _filtered_task(num_dropped, num_truncated)
+  assert _length_warnings(setup, task) == []
+
+
+def test_a_dataset_without_counts_has_no_length_warnings(setup):
+  task = _filtered_task(0, 500, examples_read=0)
+  assert _length_warnings(setup, task) == []
 
 
 def test_a_dataset_of_every_other_step_is_read_half_as_often(setup):

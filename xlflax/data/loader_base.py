@@ -61,6 +61,8 @@ class TaskStatistics:
       truncated text. None if unknown.
     unknown: Fraction of unknown tokens in the texts of each language. None if
       unavailable.
+    examples_read: Number of preprocessed examples that `dropped` and
+      `truncated` refer to. 0 if unknown.
   """
 
   task: str
@@ -72,6 +74,7 @@ class TaskStatistics:
   truncated: int
   tokens: int | None
   unknown: tuple[float, ...] | None = None
+  examples_read: int = 0
 
 
 class Loader(Protocol):

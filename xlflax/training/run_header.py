@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 MANY_EPOCHS = 40
 # Fraction of unknown tokens from which a warning is logged.
 MANY_UNKNOWN = 0.01
+# Fraction of a task's examples that are dropped or truncated from which a
+# warning is logged.
+MANY_DROPPED = 0.25
+MANY_TRUNCATED = 0.25
 _MAX_LISTED_LANGUAGES = 12
 
 
@@ -202,7 +206,8 @@ def data_warnings(
 ) -> list[str]:
   """Returns warnings about common problems in the training data.
 
-  The problems are too little text in a language and too many unknown tokens.
+  The problems are too little text in a language, too many unknown tokens, and
+  too many dropped or truncated examples.
 
   Args:
     settings: Settings of the run, which are the fields of its `Trainer`.
@@ -232,6 +237,37 @@ def data_warnings(
         )
         if share > MANY_UNKNOWN
       ]
+      messages += _length_warnings(datasets[name], task)
+  return messages
+
+
+def _length_warnings(
+  dataset: Any, task: loader_base.TaskStatistics
+) -> list[str]:
+  """Returns warnings about a task with many dropped or truncated examples."""
+  where = f'{task.task} (dataset {dataset.name})'
+  messages = []
+  if task.dropped > MANY_DROPPED * task.examples_read > 0:
+    pairs = dataset.pairs
+    limits = (
+      f'fewer than {pairs.min_tokens:,} tokens in the source or in the target'
+    )
+    hint = 'Decrease PairOptions.min_tokens'
+    if pairs.max_tokens is not None:
+      limits += f', or more than {pairs.max_tokens:,} tokens in total'
+      hint += ' or increase PairOptions.max_tokens'
+    messages.append(
+      f'The length filters drop {task.dropped:,} of {task.examples_read:,} '
+      f'examples of {where}, which have {limits}. {hint} to keep more examples.'
+    )
+  num_kept = task.examples_read - task.dropped
+  if task.truncated > MANY_TRUNCATED * num_kept > 0:
+    messages.append(
+      f'{task.truncated:,} of {num_kept:,} examples of {where} are truncated to '
+      f'sequences of {dataset.length:,} tokens, and the rest of their text is '
+      'not read. Increase DatasetConfig.length, or split the text into shorter '
+      'lines.'
+    )
   return messages
 
 

@@ -72,6 +72,7 @@ def test_rates_follow_the_pairs_that_are_kept(open_cached, limit):
   )
   (task_statistics,) = loader.statistics()
   assert task_statistics.examples > task_statistics.dropped > 0
+  assert task_statistics.examples_read == task_statistics.examples
   assert loader._schedule.sizes.tolist() == [
     task_statistics.examples - task_statistics.dropped
     if limit is None

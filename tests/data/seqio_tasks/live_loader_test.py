@@ -118,6 +118,7 @@ def test_statistics_count_what_was_dropped_so_far(toy_corpus, toy_vocabulary):
   assert statistics.dropped == (~is_long_enough).sum()
   assert statistics.truncated == (lengths[is_long_enough] > 10).any(-1).sum()
   assert statistics.rows is None and statistics.examples == 50
+  assert statistics.examples_read == 50
 
 
 def test_shuffle_window_is_a_permutation_and_mixes():

@@ -177,6 +177,7 @@ class CachedLoader:
         tokens=sum(side.tokens for side in meta.statistics)
         - index.num_removed_tokens,
         unknown=tuple(side.unknown_rate for side in meta.statistics),
+        examples_read=meta.examples,
       )
       for meta, index, rows, rate in zip(
         self._metas,

@@ -145,6 +145,7 @@ class LiveLoader:
         dropped=reader.counts.dropped,
         truncated=reader.counts.truncated,
         tokens=None,
+        examples_read=reader.counts.examples,
       )
       for task, languages, size, rate, reader in zip(
         self._schedule.tasks,
