@@ -50,6 +50,15 @@ def test_list_shows_public_tasks_too(capsys):
   assert cli.main(['tasks', 'list', 'nothing*']) == 2
 
 
+def test_the_corpus_is_suggested_only_if_it_is_missing(corpus):
+  with pytest.raises(errors.CorpusError) as without_corpus:
+    cli.parse('tasks', ['list', 'nothing*'])()
+  with pytest.raises(errors.CorpusError) as with_corpus:
+    cli.parse('tasks', ['list', 'nothing*', f'--corpus={corpus}'])()
+  assert '--corpus' in without_corpus.value.fix
+  assert '--corpus' not in with_corpus.value.fix
+
+
 def test_list_without_a_pattern_has_one_line_for_each_family(corpus, capsys):
   assert cli.main(['tasks', 'list', f'--corpus={corpus}']) == 0
   lines = capsys.readouterr().out.splitlines()
@@ -150,8 +159,9 @@ def test_a_missing_feature_is_reported_with_the_task(
 @pytest.mark.parametrize('option', ['--vocabulary=v', '--num_examples=2'])
 def test_options_of_examples_are_rejected_for_a_mixture(corpus, option):
   command = ['show', 'corpus.mono', f'--corpus={corpus}', option]
-  with pytest.raises(errors.ConfigError):
+  with pytest.raises(errors.ConfigError) as caught:
     cli.parse('tasks', command)()
+  assert_mentions(caught.value.fix, 'corpus.mono.en', 'corpus.mono.fi')
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def import_task_modules(
     CorpusError: If a module uses a task that is not registered.
   """
   if not reads_tasks and not any(map(_uses_seqio, modules)):
-    user_modules.import_modules(modules, where='--task_module')
+    user_modules.import_modules(modules, where=user_modules.TASK_MODULE_FLAG)
     return
   from xlflax.data.seqio_tasks import tensorflow_setup
 

@@ -149,8 +149,12 @@ def list_tasks(options: ListOptions) -> None:
       'No registered task or mixture matches the pattern',
       got=options.pattern,
       fix='Run `xlflax tasks list` without a pattern to list all families. A '
-      "pattern may contain wildcards, such as 'wiki40b.*'. Pass --corpus=DIR "
-      'to include the tasks of a corpus.',
+      "pattern may contain wildcards, such as 'wiki40b.*'."
+      + (
+        ' Pass --corpus=DIR to include the tasks of a corpus.'
+        if options.registration.corpus is None
+        else ''
+      ),
     )
   if options.json:
     print(json.dumps(rows, indent=2))
@@ -237,13 +241,17 @@ def _register(options: RegistrationOptions) -> None:
 def _show_mixture(options: ShowOptions) -> None:
   """Prints the tasks of a mixture with their sampling rates."""
   from xlflax.data import task_report
+  from xlflax.data.seqio_tasks import task_registry
+  from xlflax.utils import name_suggestions
 
+  task_names = task_registry.task_names(options.name, split=options.split)
   shared_options.check_excludes(
     options,
     ['vocabulary', 'num_examples'],
     excluded_by=f'the mixture {options.name}',
     given=True,
-    fix='Pass the name of a task of the mixture to show examples.',
+    fix='To show examples, pass the name of one of the tasks of the mixture: '
+    f'{name_suggestions.format_names(task_names)}.',
   )
   rows = task_report.mixture_rates(options.name, split=options.split)
   print(

@@ -20,12 +20,21 @@ from typing import Any
 
 from xlflax.utils import errors, name_suggestions
 
-# Hint for code that refers to a task of a corpus that is not registered.
-CORPUS_TASKS = (
-  'Pass --corpus=DIR and --task_module=MODULE. The tasks of the corpus are '
-  'registered first, and then the module is imported. `xlflax tasks list '
-  '--corpus=DIR` lists the tasks of the corpus.'
+# Flag for the modules that are imported after the tasks of the corpus have been
+# registered.
+TASK_MODULE_FLAG = '--task_module'
+# Hint for a task of a corpus that is not registered.
+CORPUS_HINT = (
+  'Pass the corpus that contains the task as --corpus=DIR. `xlflax tasks list '
+  '--corpus=DIR` lists the tasks of a corpus.'
 )
+# Hint for a module that refers to the task of a corpus, but is imported before
+# such tasks are registered, for example by a gin file.
+TASK_MODULE_HINT = (
+  'Import the module with --task_module=MODULE instead. Modules of this option '
+  'are imported after the tasks of the corpus (--corpus=DIR) are registered.'
+)
+_CORPUS_TASK = re.compile(r'\bcorpus\.(mono|parallel)\b')
 
 
 def import_modules(modules: Sequence[str], *, where: str) -> None:
@@ -263,21 +272,23 @@ def _import_error(
   """Returns the error for a module that raises an exception when imported."""
   line = find_user_line(error)
   place = f'{line}, {where}' if line else where
+  corpus_hint = CORPUS_HINT if where == TASK_MODULE_FLAG else TASK_MODULE_HINT
   if isinstance(error, errors.XlflaxError):
+    fix = error.fix and error.fix.replace(CORPUS_HINT, corpus_hint)
     return type(error)(
       error.what,
       got=error.got,
       expected=error.expected,
       where=f'{error.where}, {place}' if error.where else place,
-      fix=error.fix,
+      fix=fix,
       status=error.status,
     )
   text = error.msg if isinstance(error, SyntaxError) else str(error)
   fix = None
   if isinstance(error, ModuleNotFoundError):
     fix = 'Install the package, or correct the import.'
-  elif re.search(r'\bcorpus\.(mono|parallel)\b', text):
-    fix = CORPUS_TASKS
+  elif _CORPUS_TASK.search(text):
+    fix = corpus_hint
   return errors.ConfigError(
     f'The import of the module {module} raised {type(error).__name__}: {text}',
     where=place,

@@ -59,6 +59,13 @@ def test_public_tasks_are_registered_only_if_they_may_be_read(
 
 
 @pytest.mark.parametrize(
+  'where, hint',
+  [
+    ('--task_module', user_modules.CORPUS_HINT),
+    ('my.gin:3', user_modules.TASK_MODULE_HINT),
+  ],
+)
+@pytest.mark.parametrize(
   'line, error_class',
   [
     ("task_registry.add_mixture('m', ['corpus.mono.zz'])", errors.CorpusError),
@@ -71,7 +78,7 @@ def test_public_tasks_are_registered_only_if_they_may_be_read(
   ],
 )
 def test_a_module_names_a_task_of_a_missing_corpus(
-  registry, tmp_path, monkeypatch, line, error_class
+  registry, tmp_path, monkeypatch, line, error_class, where, hint
 ):
   del registry
   seqio = pytest.importorskip('seqio')
@@ -87,7 +94,13 @@ def test_a_module_names_a_task_of_a_missing_corpus(
   monkeypatch.chdir(tmp_path)
   with raises_error(
     error_class,
-    mentions=('corpus.mono.zz', 'my_corpus_tasks.py:3', '--task_module'),
-    fix=user_modules.CORPUS_TASKS,
+    mentions=('corpus.mono.zz', 'my_corpus_tasks.py:3', where),
+    fix=hint,
   ):
-    task_registration.import_task_modules(['my_corpus_tasks.py'])
+    user_modules.import_modules(['my_corpus_tasks.py'], where=where)
+
+
+def test_the_hints_contain_only_the_missing_options():
+  assert '--task_module' not in user_modules.CORPUS_HINT
+  assert '--corpus=DIR' in user_modules.CORPUS_HINT
+  assert '--task_module=MODULE' in user_modules.TASK_MODULE_HINT

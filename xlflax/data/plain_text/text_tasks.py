@@ -116,7 +116,7 @@ def unknown_task_error(
   if name.startswith('corpus.'):
     registered_names = [x for x in registered_names if x.startswith('corpus.')]
     # Tasks of the corpus are registered if the corpus was passed.
-    fix = user_modules.CORPUS_TASKS
+    fix = user_modules.CORPUS_HINT
     if registered_names:
       fix = (
         'Run `xlflax tasks list --corpus=DIR` to list the tasks of the corpus.'
@@ -124,8 +124,8 @@ def unknown_task_error(
   else:
     fix = (
       'Run `xlflax tasks list` to list the families of tasks, and `xlflax tasks '
-      "list '*'` to list all tasks. To use your own tasks, pass "
-      '--task_module=MODULE.'
+      "list '*'` to list all tasks. Your own tasks are registered by the "
+      'modules that are passed as --task_module=MODULE.'
     )
   if '.code_switched' in name:
     fix += (

@@ -80,4 +80,4 @@ def import_task_modules(modules: Sequence[str]) -> None:
     ConfigError: If a module does not exist or cannot be imported.
     CorpusError: If a module uses a task that is not registered.
   """
-  user_modules.import_modules(modules, where='--task_module')
+  user_modules.import_modules(modules, where=user_modules.TASK_MODULE_FLAG)
