@@ -60,10 +60,10 @@ class PreprocessOptions:
     max_characters: Maximum number of characters per line.
     min_script_share: Minimum fraction of a line's letters that belong to a
       script of its language.
-    min_language_probability: Minimum probability that a line is written in its
-      language, among the languages in its file (py3langid). Lines in languages
-      that the identifier does not support are not checked. 0.5 is a useful
-      value.
+    min_language_probability: Minimum probability that a line is in the language
+      of its file, such as 0.5 (py3langid). The candidates are all languages
+      that the identifier supports, weighted by how often they occur in the
+      file. Files in other languages are not checked.
     max_length_ratio: Maximum length ratio between source and target.
     dedup: Duplicates to drop. "exact" ignores case and punctuation, and "fuzzy"
       drops near-duplicates found by MinHash. Held-out text is read first, so
@@ -77,10 +77,10 @@ class PreprocessOptions:
       that share 13 consecutive words with these texts, or that equal a shorter
       text, are dropped. In scripts without spaces, the equivalent number of
       characters is used, such as 26 in Chinese and 72 in Thai.
-    hold_out: Number of documents of each language to move from mono/ to
-      valid/mono/, and to test/mono/. The same number of sentence pairs of each
-      language pair is moved from parallel/ to valid/parallel/, and to
-      test/parallel/. Documents are separated by blank lines. In files without
+    hold_out: Number N of documents to hold out for each language. N documents
+      are moved from mono/ to valid/mono/, and another N to test/mono/. For each
+      language pair, N sentence pairs are moved from parallel/ to
+      valid/parallel/, and another N to test/parallel/. Documents are separated by blank lines. In files without
       blank lines, each line counts as a document. Documents with the same words,
       and pairs with the same source, count once and are moved together. Splits
       that already contain text in a language are not changed.

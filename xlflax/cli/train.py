@@ -41,8 +41,8 @@ class TrainOptions(run_options.RunOptions):
     output_file: JSON file to which a dry run writes the plan.
     on_config_mismatch: Behavior if --model_dir contains a run with a different
       configuration. "continue" resumes the run with the new configuration.
-    stop_after_steps: Step at which the run saves a checkpoint and stops, before
-      its last step.
+    stop_after_steps: Save a checkpoint and stop after this step, even if it is
+      not the last step of the run.
     preemption_exit_code: Exit code if a signal stops the run. Choose a code for
       which the scheduler restarts the job. With 0, the exit code is 130 if the
       signal arrives before the run has finished a step.

@@ -5,6 +5,7 @@ A step trains one or more objectives of the run's mixture.
 
 import collections
 import dataclasses
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -78,6 +79,11 @@ def compile_step(
       `objectives`.
   """
   batches = setup.abstract_batches(active)
+  logging.info(
+    'Compiling the step of %s for %s. This takes minutes for large models.',
+    ', '.join(_objectives(setup, active)),
+    machine,
+  )
   with compilers.trace_for_machine(machine), setup.settings.partitioner.scope():
     compiled = compilers.compile_step(
       machine,
@@ -146,6 +152,12 @@ def estimate_step(
   counts: collectives.Counts = collections.Counter()
   temporary, xla_costs = int(costs.peak_bytes / machine.count), {}
   if machine.count > 1 or machine.accelerator is None:
+    logging.info(
+      'Partitioning the step of %s over %s CPU devices to find its collectives. '
+      'This takes minutes for large models.',
+      ', '.join(_objectives(setup, active)),
+      f'{machine.count:,}',
+    )
     compiled, text = _compile_on_cpu(setup, active, machine)
     counts = _collectives(text, machine)
     xla_costs = compilers.cost_analysis(compiled)

@@ -311,8 +311,9 @@ def num_examples(name: str, split: str = TRAIN) -> int:
     raise errors.CorpusError(
       'The mixing rate requires the number of examples, but the source of '
       f'the task {name!r} does not provide this number for the split {split!r}',
-      fix='Implement num_input_examples in the source, or set fixed rates in '
-      'the mixture.',
+      where=f'task {name}',
+      fix=f'Pass num_input_examples={{{split!r}: N}} to the source of the task, '
+      'or set fixed rates in the mixture.',
     )
   return int(number)
 

@@ -99,7 +99,11 @@ def read_objectives(model_dir: pathlib.Path) -> list:
         objectives.append(objective)
     except errors.RunDirectoryError as error:
       logging.warning(
-        'Skipping an objective in %s. %s', path, error, extra=logs.ONCE
+        'Skipping an objective in %s. This has no effect on tasks that do not '
+        'use the objective. %s',
+        path,
+        error,
+        extra=logs.ONCE,
       )
   return objectives
 
