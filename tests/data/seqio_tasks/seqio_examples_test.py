@@ -68,11 +68,9 @@ def test_source_size(unsized_task, toy_corpus):
   assert task_examples.source_size('corpus.mono.en', 'train') == 200
 
 
-@pytest.mark.parametrize('declared, is_logged', [(50, False), (60, True)])
-def test_declared_sizes_are_compared_with_the_source(
-  toy_vocabulary, toy_sentences, tmp_path, caplog, declared, is_logged
-):
-  """Examples that a preprocessor drops do not count as missing."""
+@pytest.fixture
+def add_declared_task(toy_sentences):
+  """Registers declared.en: 50 sentences, of which the long ones are kept."""
 
   def texts(split, shuffle_files, seed=None):
     del split, shuffle_files, seed
@@ -80,30 +78,70 @@ def test_declared_sizes_are_compared_with_the_source(
       {'text': toy_sentences['en'][:50]}
     )
 
-  task_registry.add_monolingual_task(
-    'declared.en',
-    seqio.FunctionDataSource(
-      texts, splits=('train',), num_input_examples={'train': declared}
-    ),
-    language='en',
-    preprocessors=[_long],
-  )
-  try:
-    cache_writer.write_cache(
-      cache_writer.Plan(
-        directory=tmp_path,
-        mixtures=('declared.en',),
-        vocabulary=toy_vocabulary,
-        open_tasks=functools.partial(cache_adapter.open_tasks, None),
-      )
+  def add(declared):
+    task_registry.add_monolingual_task(
+      'declared.en',
+      seqio.FunctionDataSource(
+        texts, splits=('train',), num_input_examples={'train': declared}
+      ),
+      language='en',
+      preprocessors=[_long],
     )
-  finally:
-    seqio.TaskRegistry.remove('declared.en')
-  messages = [
+
+  yield add
+  seqio.TaskRegistry.remove('declared.en')
+
+
+def _size_warnings(caplog):
+  return [
     record.getMessage()
     for record in caplog.records
     if 'num_input_examples' in record.getMessage()
   ]
+
+
+@pytest.mark.parametrize('declared, is_logged', [(50, False), (60, True)])
+def test_declared_sizes_are_compared_with_the_source(
+  add_declared_task, toy_vocabulary, tmp_path, caplog, declared, is_logged
+):
+  """Examples that a preprocessor drops do not count as missing."""
+  add_declared_task(declared)
+  cache_writer.write_cache(
+    cache_writer.Plan(
+      directory=tmp_path,
+      mixtures=('declared.en',),
+      vocabulary=toy_vocabulary,
+      open_tasks=functools.partial(cache_adapter.open_tasks, None),
+    )
+  )
+  messages = _size_warnings(caplog)
+  assert len(messages) == is_logged
+  for message in messages:
+    assert_mentions(message, 'declared.en', 50, 60)
+
+
+@pytest.mark.parametrize('declared, is_logged', [(50, False), (60, True)])
+def test_a_live_loader_compares_declared_sizes_once(
+  add_declared_task, toy_vocabulary, caplog, declared, is_logged
+):
+  add_declared_task(declared)
+  loader = live_loader.LiveLoader(
+    dataset_config.DatasetConfig(
+      name='s',
+      mixture='declared.en',
+      layout='sentences',
+      length=16,
+      batch_size=4,
+      shuffle=False,
+    ),
+    vocabulary=toy_vocabulary,
+    seed=0,
+  )
+  loader.rows(0, 0, 4)
+  assert not _size_warnings(caplog)
+  for step in (*range(1, 40), 0, 39):  # Step 0 reads the task again.
+    loader.rows(step, 0, 4)
+  messages = _size_warnings(caplog)
   assert len(messages) == is_logged
   for message in messages:
     assert_mentions(message, 'declared.en', 50, 60)

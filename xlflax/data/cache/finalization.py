@@ -81,14 +81,8 @@ def _check_source_size(
   count = tasks.count_source(job.task, job.split)
   if count is not None and count != source_size:
     logging.warning(
-      'The source of the task %s declares %s examples in the split %s '
-      '(num_input_examples), but %s examples were read. The mixing rates of '
-      'mixtures with this task depend on the declared number. Correct '
-      'num_input_examples, and write the cache again.',
-      job.task,
-      f'{source_size:,}',
-      job.split,
-      f'{count:,}',
+      '%s, and write the cache again.',
+      text_tasks.describe_wrong_size(job.task, job.split, source_size, count),
     )
 
 

@@ -103,6 +103,28 @@ class Tasks(Protocol):
 Open = Callable[[], Tasks]
 
 
+def describe_wrong_size(
+  task: str, split: str, declared_size: int, num_examples: int
+) -> str:
+  """Describes a source whose declared number of examples is wrong.
+
+  The text ends with an instruction and without a period, so that the caller can
+  add an instruction.
+
+  Args:
+    task: Name of the task.
+    split: Split of the task.
+    declared_size: Number of examples that the source declares.
+    num_examples: Number of examples that the source contains.
+  """
+  return (
+    f'The source of the task {task} declares {declared_size:,} examples in the '
+    f'split {split} (num_input_examples), but {num_examples:,} examples were '
+    'read. The mixing rates of mixtures with this task depend on the declared '
+    'number. Correct num_input_examples'
+  )
+
+
 def unknown_task_error(
   name: str, kind: str, registered_names: Sequence[str]
 ) -> errors.CorpusError:

@@ -12,6 +12,8 @@ the batches are also the same. With shuffling, the differences are:
   rows, so that the global batches do not depend on the number of processes.
 * Random preprocessors are applied again in each epoch, whereas a cache contains
   one sample.
+* A wrong number of examples that a source declares is found only at the end of
+  the first epoch.
 
 Use a token cache unless the corpus is small.
 """
@@ -34,10 +36,11 @@ from xlflax.data import (
   tokenized_examples,
 )
 from xlflax.data.batching import collate, length_filter, sequence_iterator
+from xlflax.data.plain_text import text_tasks
 from xlflax.data.sampling import hashing, sampling_order
 from xlflax.data.seqio_tasks import tensorflow_setup
 from xlflax.storage import checksums
-from xlflax.utils import errors
+from xlflax.utils import errors, logs
 
 tensorflow_setup.load_tensorflow()
 
@@ -66,6 +69,7 @@ class LiveLoader:
     self.dataset = dataset
     self._vocabulary = vocabulary
     _check_max_epochs(dataset)
+    self._checked_sources: set[str] = set()
     rates = task_registry.expand_mixture(dataset.mixture, split=dataset.split)
     task_list = loader_base.filter_tasks_by_language(
       dataset, {task: task_registry.task_languages(task) for task in rates}
@@ -166,7 +170,13 @@ class LiveLoader:
     self._next_step = 0  # The first step whose examples have not been read.
     self._current_rows = []
     self._readers = [
-      _TaskReader(task, self.dataset, self._vocabulary, int(key))
+      _TaskReader(
+        task,
+        self.dataset,
+        self._vocabulary,
+        int(key),
+        checked_sources=self._checked_sources,
+      )
       for task, key in zip(
         self._schedule.tasks, self._schedule.order_keys, strict=True
       )
@@ -209,12 +219,32 @@ class _TaskReader:
       and truncated so far.
   """
 
-  def __init__(self, task, dataset, vocabulary, key: int):
+  def __init__(
+    self,
+    task,
+    dataset,
+    vocabulary,
+    key: int,
+    *,
+    checked_sources: set[str] | None = None,
+  ):
+    """Starts to read a task.
+
+    Args:
+      task: Name of the task.
+      dataset: Dataset that contains the task.
+      vocabulary: Vocabulary that the run uses.
+      key: Random key that determines the order.
+      checked_sources: Tasks for which the number of examples in the source has
+        been checked. At the end of an epoch, the number is checked for other
+        tasks, which are added. If None, the number is not checked.
+    """
     self.counts = sequence_iterator.Counts()
     self._task = task
     self._dataset = dataset
     self._vocabulary = vocabulary
     self._key = key
+    self._checked_sources = checked_sources
     self._sequences = self._all_epochs()
 
   def __next__(self) -> sequence_iterator.Units:
@@ -253,15 +283,42 @@ class _TaskReader:
 
   def _examples(self) -> Iterator[tokenized_examples.Examples]:
     pending_start = True  # The first example of a task starts a document.
+    num_examples = 0
     for batch in seqio_examples.read_task_examples(
       self._task,
       self._vocabulary,
       split=self._dataset.split,
       num_threads=min(4, os.cpu_count() or 1),
     ):
+      num_examples += len(batch)
       batch, pending_start = tokenized_examples.drop_empty(batch, pending_start)
       if len(batch):
         yield batch
+    checked_sources = self._checked_sources
+    if checked_sources is not None and self._task not in checked_sources:
+      checked_sources.add(self._task)
+      _check_source_size(self._task, self._dataset.split, num_examples)
+
+
+def _check_source_size(task: str, split: str, num_examples: int) -> None:
+  """Logs a warning if a source does not have the declared number of examples.
+
+  Args:
+    task: Name of the task.
+    split: Split of the task.
+    num_examples: Number of examples after preprocessing. If it is the declared
+      number, the examples of the source are not counted.
+  """
+  declared_size = seqio_examples.source_size(task, split)
+  if declared_size is None or declared_size == num_examples:
+    return
+  count = seqio_examples.count_source(task, split)
+  if count is not None and count != declared_size:
+    logging.warning(
+      '%s, and start the run again.',
+      text_tasks.describe_wrong_size(task, split, declared_size, count),
+      extra=logs.ONCE,
+    )
 
 
 def _count_filtered_pairs(
