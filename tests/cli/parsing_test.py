@@ -21,12 +21,20 @@ class _Options:
     names: Name. Repeat the option for several.
     size: Size.
     kind: Kind.
+    languages: Language codes, separated by commas.
+    files: Files, separated by commas.
+    layers: Layers, separated by commas.
+    codes: Codes, separated by commas.
   """
 
   output: str
   names: tuple[str, ...] = ()
   size: cli_options.PositiveInt | None = None
   kind: Literal['small', 'large'] = 'small'
+  languages: cli_options.CommaSeparatedNames | None = None
+  files: cli_options.CommaSeparatedText | None = None
+  layers: cli_options.LayerIndices | None = None
+  codes: cli_options.CommaSeparated = ()
   command_line: cli_options.CommandLine = ()
   gin: cli_options.GinOptions = cli_options.GinOptions()
 
@@ -139,3 +147,43 @@ def test_help_ends_with_the_examples(capsys):
   assert _parse('--output=a', '--help') == 0
   out = capsys.readouterr().out
   assert 'Output directory.' in out and out.endswith('  do it\n')
+
+
+@pytest.mark.parametrize(
+  'arguments, got, suggestion',
+  [
+    (['--languages=en', 'fr', '--size=2'], 'fr', '--languages=en,fr'),
+    (['--languages', 'en', 'fr', 'ru'], 'fr', '--languages=en,fr,ru'),
+    (['--languages=en,', 'fr'], 'fr', '--languages=en,fr'),
+    (['--languages=en fr'], 'en fr', '--languages=en,fr'),
+    (['--layers=0', '1'], '1', '--layers=0,1'),
+    (['--layers=0 1'], '0 1', '--layers=0,1'),
+    (['--codes=a b'], 'a b', '--codes=a,b'),
+    (['--files=a', 'b'], 'b', '--files=a,b'),
+  ],
+)
+def test_values_that_are_separated_by_spaces(arguments, got, suggestion):
+  with raises_error(errors.ConfigError, got=got, where='xlflax try') as caught:
+    _parse('--output=x', *arguments)
+  assert suggestion in caught.value.fix
+
+
+def test_values_that_are_separated_by_commas():
+  options = _parse(
+    '--output=x', '--languages=en, fr', '--files=a b,c', '--codes=a, b'
+  )
+  assert options.languages == 'en,fr'
+  assert options.files == 'a b,c'
+  assert options.codes == ('a', 'b')
+
+
+def test_invalid_values_in_a_list():
+  with raises_error(errors.ConfigError, got='0,a', expected=None) as caught:
+    _parse('--output=x', '--layers=0,a')
+  assert '--layers=' not in caught.value.fix
+
+
+def test_unused_arguments_of_other_options():
+  with raises_error(errors.ConfigError, got='3') as caught:
+    _parse('--output=x', '--size=2', '3')
+  assert '--size=2,3' not in caught.value.fix

@@ -50,7 +50,7 @@ class LibreofficeOptions(_CorpusOptions):
       to it. Defaults to OUTPUT.packages.
   """
 
-  languages: str
+  languages: shared_options.CommaSeparatedNames
   packages: str | None = None
 
 
@@ -114,7 +114,7 @@ class SeqioOptions:
   corpus: str | None = None
   task_module: tuple[str, ...] = ()
   tfds_data_dir: str | None = None
-  splits: str = 'train,validation,test'
+  splits: shared_options.CommaSeparatedNames = 'train,validation,test'
   max_examples: shared_options.PositiveInt | None = None
   rename_language: tuple[str, ...] = ()
   overwrite: bool = False

@@ -25,7 +25,9 @@ class DemoOptions:
 
   model_dir: str = 'runs/demo'
   steps: shared_options.PositiveInt | None = None
-  languages: str = ','.join(demo_corpus.LANGUAGES)
+  languages: shared_options.CommaSeparatedNames = ','.join(
+    demo_corpus.LANGUAGES
+  )
   gin: shared_options.GinOptions = shared_options.GinOptions()
 
 

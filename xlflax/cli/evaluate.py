@@ -86,16 +86,16 @@ class EvaluateOptions:
 
   model_dir: tuple[str, ...]
   output: str | None = None
-  tasks: str | None = None
-  mteb: str | None = None
+  tasks: shared_options.CommaSeparatedNames | None = None
+  mteb: shared_options.CommaSeparatedText | None = None
   corpus: str | None = None
   mixture: str | None = None
   task_module: tuple[str, ...] = ()
   split: str | None = None
   tatoeba: str | None = None
-  languages: str | None = None
+  languages: shared_options.CommaSeparatedNames | None = None
   max_examples: shared_options.PositiveInt | None = None
-  checkpoint_steps: str = 'last'
+  checkpoint_steps: shared_options.CommaSeparatedNames = 'last'
   metric_for_best_model: str | None = None
   random_init_baseline: bool = False
   continuous: bool = False

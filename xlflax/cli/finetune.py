@@ -67,7 +67,7 @@ class FinetuneOptions:
   task_module: tuple[str, ...] = ()
   grid: tuple[str, ...] = ()
   metric_for_best_model: str | None = None
-  train_languages: str | None = None
+  train_languages: shared_options.CommaSeparatedNames | None = None
   random_init_baseline: bool = False
   keep_checkpoints: Literal['best', 'all'] = 'best'
   on_config_mismatch: Literal['error', 'continue'] = 'error'

@@ -48,7 +48,7 @@ class InspectOptions:
   """
 
   corpus: str = dataclasses.field(kw_only=False)
-  decontaminate_against: str | None = None
+  decontaminate_against: shared_options.CommaSeparatedText | None = None
   json: bool = False
   html: str | None = None
   command_line: shared_options.CommandLine = ()

@@ -61,11 +61,33 @@ NonNegativeFloat = Annotated[
 def _split_at_commas(
   type_: Any, tokens: Sequence[cyclopts.Token]
 ) -> tuple[str, ...]:
-  """Splits 'en,de' into ('en', 'de')."""
-  values = [value for token in tokens for value in token.value.split(',')]
+  """Splits 'en,de' into ('en', 'de'), and rejects 'en de'."""
+  values = [value for token in tokens for value in _split_names(token.value)]
   if not all(values):
     raise ValueError('The list contains an empty value')
   return tuple(values)
+
+
+def _split_names(text: str) -> list[str]:
+  """Splits 'en,de' into ['en', 'de'], and removes spaces next to commas.
+
+  Raises:
+    ValueError: If names are separated only by spaces.
+  """
+  names = [name.strip() for name in text.split(',')]
+  if any(len(name.split()) > 1 for name in names):
+    raise ValueError('The values must be separated by commas')
+  return names
+
+
+def _join_names(type_: Any, tokens: Sequence[cyclopts.Token]) -> str:
+  """Returns 'en,de' for 'en, de', and rejects 'en de'."""
+  return ','.join(_split_names(tokens[0].value))
+
+
+def _keep_text(type_: Any, tokens: Sequence[cyclopts.Token]) -> str:
+  """Returns the text unchanged."""
+  return tokens[0].value
 
 
 def _parse_integers(
@@ -100,6 +122,28 @@ CheckpointSteps = Annotated[
   Literal['last', 'all'] | tuple[NonNegativeInt, ...],
   cyclopts.Parameter(converter=_parse_steps, n_tokens=1),
 ]
+
+# Several values in one option as a string, which the command splits at commas.
+# Names do not contain spaces, but paths and titles may contain spaces.
+CommaSeparatedNames = Annotated[
+  str, cyclopts.Parameter(converter=_join_names, n_tokens=1)
+]
+CommaSeparatedText = Annotated[
+  str, cyclopts.Parameter(converter=_keep_text, n_tokens=1)
+]
+_COMMA_CONVERTERS = (
+  _split_at_commas,
+  _join_names,
+  _keep_text,
+  _parse_integers,
+  _parse_steps,
+)
+
+
+def is_comma_separated(parameter: cyclopts.Parameter) -> bool:
+  """Returns whether the values of an option are separated by commas."""
+  return parameter.converter in _COMMA_CONVERTERS
+
 
 _COMPILATION_CACHE = os.environ.get(
   'XLFLAX_COMPILATION_CACHE', '~/.cache/xlflax/compilation'

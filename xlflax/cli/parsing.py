@@ -179,6 +179,8 @@ def _parse_options(
       unknown = _unknown_options(arguments, _names(app, path))
       if unknown:
         raise _unknown_option_error(unknown[0], app, path, prog) from error
+    if isinstance(error, cyclopts.UnusedCliTokensError):
+      raise _unused_token_error(error, app, path, prog, arguments) from error
     raise _convert_error(error, app, path, prog) from error
   _validate(options, prog)
   return options
@@ -378,16 +380,65 @@ def _convert_error(
     return errors.ConfigError(
       f'The option {option} cannot be given more than once', where=prog
     )
-  if isinstance(error, cyclopts.UnusedCliTokensError):
-    return errors.ConfigError(
-      'The command does not accept the given argument',
-      got=(error.unused_tokens or [''])[0],
-      where=prog,
-      fix='Write --OPTION=VALUE, and quote values that contain spaces.',
-    )
   if isinstance(error, (cyclopts.CoercionError, cyclopts.ValidationError)):
     return _convert_value_error(error, prog, help_hint)
   return errors.ConfigError(str(error).splitlines()[0], where=prog)
+
+
+def _unused_token_error(
+  error: cyclopts.UnusedCliTokensError,
+  app: cyclopts.App,
+  path: Sequence[str],
+  prog: str,
+  arguments: Sequence[str],
+) -> errors.ConfigError:
+  """Returns the error for an argument that belongs to no option.
+
+  If the argument follows an option whose values are separated by commas, the
+  hint contains the option with all values.
+  """
+  token = (error.unused_tokens or [''])[0]
+  fix = 'Write --OPTION=VALUE, and quote values that contain spaces.'
+  option, values = _values_with_token(token, arguments)
+  for name in path:
+    app = app[name]
+  for argument in app.assemble_argument_collection():
+    if option in argument.names and shared_options.is_comma_separated(
+      argument.parameter
+    ):
+      fix = _describe_comma_separated(option, ' '.join(values))
+  return errors.ConfigError(
+    'The command does not accept the given argument',
+    got=token,
+    where=prog,
+    fix=fix,
+  )
+
+
+def _values_with_token(
+  token: str, arguments: Sequence[str]
+) -> tuple[str, list[str]]:
+  """Returns the option that precedes an argument, and the words that follow it.
+
+  For example, the result for the token 'fr' in `--languages=en fr --size=10` is
+  ('--languages', ['en', 'fr']).
+  """
+  groups: list[tuple[str, list[str]]] = [('', [])]
+  for argument in arguments:
+    if argument.startswith('--'):
+      option, _, value = argument.partition('=')
+      groups.append((option, [value] if value else []))
+    else:
+      groups[-1][1].append(argument)
+  return next(
+    (group for group in groups if token in group[1][1:]), ('', [token])
+  )
+
+
+def _describe_comma_separated(option: str, text: str) -> str:
+  """Returns the hint for values that are not separated by commas."""
+  values = ','.join(value for value in re.split(r'[,\s]+', text) if value)
+  return f'Separate the values by commas: {option}={values}.'
 
 
 def _convert_value_error(
@@ -405,6 +456,13 @@ def _convert_value_error(
     expected: str | None = _describe_constraint(error.__cause__)
   elif choices:
     expected = name_suggestions.format_choices(choices)
+  elif (
+    argument is not None
+    and shared_options.is_comma_separated(argument.parameter)
+    and len((got or '').split()) > 1
+  ):
+    expected = 'values that are separated by commas'
+    help_hint = _describe_comma_separated(name, got or '')
   else:
     expected = _TYPE_NAMES.get(_plain_type(argument))
   return errors.ConfigError(

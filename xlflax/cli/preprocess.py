@@ -110,7 +110,7 @@ class PreprocessOptions:
   corpus: str
   output: str
   bad_records: Literal['error', 'drop'] = 'error'
-  languages: str | None = None
+  languages: shared_options.CommaSeparatedNames | None = None
   moses: bool = False
   split_sentences: bool = False
   strip_markup: bool = False
@@ -129,7 +129,7 @@ class PreprocessOptions:
   minhash_bands: shared_options.PositiveInt = 16
   minhash_rows: shared_options.PositiveInt = 8
   minhash_ngram: shared_options.PositiveInt = 5
-  decontaminate_against: str | None = None
+  decontaminate_against: shared_options.CommaSeparatedText | None = None
   hold_out: shared_options.PositiveInt | None = None
   min_margin: shared_options.PositiveFloat | None = None
   margin_model: str | None = None
@@ -142,7 +142,7 @@ class PreprocessOptions:
   code_switch_group_lines: shared_options.PositiveInt = (
     CodeSwitching.group_lines
   )
-  code_switch_target_languages: str | None = None
+  code_switch_target_languages: shared_options.CommaSeparatedNames | None = None
   num_copies: shared_options.PositiveInt = CodeSwitching.num_copies
   seed: shared_options.Seed = CodeSwitching.seed
   num_workers: shared_options.NumWorkers = 1

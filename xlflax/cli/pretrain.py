@@ -45,7 +45,7 @@ class PretrainOptions:
 
   corpus: str = dataclasses.field(kw_only=False)
   output: str
-  languages: str | None = None
+  languages: shared_options.CommaSeparatedNames | None = None
   hours: shared_options.PositiveFloat | None = None
   steps: shared_options.PositiveInt | None = None
   vocabulary_size: shared_options.PositiveInt | None = None

@@ -46,7 +46,7 @@ class ReportOptions:
 
   directories: tuple[str, ...] = dataclasses.field(kw_only=False)
   output: str
-  new_languages: str | None = None
+  new_languages: shared_options.CommaSeparatedNames | None = None
   baseline: str | None = None
   source_language: str = 'en'
   title: str = 'Leaderboard'

@@ -145,7 +145,7 @@ class VocabOptions:
   output: str | None = None
   sample_dir: str | None = None
   extend: str | None = None
-  new_languages: str | None = None
+  new_languages: shared_options.CommaSeparatedNames | None = None
   allow_changed_ids: bool = False
   size: _Size | None = None
   num_merges: shared_options.PositiveInt | None = None
@@ -159,7 +159,7 @@ class VocabOptions:
   ] = VocabularyConfig.character_coverage
   normalization: str = VocabularyConfig.normalization
   max_sentences: shared_options.PositiveInt = VocabularyConfig.max_sentences
-  languages: str | None = None
+  languages: shared_options.CommaSeparatedNames | None = None
   seed: Annotated[
     shared_options.Integer, annotated_types.Interval(ge=0, lt=2**32)
   ] = VocabularyConfig.seed
