@@ -355,10 +355,10 @@ class BadRecordError(CorpusError):
 
 
 class TextColumnError(BadRecordError):
-  """Error for a file whose first record lacks the column with the text.
+  """Error for a line or record whose text columns cannot be identified.
 
-  The settings in `corpus.toml` are probably missing or wrong, rather than the
-  record, so all records of the file may be unusable.
+  The format of the file or the settings in `corpus.toml` are probably wrong,
+  rather than the record, so all records of the file may be unusable.
   """
 
 

@@ -31,7 +31,6 @@ def test_names_give_languages(name, kind, languages):
 @pytest.mark.parametrize(
   'name, kind',
   [
-    ('en.csv', Kind.MONOLINGUAL),
     ('english.txt', Kind.MONOLINGUAL),
     ('en.txt.bz2', Kind.MONOLINGUAL),
     ('de-en.txt', Kind.MONOLINGUAL),
@@ -47,6 +46,23 @@ def test_unknown_names_say_what_is_expected(name, kind):
   assert_mentions(message, name)
   assert_mentions(message, 'en', 'zh_Hans')
   assert_mentions(message, f'dir/{name}')
+
+
+@pytest.mark.parametrize(
+  'name, kind, converted',
+  [
+    ('en.csv', Kind.MONOLINGUAL, 'en.txt'),
+    ('de-en.csv', Kind.PARALLEL, 'de-en.tsv'),
+    ('de-en.part.csv.gz', Kind.PARALLEL, 'de-en.part.tsv'),
+    ('de-en.csv', Kind.DICTIONARY, 'de-en.tsv'),
+  ],
+)
+def test_csv_files_must_be_converted(name, kind, converted):
+  with raises_error(
+    errors.CorpusError, got=name, where=f'dir/{name}'
+  ) as caught:
+    corpus_files.parse_name(pathlib.Path('dir') / name, kind, 'train')
+  assert_mentions(caught.value.fix, 'csv', f'dir/{converted}')
 
 
 def test_pair_of_one_language_with_itself():

@@ -94,6 +94,35 @@ def test_malformed_pairs_tell_file_and_line(line, values):
 
 
 @pytest.mark.parametrize(
+  'line, is_csv',
+  [
+    (b'a house,une maison', True),
+    (b'"Yes, I do.",Oui.', True),
+    (b'"He said ""no"".","Il dit ""non""."', True),
+    (b'en,fr', True),
+    (b'Yes, I do.', False),
+    (b'It costs 1,000 francs.', False),
+    (b'one,two,three', False),
+    (b'"open, quote', False),
+    (b'a,b\tc\td', False),
+  ],
+)
+def test_pairs_in_the_csv_format(line, is_csv):
+  path = pathlib.Path('p/de-en.tsv')
+  with raises_error(errors.BadRecordError, where='p/de-en.tsv:3') as caught:
+    corpus_lines.split_columns(line, path, 3)
+  assert isinstance(caught.value, errors.TextColumnError) == is_csv
+  assert ('p/de-en.csv' in caught.value.fix) == is_csv
+
+
+def test_dictionaries_in_the_csv_format(tmp_path):
+  path = tmp_path / 'de-en.tsv'
+  path.write_text('Katze,cat\n')
+  with raises_error(errors.TextColumnError, where=f'{path}:1'):
+    list(corpus_lines.read_dictionary(path))
+
+
+@pytest.mark.parametrize(
   'content',
   [
     'a\n',

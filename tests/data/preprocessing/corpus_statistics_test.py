@@ -1,8 +1,12 @@
 """Findings of `xlflax inspect`, one test per finding."""
 
+import csv
 import html
 import json
 import re
+import shlex
+import subprocess
+import sys
 
 import pytest
 
@@ -228,6 +232,28 @@ def test_bad_records_of_all_files_are_counted(tmp_path):
     corpus, list(statistics.values())
   )
   assert not re.search(r'[^.] Examples', '\n'.join(findings))
+
+
+def test_the_conversion_of_a_csv_file_is_described(tmp_path):
+  """The command in the hint converts the file to the format of a corpus."""
+  pairs = [('Yes, I do.', 'Oui.'), ('a "house"', 'une\n maison')]
+  path = tmp_path / 'parallel' / 'en-fr.tsv'
+  path.parent.mkdir()
+  with path.open('w', newline='') as file:
+    csv.writer(file).writerows(pairs)
+  corpus = Corpus(tmp_path, skip_bad_records=True)
+  [counts] = corpus_statistics.compute_statistics(corpus)
+  assert (counts.lines, counts.bad_records) == (0, 3)
+  [fix] = [problem.fix for problem in counts.problems if problem.fix]
+  path.rename(path.with_suffix('.csv'))
+  command = fix.partition('`')[2].partition('`')[0]
+  command = command.replace('python ', f'{shlex.quote(sys.executable)} ', 1)
+  subprocess.run(command, shell=True, check=True)
+  path.with_suffix('.csv').unlink()
+  assert list(Corpus(tmp_path).parallel('en', 'fr')) == [
+    ('Yes, I do.', 'Oui.'),
+    ('a "house"', 'une maison'),
+  ]
 
 
 def test_exit_code_reflects_bad_records(tmp_path, capsys):

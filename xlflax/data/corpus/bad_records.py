@@ -36,11 +36,14 @@ class BadRecordCount:
     count: Number of lines or records.
     examples: Location (file and line or record) and value of the first lines or
       records.
+    fix: Instruction that corrects all records of the file. If None, the lines
+      or records must be corrected separately.
   """
 
   problem: str
   count: int
   examples: tuple[str, ...]
+  fix: str | None = None
 
   def __str__(self) -> str:
     return f'{self.count:,} × {self.problem}: {"; ".join(self.examples)}'
@@ -52,6 +55,7 @@ class BadRecords:
   def __init__(self):
     self._counts: collections.Counter[str] = collections.Counter()
     self._examples: dict[str, list[str]] = {}
+    self._fixes: dict[str, str | None] = {}
 
   def add(self, error: errors.BadRecordError) -> None:
     """Counts a bad line or record."""
@@ -60,6 +64,8 @@ class BadRecords:
     if len(examples) < _NUM_EXAMPLES:
       value = '' if error.got is None else f' ({error.got})'
       examples.append(f'{error.where}{value}')
+    if isinstance(error, errors.TextColumnError):
+      self._fixes.setdefault(error.what, error.fix)
 
   @property
   def total(self) -> int:
@@ -70,7 +76,9 @@ class BadRecords:
   def problems(self) -> tuple[BadRecordCount, ...]:
     """Count and examples of each problem, in descending order of the count."""
     return tuple(
-      BadRecordCount(problem, count, tuple(self._examples[problem]))
+      BadRecordCount(
+        problem, count, tuple(self._examples[problem]), self._fixes.get(problem)
+      )
       for problem, count in self._counts.most_common()
     )
 

@@ -618,6 +618,11 @@ def _list_files(
     name_errors += split_errors
   if len(name_errors) == 1:
     raise name_errors[0]
+  csv_errors = [
+    error
+    for error in name_errors
+    if corpus_files.is_csv(pathlib.Path(str(error.where)))
+  ]
   if name_errors:
     names = [
       pathlib.Path(str(error.where)).relative_to(directory).as_posix()
@@ -630,7 +635,9 @@ def _list_files(
       got=', '.join(names[:_MAX_LISTED_NAMES]) + ellipsis,
       expected=name_errors[0].expected,
       where=str(directory),
-      fix='Rename the files, or move them to a different directory.',
+      fix=f'{csv_errors[0].fix} Convert other CSV files in the same way.'
+      if csv_errors
+      else 'Rename the files, or move them to a different directory.',
     )
   return tuple(files)
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from xlflax.data.corpus import record_formats
+from xlflax.data.corpus import csv_text, record_formats
 from xlflax.utils import errors
 
 LANGUAGE_PATTERN = r'[a-z]{2,3}(?:_[A-Za-z0-9]+)*'
@@ -56,6 +56,8 @@ _NAME_RULES = {
     '<l1>-<l2>.tsv',
   ),
 }
+# End of the name of a CSV file, which may be compressed.
+_CSV_NAME = re.compile(r'\.csv(\.gz|\.zst|\.xz)?$')
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -129,6 +131,11 @@ class Fingerprint:
   content: int
 
 
+def is_csv(path: pathlib.Path) -> bool:
+  """Returns whether a file name is that of a CSV file."""
+  return _CSV_NAME.search(path.name) is not None
+
+
 def parse_name(path: pathlib.Path, kind: Kind, split: str) -> TextFile:
   """Parses the language codes in a file name.
 
@@ -143,6 +150,16 @@ def parse_name(path: pathlib.Path, kind: Kind, split: str) -> TextFile:
   """
   pattern, expected = _NAME_RULES[kind]
   match = pattern.fullmatch(path.name)
+  if not match and is_csv(path):
+    raise errors.CorpusError(
+      'A corpus directory must not contain files in the CSV format',
+      got=path.name,
+      expected=expected,
+      where=str(path),
+      fix=csv_text.describe_conversion(
+        path, num_columns=1 if kind is Kind.MONOLINGUAL else 2
+      ),
+    )
   if not match:
     raise errors.CorpusError(
       'The name of a file in the corpus directory is not valid. '

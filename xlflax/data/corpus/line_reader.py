@@ -22,7 +22,12 @@ from typing import Any, BinaryIO, NamedTuple
 
 import zstandard
 
-from xlflax.data.corpus import bad_records, record_formats, record_reader
+from xlflax.data.corpus import (
+  bad_records,
+  csv_text,
+  record_formats,
+  record_reader,
+)
 from xlflax.data.corpus.bad_records import OnBadRecord, OnDroppedRecord
 from xlflax.storage import git_lfs
 from xlflax.utils import errors, line_splitting
@@ -474,11 +479,20 @@ def split_columns(
     BadRecordError: If the line does not have exactly two columns, if the source
       or target is empty, or if the line is not valid UTF-8. The error contains
       the file and the line.
+    TextColumnError: If the line is probably written in the CSV format.
   """
   text = decode_line(line, path, number)
   sides = text.split('\t')
   if len(sides) != 2:  # Further tabs at the ends of a line are ignored.
     sides = text.strip().split('\t')
+  if len(sides) != 2 and csv_text.is_csv_pair(text):
+    raise errors.TextColumnError(
+      'The columns of a parallel file must be separated by one tab, but a line '
+      'is probably written in the CSV format',
+      got=_shorten(line),
+      where=errors.line_location(path, number),
+      fix=csv_text.describe_conversion(path, num_columns=2),
+    )
   if len(sides) != 2:
     raise errors.BadRecordError(
       'Each line of a parallel file must have exactly two columns, which are '
@@ -543,6 +557,14 @@ def _parse_dictionary_entry(
   """Parses a line of a dictionary; see `read_dictionary`."""
   text = decode_line(line, path, number)
   fields = [field.strip() for field in text.split('\t')]
+  if csv_text.is_csv_pair(text):
+    raise errors.TextColumnError(
+      'The columns of a dictionary file must be separated by one tab, but a '
+      'line is probably written in the CSV format',
+      got=_shorten(line),
+      where=errors.line_location(path, number),
+      fix=csv_text.describe_conversion(path, num_columns=2),
+    )
   is_complete = len(fields) in (2, 3) and all(fields)
   if not is_complete or (len(fields) == 3 and not _is_weight(fields[2])):
     raise errors.BadRecordError(

@@ -447,6 +447,9 @@ _FINDINGS = (
 )
 
 
+_BAD_RECORD_HINT = (
+  'Correct them, or run xlflax preprocess --bad_records=drop to drop them.'
+)
 # First words of predicates in the plural, and the same words in the singular.
 _SINGULAR_VERBS = {
   'contain': 'contains',
@@ -481,8 +484,8 @@ def _describe_file(counts: FileCounts, *, is_json: bool) -> Iterator[str]:
       f'{counts.path}: {problem.count:,} '
       f'{"line or record" if problem.count == 1 else "lines or records"} cannot '
       'be used. '
-      f'{problem.problem}. Examples: {"; ".join(problem.examples)}. Correct '
-      'them, or run xlflax preprocess --bad_records=drop to drop them.'
+      f'{problem.problem}. Examples: {"; ".join(problem.examples)}. '
+      + (problem.fix or _BAD_RECORD_HINT)
     )
   for finding in _FINDINGS:
     if is_json and finding.field in ('with_markup', 'with_code'):

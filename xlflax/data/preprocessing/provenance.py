@@ -250,8 +250,8 @@ class Record:
       changed,
       entry['dropped'],
       bad_records=tuple(
-        BadRecordCount(problem, count, tuple(examples))
-        for problem, count, examples in entry['bad_records']
+        BadRecordCount(problem, count, tuple(examples), *fix)
+        for problem, count, examples, *fix in entry['bad_records']
       ),
       reused=True,
     )
