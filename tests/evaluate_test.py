@@ -11,6 +11,7 @@ import pytest
 
 from tests.errors import raises_error
 from xlflax import evaluate as evaluate_lib
+from xlflax.data.supervised.sources import example_source
 from xlflax.evaluation import eval_task, text_sources
 from xlflax.evaluation.tasks import head_task, perplexity, retrieval_task
 from xlflax.training.checkpointing import saved_run
@@ -239,9 +240,9 @@ def test_a_split_without_the_text_of_a_task_is_named(tmp_path, kind):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _TotalOfText(_Total):
-  """A task with a source of text, which is not read."""
+  """A task with a source of text or examples, which is not read."""
 
-  source: text_sources.TextSource
+  source: text_sources.TextSource | example_source.ExampleSource
 
 
 @pytest.mark.parametrize(
@@ -258,7 +259,22 @@ def test_languages_outside_the_vocabulary_are_logged(
     for record in caplog.records
     if record.levelname == 'WARNING' and record.name == evaluate_lib.__name__
   ]
-  assert [arguments[1] for arguments in warnings] == ['sw'] * is_unseen
+  assert [arguments[0] for arguments in warnings] == ['sw'] * is_unseen
+
+
+def test_labeled_languages_outside_the_vocabulary_are_logged(
+  run, tmp_path, caplog
+):
+  path = str(tmp_path / 'text.conll')
+  files = {'de': path, 'de-sw': path}
+  source = example_source.FileDataset(format='conll', files=files)
+  _evaluate(run, _TotalOfText(source=source))
+  [warning] = [
+    record.args
+    for record in caplog.records
+    if record.levelname == 'WARNING' and record.name == evaluate_lib.__name__
+  ]
+  assert warning[0] == 'sw'
 
 
 def test_splits_are_stored_and_drawn_apart(run, corpus):

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import jax
 
 from xlflax.data.corpus import language_codes
+from xlflax.data.supervised.sources import example_source
 from xlflax.evaluation import (
   checkpoint_polling,
   checkpoint_selection,
@@ -279,6 +280,10 @@ def _warn_of_unseen_languages(
         evaluated.update(source.languages_found())
       elif isinstance(source, text_sources.PairSource):
         evaluated.update(code for pair in source.pairs() for code in pair)
+      elif isinstance(source, example_source.ExampleSource):
+        evaluated.update(
+          code for part in source.languages() for code in part.split('-')
+        )
   known_languages = {
     language_codes.parse_language_code(code).language
     for code in vocabulary_languages
@@ -291,8 +296,7 @@ def _warn_of_unseen_languages(
   )
   if unseen:
     _LOG.warning(
-      'The vocabulary of %s was not trained on %s. Its languages are %s.',
-      run.directory.name,
+      'The vocabulary was not trained on text in %s. Its languages are %s.',
       ', '.join(unseen),
       ', '.join(vocabulary_languages),
       extra=logs.ONCE,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests import read_only
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax.data.supervised.sources import example_source
 from xlflax.finetuning import pseudo_labels
 from xlflax.objectives.finetuning import token_classification
@@ -75,6 +75,24 @@ def test_text_becomes_training_data(teacher, tmp_path):
     source=example_source.FileDataset(format='conll', files=files),
   )
   assert open(again['de']).read() == open(files['de']).read()
+
+
+def test_languages_outside_the_vocabulary_are_reported(
+  teacher, tmp_path, caplog
+):
+  text = tmp_path / 'text'
+  text.write_text('der Hund schläft\n', encoding='utf-8')
+  pseudo_labels.pseudo_label(
+    teacher=teacher,
+    source=pseudo_labels.WordLines(files={'de': str(text), 'deu': str(text)}),
+    output=str(tmp_path / 'labeled'),
+  )
+  [message] = [
+    record.getMessage()
+    for record in caplog.records
+    if record.levelname == 'WARNING'
+  ]
+  assert_mentions(message, 'deu', 'de')
 
 
 def test_text_without_a_word(teacher, tmp_path):

@@ -1,15 +1,18 @@
 """Opening, encoding, evaluating, translating and converting from Python."""
 
 import shutil
+import types
 
 import jax
 import numpy as np
 import pytest
 
 import xlflax
+from tests.errors import assert_mentions
 from xlflax import evaluation
 from xlflax.evaluation import hidden_states
 from xlflax.objectives.model_calls import Pooling
+from xlflax.runs import run_arguments
 from xlflax.training.devices import partitioning
 from xlflax.utils import errors
 
@@ -232,6 +235,20 @@ def test_truncated_texts_are_logged(run, sentences, caplog):
 def test_encode_rejects_invalid_arguments(run, texts, options, message):
   with pytest.raises(errors.XlflaxError, match=message):
     run.encode(texts, **options)
+
+
+def test_languages_outside_the_vocabulary_are_logged(run, caplog):
+  """They do not change the vectors of a model that does not depend on them."""
+  eval_model = types.SimpleNamespace(
+    needs_languages=False,
+    model=types.SimpleNamespace(config=None),
+    vocabulary=run.vocabulary,
+  )
+  ids = run_arguments.language_ids(eval_model, ['Hund'] * 2, ['de_Latn', 'dex'])
+  assert ids == [run.vocabulary.language_id('de'), 0]
+  [record] = caplog.records
+  assert record.levelname == 'WARNING'
+  assert_mentions(record.getMessage(), 'dex', 'de')
 
 
 def test_evaluate_writes_and_returns_results(run, corpus):

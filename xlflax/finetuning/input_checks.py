@@ -139,8 +139,6 @@ def _describe_unknown_languages(
 ) -> Iterable[str]:
   """Yields a sentence for each language that the vocabulary does not contain."""
   known_languages = _vocabulary_languages(trainer.vocabulary)
-  if not known_languages:
-    return
   sources: dict[str, list[Any]] = {
     'The training set': [
       dataset.source
@@ -153,17 +151,15 @@ def _describe_unknown_languages(
     name = f'The {eval_task.describe_training_split(task.split)}'
     sources.setdefault(name, []).append(getattr(task, 'source', None))
   for name, sources_of_name in sources.items():
-    languages = {
+    languages = [
       language
       for source in sources_of_name
       if hasattr(source, 'languages')
-      for part in source.languages()
-      for language in part.split('-')
-    }
-    for language in sorted(languages - set(known_languages)):
-      yield run_header.describe_unknown_language(
-        name, language, known_languages
-      )
+      for language in source.languages()
+    ]
+    yield from run_header.describe_unknown_languages(
+      name, languages, known_languages
+    )
 
 
 def _vocabulary_languages(vocabulary: Any) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ section 5.1).
 """
 
 import dataclasses
+import logging
 import pathlib
 from collections.abc import Mapping
 from typing import Annotated
@@ -21,9 +22,10 @@ from xlflax.evaluation import checkpoint_selection, eval_task
 from xlflax.evaluation.tasks import tagging_task
 from xlflax.objectives.finetuning import token_classification
 from xlflax.storage import bucket_staging, paths
+from xlflax.training import run_header
 from xlflax.training.checkpointing import saved_run
 from xlflax.training.devices import partitioning
-from xlflax.utils import errors, validation
+from xlflax.utils import errors, logs, validation
 
 _NUM_CONLLU_COLUMNS = 10
 _MAX_SHOWN = 60  # Number of characters of a line that an error shows.
@@ -116,6 +118,8 @@ def pseudo_label(
 ) -> dict[str, str]:
   """Writes the word labels that a fine-tuned run predicts for sentences.
 
+  A warning is logged for each language that the vocabulary does not contain.
+
   Args:
     teacher: Model directory of a run with `TokenClassification`.
     source: Source of sentences. Any labels are ignored.
@@ -160,6 +164,10 @@ def pseudo_label(
       fix='Pass the directory of such a run. To fine-tune a run for tagging, '
       'use `xlflax finetune --gin_file=finetune/tagging.gin`.',
     )
+  for message in run_header.describe_unknown_languages(
+    'The input', source.languages(), run.vocabulary.spec.languages
+  ):
+    logging.warning('%s', message, extra=logs.ONCE)
   step = checkpoint_selection.select_checkpoints(
     run, 'last' if step is None else [step]
   )[0]

@@ -19,6 +19,7 @@ from xlflax.evaluation import (
 )
 from xlflax.evaluation.sentence_embedding import SentenceEmbedding
 from xlflax.objectives.finetuning import sequence_regression
+from xlflax.training import run_header
 from xlflax.training.checkpointing import saved_run
 from xlflax.utils import errors, logs, name_suggestions, repr_html
 
@@ -116,10 +117,20 @@ def language_ids(
       'The argument `languages` of `Run.encode` must be one language code for all '
       f'texts, or one code for each text. {problem}'
     )
-  notes: list[str] = []
+  vocabulary_languages = eval_model.vocabulary.spec.languages
+  unknown = [
+    code
+    for code in codes
+    if not language_codes.match_language(code, vocabulary_languages)
+  ]
+  if not reads_languages:
+    for message in run_header.describe_unknown_languages(
+      'The input', unknown, vocabulary_languages
+    ):
+      _LOG.warning('%s', message, extra=logs.ONCE)
   ids = {
     code: language_codes.language_id(
-      eval_model.vocabulary, code, notes, required=reads_languages
+      eval_model.vocabulary, code, [], required=reads_languages
     )
     for code in dict.fromkeys(codes)
   }

@@ -1,7 +1,7 @@
 """Run summary and data warnings, which are logged at startup."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -282,20 +282,38 @@ def language_warnings(
       does not record its languages, and there are no warnings.
     tasks: Task statistics by dataset name.
   """
-  if not vocabulary_languages:
-    return []
-  languages_of_datasets = {
-    name: {code for task in statistics for code in task.languages}
-    for name, statistics in tasks.items()
-  }
   return [
-    describe_unknown_language(f'Dataset {name}', code, vocabulary_languages)
-    for name, languages in languages_of_datasets.items()
-    for code in sorted(languages - set(vocabulary_languages))
+    message
+    for name, statistics in tasks.items()
+    for message in describe_unknown_languages(
+      f'Dataset {name}',
+      [code for task in statistics for code in task.languages],
+      vocabulary_languages,
+    )
   ]
 
 
-def describe_unknown_language(
+def describe_unknown_languages(
+  subject: str, languages: Iterable[str], vocabulary_languages: Sequence[str]
+) -> list[str]:
+  """Returns a warning for each language that the vocabulary does not contain.
+
+  Args:
+    subject: Name of the data that contains the text, such as 'Dataset labeled'.
+    languages: Language codes, or codes of language pairs such as 'es-en'.
+    vocabulary_languages: Languages of the vocabulary. If empty, the vocabulary
+      does not record its languages, and there are no warnings.
+  """
+  if not vocabulary_languages:
+    return []
+  codes = {code for part in languages for code in part.split('-')}
+  return [
+    _describe_unknown_language(subject, code, vocabulary_languages)
+    for code in sorted(codes - set(vocabulary_languages))
+  ]
+
+
+def _describe_unknown_language(
   subject: str, language: str, vocabulary_languages: Sequence[str]
 ) -> str:
   """Returns the warning for text in a language that the vocabulary lacks.
