@@ -489,7 +489,7 @@ def split_columns(
     raise errors.TextColumnError(
       'The columns of a parallel file must be separated by one tab, but a line '
       'is probably written in the CSV format',
-      got=_shorten(line),
+      got=line_splitting.shorten_line(line),
       where=errors.line_location(path, number),
       fix=csv_text.describe_conversion(path, num_columns=2),
     )
@@ -561,7 +561,7 @@ def _parse_dictionary_entry(
     raise errors.TextColumnError(
       'The columns of a dictionary file must be separated by one tab, but a '
       'line is probably written in the CSV format',
-      got=_shorten(line),
+      got=line_splitting.shorten_line(line),
       where=errors.line_location(path, number),
       fix=csv_text.describe_conversion(path, num_columns=2),
     )
