@@ -208,10 +208,12 @@ class DatasetConfig:
       languages that are added in a later training phase are omitted in the
       first phase (mmBERT).
     alpha: Sampling exponent. Task i is sampled with a probability p_i
-      proportional to N_i ** alpha, where N_i is its number of examples. A
-      function of the dataset's step defines a schedule, which is evaluated once
-      per `mixing_schedule.BLOCK_STEPS` steps. If None, the mixture's SeqIO
-      rates are used.
+      proportional to N_i ** alpha, where N_i is its number of examples. If the
+      length filters of `pairs` drop examples, N_i is the number of the others
+      (`length_filter.counts_kept_pairs`). A function of the dataset's step
+      defines a schedule, which is evaluated once per
+      `mixing_schedule.BLOCK_STEPS` steps. If None, the mixture's SeqIO rates
+      are used.
     sizes: Unit of the task sizes N_i in the sampling rates. TOKENS requires a
       token cache.
     max_rate: Maximum sampling rate of a task. The excess is distributed to the
