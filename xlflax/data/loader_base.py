@@ -54,9 +54,9 @@ class TaskStatistics:
     rows: Number of sequences in an epoch. None for the live loader, in which
       the number is unknown before the task is read.
     dropped: Number of examples that the dataset's filters drop. The live loader
-      counts only the examples that it has read so far.
-    truncated: Number of examples that are truncated. The live loader counts
-      only the examples that it has read so far.
+      counts only the examples that it has read so far, unless the task size is
+      the number of pairs that pass the filters.
+    truncated: Number of examples that are truncated, counted as `dropped`.
     tokens: Number of text tokens in an epoch, without dropped examples and
       truncated text. None if unknown.
     unknown: Fraction of unknown tokens in the texts of each language. None if

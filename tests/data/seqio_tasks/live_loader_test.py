@@ -8,6 +8,7 @@ import os
 import shutil
 
 import numpy as np
+import pytest
 
 from tests.errors import assert_mentions, raises_error
 from xlflax.data import dataset_config, loader_factory
@@ -95,7 +96,10 @@ def test_filters_that_leave_nothing(toy_corpus, toy_vocabulary):
     loader.rows(0, 0, 8)
 
 
-def test_statistics_count_what_was_dropped_so_far(toy_corpus, toy_vocabulary):
+@pytest.mark.parametrize('alpha', [None, 0.5])
+def test_statistics_count_what_was_dropped_so_far(
+  toy_corpus, toy_vocabulary, alpha
+):
   loader = _open(
     toy_corpus,
     toy_vocabulary,
@@ -104,8 +108,12 @@ def test_statistics_count_what_was_dropped_so_far(toy_corpus, toy_vocabulary):
     min_tokens=9,
     length=12,
     shuffle=False,
+    alpha=alpha,
   )
-  assert [s.dropped for s in loader.statistics()] == [0]
+  first_statistics = loader.statistics()
+  assert [s.examples_read for s in first_statistics] == [
+    0 if alpha is None else 50
+  ]
   loader.rows(0, 0, 8)
   [statistics] = loader.statistics()
   lengths = np.array(
@@ -119,6 +127,9 @@ def test_statistics_count_what_was_dropped_so_far(toy_corpus, toy_vocabulary):
   assert statistics.truncated == (lengths[is_long_enough] > 10).any(-1).sum()
   assert statistics.rows is None and statistics.examples == 50
   assert statistics.examples_read == 50
+  # The exponent requires the number of pairs that pass the filters.
+  dropped = 0 if alpha is None else statistics.dropped
+  assert [s.dropped for s in first_statistics] == [dropped]
 
 
 def test_shuffle_window_is_a_permutation_and_mixes():

@@ -75,11 +75,18 @@ class LiveLoader:
       dataset, {task: task_registry.task_languages(task) for task in rates}
     )
     rates = {task: rates[task] for task in task_list}
+    # Counts of the first epoch, for the tasks that are read to count their pairs.
+    self._epoch_counts: dict[str, sequence_iterator.Counts] = {}
+    sizes: dict[str, int] = {}
+    for task in rates:
+      sizes[task], counts = _measure_task(task, dataset, vocabulary)
+      if counts is not None:
+        self._epoch_counts[task] = counts
     self._schedule = sampling_order.RowSchedule(
       dataset,
       seed=seed,
       rates=rates,
-      sizes={task: _task_size(task, dataset, vocabulary) for task in rates},
+      sizes=sizes,
       languages={task: task_registry.task_languages(task) for task in rates},
     )
     self._languages = []
@@ -137,8 +144,13 @@ class LiveLoader:
     """Returns the size and sampling rate of each task.
 
     The numbers of dropped and truncated examples include only examples that
-    have already been read.
+    have already been read, or all examples if the loader counted the pairs that
+    pass the filters.
     """
+    counts = [
+      self._epoch_counts.get(task, reader.counts)
+      for task, reader in zip(self._schedule.tasks, self._readers, strict=True)
+    ]
     return [
       loader_base.TaskStatistics(
         task=task,
@@ -146,17 +158,17 @@ class LiveLoader:
         examples=int(size),
         rate=float(rate),
         rows=None,
-        dropped=reader.counts.dropped,
-        truncated=reader.counts.truncated,
+        dropped=task_counts.dropped,
+        truncated=task_counts.truncated,
         tokens=None,
-        examples_read=reader.counts.examples,
+        examples_read=task_counts.examples,
       )
-      for task, languages, size, rate, reader in zip(
+      for task, languages, size, rate, task_counts in zip(
         self._schedule.tasks,
         self._languages,
         self._schedule.sizes,
         self._schedule.rates(),
-        self._readers,
+        counts,
         strict=True,
       )
     ]
@@ -250,9 +262,15 @@ class _TaskReader:
   def __next__(self) -> sequence_iterator.Units:
     return next(self._sequences)
 
-  def first_epoch(self) -> Iterator[sequence_iterator.Units]:
-    """Returns the sequences of the first epoch."""
-    return self._read_epoch(0, sequence_iterator.Counts())
+  def first_epoch(
+    self, counts: sequence_iterator.Counts
+  ) -> Iterator[sequence_iterator.Units]:
+    """Returns the sequences of the first epoch.
+
+    Args:
+      counts: Numbers of examples, which the iterator updates.
+    """
+    return self._read_epoch(0, counts)
 
   def _all_epochs(self):
     counts = self.counts
@@ -323,15 +341,19 @@ def _check_source_size(task: str, split: str, num_examples: int) -> None:
 
 def _count_filtered_pairs(
   task: str, dataset: dataset_config.DatasetConfig, vocabulary
-) -> int:
+) -> tuple[int, sequence_iterator.Counts]:
   """Reads a task and counts the pairs that pass the filters.
 
-  The result is between 1 and `max_examples`.
+  Returns:
+    The number of pairs, between 1 and `max_examples`, and the numbers of
+    examples that were read, dropped and truncated.
   """
   logging.info('Counting the pairs of %s that pass the filters.', task)
   ordered_dataset = dataclasses.replace(dataset, shuffle=False)
   reader = _TaskReader(task, ordered_dataset, vocabulary, 0)
-  return max(sum(1 for _ in reader.first_epoch()), 1)
+  counts = sequence_iterator.Counts()
+  num_pairs = sum(1 for _ in reader.first_epoch(counts))
+  return max(num_pairs, 1), counts
 
 
 def shuffle_window(rows: Iterator, *, window: int, key: int) -> Iterator:
@@ -378,12 +400,15 @@ def _check_max_epochs(dataset: dataset_config.DatasetConfig) -> None:
     )
 
 
-def _task_size(
+def _measure_task(
   task: str, dataset: dataset_config.DatasetConfig, vocabulary
-) -> int:
+) -> tuple[int, sequence_iterator.Counts | None]:
   """Returns the task size N_i from which sampling rates are computed.
 
-  If the number is unknown and not required, the result is 1.
+  If the size is unknown and not required, it is 1.
+
+  Returns:
+    The size and, if the task was read, the counts of its examples.
   """
   if dataset.sizes is dataset_config.Sizes.TOKENS:
     raise errors.ConfigError(
@@ -405,4 +430,4 @@ def _task_size(
     )
   if dataset.max_examples is not None:
     size = min(size or dataset.max_examples, dataset.max_examples)
-  return size or 1
+  return size or 1, None
