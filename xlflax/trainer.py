@@ -243,10 +243,11 @@ class Trainer:
       and self.evaluation is None
     ):
       raise errors.ConfigError(
-        '`metric_for_best_model` requires an evaluation during training',
+        '`metric_for_best_model` requires evaluation tasks during training',
         got=self.checkpoints.metric_for_best_model,
         where=errors.field_location(self.checkpoints, 'metric_for_best_model'),
-        fix='Set an evaluation (--gin_file=evaluate/during_training.gin).',
+        fix='Pass --gin_file=evaluate/during_training.gin, or set '
+        'Trainer.evaluation.',
       )
 
   def _check_datasets(self):

@@ -1,4 +1,4 @@
-"""Meanings that each task family's examples express, distinct across splits."""
+"""Synthetic meanings of the examples of each task, without overlap of splits."""
 
 import dataclasses
 import functools

@@ -268,8 +268,8 @@ def select_tasks(
       if modalities != {'text'}:
         modality_names = ', '.join(sorted(modalities))
         raise errors.ConfigError(
-          'Only mteb tasks that consist of text can be evaluated, but the task '
-          f'{task.metadata.name} in --mteb={name} consists of {modality_names}'
+          'Only text tasks of mteb can be evaluated, but the modalities of the '
+          f'task {task.metadata.name} in --mteb={name} are {modality_names}'
         )
       arguments = _task_arguments(task, languages)
       if arguments is not None:

@@ -324,7 +324,7 @@ class EncoderConfig(TransformerConfig):
 def with_vocabulary(
   config: _Config, spec: vocabulary_spec.VocabularySpec
 ) -> _Config:
-  """Sets a configuration's numbers of tokens and languages from a vocabulary.
+  """Sets the vocabulary size and the number of languages of a configuration.
 
   Args:
     config: An `EncoderConfig` or `EncoderDecoderConfig`.

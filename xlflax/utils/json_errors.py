@@ -14,8 +14,9 @@ def is_truncated(error: Exception) -> bool:
   """Returns whether a text is not valid JSON because its end is missing.
 
   Args:
-    error: Error of `json.loads`. The parsed text must not end with a line end,
-      because the parser reports a line end in a string as a control character.
+    error: Error raised by `json.loads`. The parsed text must not end with a
+      newline, because the parser reports a newline in a string as a control
+      character.
   """
   if isinstance(error, UnicodeDecodeError):
     return error.reason == 'unexpected end of data'
@@ -36,7 +37,7 @@ def describe_error(error: Exception) -> str:
   and a column.
 
   Args:
-    error: Error of `json.loads`.
+    error: Error raised by `json.loads`.
   """
   if not isinstance(error, json.JSONDecodeError):
     # A number has too many digits, or brackets are nested too deeply.

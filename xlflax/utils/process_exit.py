@@ -17,7 +17,7 @@ def is_command() -> bool:
 
 
 def start_command() -> None:
-  """Declares that this process runs one command, which `end_command` ends."""
+  """Marks the start of this process's only command; see `end_command`."""
   global _is_command
   _is_command = True
 

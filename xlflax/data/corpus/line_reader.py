@@ -162,8 +162,8 @@ def _check_first_bytes(first_bytes: bytes, path: pathlib.Path) -> None:
     raise errors.CorpusError(
       f'The file is not compressed, but its name ends in {path.suffix}',
       where=str(path),
-      fix=f'Rename the file to {path.stem}, or compress it. If it contains an '
-      'error page of a server, download the file again.',
+      fix=f'Rename the file to {path.stem}, or compress it. If it is an '
+      'error page from a server, download the file again.',
     )
 
 
