@@ -1,4 +1,4 @@
-"""Mean scores over languages, tasks and seeds, and the cross-lingual gap.
+"""Mean scores over languages, tasks and seeds, and the transfer gap.
 
 Sources: Hu et al. (2020), XTREME, section 5 and tables 2 and 3; ImaniGooghari
 et al. (2023), Glot500, section 4.
