@@ -302,6 +302,83 @@ def test_evaluation_on_a_training_file_is_reported(run, write, caplog, kind):
   assert_mentions(message, kind, train['en'])
 
 
+def _numbered_pairs(*numbers):
+  return ''.join(
+    f'{n} dogs\t{n} cats\t{"yes" if n % 2 else "no"}\n' for n in numbers
+  )
+
+
+@pytest.mark.parametrize(
+  'num_reused, num_other, is_reported',
+  [(5, 0, True), (4, 0, False), (5, 95, True), (5, 96, False)],
+)
+@pytest.mark.parametrize('kind', ['development', 'test'])
+def test_evaluation_on_training_examples_is_reported(
+  run, write, caplog, kind, num_reused, num_other, is_reported
+):
+  """The labels and the names of the files are not compared."""
+  train = {'en': write('train', _numbered_pairs(*range(200)))}
+  reused = _numbered_pairs(*range(num_reused))
+  reused = reused.replace('no', 'x').replace('yes', 'no').replace('x', 'yes')
+  other = _numbered_pairs(*range(1000, 1000 + num_other))
+  dev = {'en': write('dev', _numbered_pairs(*range(300, 320)))}
+  test = {'en': write('test', _numbered_pairs(*range(400, 420)))}
+  path = (dev if kind == 'development' else test)['en']
+  write(path, reused + other)
+  assert (
+    run(
+      f'--gin.TRAIN_FILES={train!r}',
+      f'--gin.DEV_FILES={dev!r}',
+      '--metric_for_best_model=classification/accuracy/en',
+      '--eval_gin_file=evaluate/classification.gin',
+      f'--eval_gin=TEST_FILES={test!r}',
+      task='classification',
+    )
+    == 0
+  )
+  messages = _warnings(caplog, 'training examples')
+  assert len(messages) == is_reported
+  for message in messages:
+    assert_mentions(message, kind, path, num_reused, num_reused + num_other)
+
+
+@pytest.mark.parametrize('is_copy', [False, True])
+def test_evaluation_on_the_development_set_is_reported(
+  run, write, caplog, is_copy
+):
+  train = {'en': write('train', _numbered_pairs(*range(200)))}
+  text = _numbered_pairs(*range(300, 320))
+  dev = {'en': write('dev', text)}
+  test = {'en': write('copy', text) if is_copy else dev['en']}
+  assert (
+    run(
+      f'--gin.TRAIN_FILES={train!r}',
+      f'--gin.DEV_FILES={dev!r}',
+      '--metric_for_best_model=classification/accuracy/en',
+      '--eval_gin_file=evaluate/classification.gin',
+      f'--eval_gin=TEST_FILES={test!r}',
+      task='classification',
+    )
+    == 0
+  )
+  [message] = _warnings(caplog, test['en'])
+  assert_mentions(message, 'development', 'test')
+
+
+def test_words_are_compared_without_their_labels(run, write, caplog):
+  sentences = [f'{n} PROPN\nsaw VERB\n\n' for n in range(10)]
+  train = {'en': write('train', ''.join(sentences))}
+  test = write('test', ''.join(sentences[:5]).replace('PROPN', 'VERB'))
+  assert (
+    run(
+      f'--gin.TRAIN_FILES={train!r}', '--gin.FORMAT="conll"', *_tests(en=test)
+    )
+    == 0
+  )
+  [message] = _warnings(caplog, test)
+  assert_mentions(message, 'test', 5)
+
+
 def test_sequences_that_are_too_long_for_the_model_are_rejected(run, write):
   train = f'--gin.TRAIN_FILES={ {"en": write("train", _CONLLU)}!r}'
   with raises_error(errors.ConfigError, mentions=("'labeled'", 4096)):

@@ -5,7 +5,7 @@ A mistake in a test file would otherwise be found only after training.
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from xlflax.data.supervised.sources import concatenated_source, example_source
@@ -17,6 +17,26 @@ from xlflax.finetuning import grid_data
 from xlflax.training import run_header, training_setup
 from xlflax.utils import logs
 
+# Fields of labeled examples that contain their texts.
+_TEXT_FIELDS = (
+  'text',
+  'paired_text',
+  'question',
+  'context',
+  'words',
+  'source_words',
+  'target_words',
+)
+# Examples of another set are reported if there are at least this number and at
+# least this fraction. Fewer short texts may be equal by chance.
+_MIN_REUSED = 5
+_MIN_REUSED_FRACTION = 0.05
+_TRAINING_HINT = 'Scores on training examples do not measure generalization.'
+_DEVELOPMENT_HINT = (
+  'The model is selected by its score on the development examples, so test '
+  'scores on them are too high.'
+)
+
 
 def check_inputs(
   trainers: Sequence[Any], test_tasks: Sequence[eval_task.EvalTask]
@@ -24,9 +44,9 @@ def check_inputs(
   """Reads and checks the labeled examples for all trials and test tasks.
 
   Examples that several trials have in common are read only once. A warning is
-  logged for each language that the vocabulary does not contain, for each
-  training file that is also a development or test file, and for the test data
-  without gold labels.
+  logged for each language that the vocabulary does not contain, for development
+  and test sets that contain training examples, for test sets that contain
+  development examples, and for the test data without gold labels.
 
   Args:
     trainers: Trainers of the trials.
@@ -68,53 +88,139 @@ def check_inputs(
   )
   if unlabeled:
     logging.warning('%s', unlabeled, extra=logs.ONCE)
-  for message in sorted(
-    {
-      message
-      for trainer in trainers
-      for message in (
-        *_describe_training_files(trainer, test_tasks),
-        *_describe_unknown_languages(trainer, test_tasks),
-      )
-    }
-  ):
+  messages = set(_describe_reused_examples(trainers, test_tasks))
+  for trainer in trainers:
+    messages.update(_describe_unknown_languages(trainer, test_tasks))
+  for message in sorted(messages):
     logging.warning('%s', message, extra=logs.ONCE)
   return listed
 
 
-def _describe_training_files(
-  trainer: Any, test_tasks: Sequence[eval_task.EvalTask]
-) -> Iterable[str]:
-  """Yields a sentence for each evaluated file that is also a training file."""
-  training_files = {
-    os.path.abspath(path)
-    for dataset in trainer.datasets
-    if isinstance(dataset, LabeledDatasetConfig)
-    for path in _list_files(dataset.source)
-  }
-  descriptions = [
-    (eval_task.describe_training_split(task.split), task)
-    for task in getattr(trainer.evaluation, 'tasks', ())
-    if not task.split.startswith('train')
-  ] + [('test set', task) for task in test_tasks]
-  for name, task in descriptions:
-    for path in _list_files(getattr(task, 'source', None)):
-      if os.path.abspath(path) in training_files:
-        yield (
-          f'{path} of the {name} is also a training file. Scores on training '
-          'examples do not measure generalization.'
-        )
+def _describe_reused_examples(
+  trainers: Sequence[Any], test_tasks: Sequence[eval_task.EvalTask]
+) -> Iterator[str]:
+  """Yields a sentence for each evaluated file that must not be evaluated.
+
+  Development and test sets must not contain training examples, and test sets
+  must not contain the development examples by which the model is selected.
+  Examples that several trials have in common are compared only once.
+  """
+  compared: list[Any] = []
+  for trainer in trainers:
+    training_parts = [
+      (dataset.source, dataset.chosen_parts(), dataset.max_examples)
+      for dataset in trainer.datasets
+      if isinstance(dataset, LabeledDatasetConfig)
+    ]
+    dev_tasks = [
+      task
+      for task in getattr(trainer.evaluation, 'tasks', ())
+      if not task.split.startswith('train')
+    ]
+    if (training_parts, dev_tasks) in compared:
+      continue
+    compared.append((training_parts, dev_tasks))
+    training_data, dev_data = _Examples(), _Examples()
+    for training_source, parts, max_examples in training_parts:
+      training_data.add(training_source, parts, max_examples)
+    for task in dev_tasks:
+      source = getattr(task, 'source', None)
+      name = eval_task.describe_training_split(task.split)
+      yield from _describe_overlap(
+        source, name, training_data, 'training', _TRAINING_HINT
+      )
+      if isinstance(source, example_source.ExampleSource):
+        dev_data.add(source, source.languages())
+    for task in test_tasks:
+      source = getattr(task, 'source', None)
+      for data, other_name, hint in (
+        (training_data, 'training', _TRAINING_HINT),
+        (dev_data, 'development', _DEVELOPMENT_HINT),
+      ):
+        yield from _describe_overlap(source, 'test set', data, other_name, hint)
 
 
-def _list_files(source: Any) -> list[str]:
-  """Returns the paths of the files from which a source reads examples."""
+class _Examples:
+  """Files and hashes of the texts in a training or development set.
+
+  Attributes:
+    files: Absolute paths of the files.
+    hashes: Hash of the texts of each example.
+  """
+
+  def __init__(self):
+    self.files: set[str] = set()
+    self.hashes: set[int] = set()
+
+  def add(
+    self,
+    source: example_source.ExampleSource,
+    parts: Sequence[str],
+    max_examples: int | None = None,
+  ) -> None:
+    """Adds the first `max_examples` examples of language splits."""
+    self.files.update(map(os.path.abspath, _list_files(source)))
+    for part in parts:
+      self.hashes.update(map(_hash_texts, source.load(part)[:max_examples]))
+
+
+def _hash_texts(example: Any) -> int:
+  """Returns a hash of the texts of an example, without its labels."""
+  return hash(tuple(getattr(example, name, None) for name in _TEXT_FIELDS))
+
+
+def _describe_overlap(
+  source: Any, name: str, other: _Examples, other_name: str, hint: str
+) -> Iterator[str]:
+  """Yields a sentence for each file with examples of another set.
+
+  Args:
+    source: Source of the evaluated examples.
+    name: Name of the evaluated set, such as 'test set'.
+    other: Examples of the other set.
+    other_name: Name of the other set, such as 'training'.
+    hint: Sentence that explains the consequence.
+  """
+  if not isinstance(source, example_source.ExampleSource):
+    return
+  for part in source.languages():
+    files = [
+      path
+      for path in _list_files(source, [part])
+      if os.path.abspath(path) in other.files
+    ]
+    for path in files:
+      yield f'{path} of the {name} is also a {other_name} file. {hint}'
+    if files:
+      continue
+    examples = source.load(part)
+    count = sum(_hash_texts(example) in other.hashes for example in examples)
+    if count >= max(_MIN_REUSED, _MIN_REUSED_FRACTION * len(examples)):
+      yield (
+        f'{count:,} of {len(examples):,} examples of the {name} in '
+        f'{source.describe(part)} have the same text as {other_name} examples. '
+        f'{hint}'
+      )
+
+
+def _list_files(source: Any, parts: Sequence[str] | None = None) -> list[str]:
+  """Returns the paths of the files from which a source reads examples.
+
+  Args:
+    source: Source of examples.
+    parts: Language splits. If None, the files of all language splits are
+      returned.
+  """
   if isinstance(source, concatenated_source.ConcatDataset):
-    return [path for part in source.sources for path in _list_files(part)]
+    return [
+      path for inner in source.sources for path in _list_files(inner, parts)
+    ]
   if not isinstance(source, example_source.FileDataset):
     return []
   return [
     path
-    for paths in source.files.values()
+    for part, paths in source.files.items()
+    if parts is None or part in parts
     for path in ((paths,) if isinstance(paths, str) else paths)
   ]
 
