@@ -158,6 +158,15 @@ def test_bad_files(tmp_path, text, where):
     lexicon_induction.read_vectors(tmp_path / 'bad.vec')
 
 
+@pytest.mark.parametrize('header', ['', '1 2\n'])
+def test_bad_lines_are_shown_as_text(tmp_path, header):
+  path = tmp_path / 'bad.vec'
+  path.write_text(header + '1' + 'ж' * 80 + '\n', encoding='utf-8')
+  with pytest.raises(errors.CorpusError) as caught:
+    lexicon_induction.read_vectors(path)
+  assert caught.value.got == repr('1' + 'ж' * 59 + '…')
+
+
 def test_dictionaries_without_overlap(languages):
   with pytest.raises(errors.AnalysisError):
     lexicon_induction.translate(

@@ -18,7 +18,7 @@ import numpy as np
 
 from xlflax.data.corpus import line_reader, word_forms
 from xlflax.similarity import csls, procrustes, vector_checks
-from xlflax.utils import errors, validation
+from xlflax.utils import errors, line_splitting, validation
 
 Pairs = Iterable[tuple[str, str]]
 
@@ -135,7 +135,7 @@ def read_vectors(
       raise errors.CorpusError(
         f'Each line of a word-vector file must contain a word and {dimension} '
         'finite numbers, separated by single spaces',
-        got=repr(line[:60].decode(errors='replace')),
+        got=line_splitting.shorten_line(line),
         where=errors.line_location(path, line_number),
       )
     text = line_reader.decode_line(word, path, line_number)
@@ -293,7 +293,7 @@ def _parse_header(
     raise errors.CorpusError(
       'The first line of a word-vector file must contain the number of words '
       'and the number of dimensions',
-      got=repr(line[1][:60].decode(errors='replace')),
+      got=line_splitting.shorten_line(line[1]),
       where=errors.line_location(path, 1),
     ) from None
   return size, dimension
