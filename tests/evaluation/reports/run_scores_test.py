@@ -74,6 +74,98 @@ def test_chance_and_languages_without_a_score_are_listed(tmp_path):
   assert 'not known' not in table.title
 
 
+def _rename_losses(run, *languages):
+  run.losses = {
+    f'{objective}/loss/{code}': {10: 2.0}
+    for objective in ('mlm', 'tlm')
+    for code in languages
+  }
+
+
+def _find_coverages(title):
+  """Returns the scored, expected and missing languages by run name or ''."""
+  return {
+    name: (int(scored), int(expected), missing.split(', ') if missing else [])
+    for name, scored, expected, missing in re.findall(
+      r"(?:(\w+): )?(\d+) of the model's (\d+) languages"
+      r'(?: \(not tested: ([^)]*)\))?',
+      title,
+    )
+  }
+
+
+def test_coverage_counts_only_the_languages_of_the_runs_in_the_table(tmp_path):
+  runs = [_run(tmp_path / name, [1, 0, 1, 1]) for name in ('mlm', 'tlm')]
+  runs[1].name = 'tlm'
+  _rename_losses(runs[1], 'de', 'es', 'fr')
+  by_step = runs[1].results.pop(_GROUP)
+  title = _table(runs).title
+  assert _find_coverages(title) == {'': (1, 3, ['ja', 'sw'])}
+  # Both runs have results, and different languages.
+  runs[1].results[_GROUP] = by_step
+  by_step[10].metrics['accuracy/es'] = 0.5
+  title = _table(runs).title
+  assert _find_coverages(title) == {
+    'mlm': (1, 3, ['ja', 'sw']),
+    'tlm': (2, 3, ['fr']),
+  }
+  # Both runs have the same languages.
+  _rename_losses(runs[1], 'de', 'ja', 'sw')
+  del by_step[10].metrics['accuracy/es']
+  title = _table(runs).title
+  assert _find_coverages(title) == {'': (1, 3, ['ja', 'sw'])}
+
+
+def test_a_table_of_one_of_two_runs_compares_no_vocabularies(tmp_path):
+  runs = [
+    _perplexity_run(tmp_path, name, 3, unknown_rates={})
+    for name in ('mlm', 'tlm')
+  ]
+  runs[1].settings = {'vocabulary': 'other'}
+  assert 'cannot be compared' in _table(runs).title
+  del runs[1].results[_GROUP]
+  assert 'cannot be compared' not in _table(runs).title
+
+
+def test_counts_that_differ_between_runs_are_shown_for_each_run(tmp_path):
+  runs = [_run(tmp_path / name, [1, 0, 1, 1]) for name in ('mlm', 'tlm')]
+  runs[1].name = 'tlm'
+  for run, counts in zip(
+    runs, ({'de': 4, 'ja': 3781}, {'de': 4, 'ja': 2987}), strict=True
+  ):
+    for part, count in counts.items():
+      run.results[_GROUP][10].metrics.update(
+        {
+          f'accuracy/{part}': 0.5,
+          f'examples/{part}': count,
+          f'chance/{part}': 0.25,
+        }
+      )
+  table = _table(runs)
+  cells = {
+    row[0]: dict(zip(table.head, row, strict=True)) for row in table.rows
+  }
+  assert 'examples' not in cells['ja']
+  assert cells['ja']['mlm, examples'] == '3,781'
+  assert cells['ja']['tlm, examples'] == '2,987'
+  assert cells['de']['mlm, examples'] == cells['de']['tlm, examples'] == '4'
+  # The same value of all runs has one column.
+  assert cells['ja']['chance'] == '0.250'
+
+
+def test_a_count_that_one_run_lacks_is_not_shown_for_all_runs(tmp_path):
+  runs = [_run(tmp_path / name, [1, 0, 1, 1]) for name in ('mlm', 'tlm')]
+  runs[1].name = 'tlm'
+  metrics = runs[1].results[_GROUP][10].metrics
+  metrics.update({'accuracy/ja': 0.5, 'examples/ja': 7})
+  table = _table(runs)
+  cells = {
+    row[0]: dict(zip(table.head, row, strict=True)) for row in table.rows
+  }
+  # The counts agree where both runs have a score.
+  assert cells['ja']['examples'] == '7'
+
+
 def test_one_run_has_its_checkpoints_side_by_side(tmp_path):
   run = _run(tmp_path, [1, 0])
   run.results[_GROUP][5] = eval_task.EvalResult(

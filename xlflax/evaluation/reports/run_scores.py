@@ -35,7 +35,8 @@ def build_table(
   runs, the table also contains the difference of their last checkpoints, with the
   interval of the paired bootstrap. Scores have 95 % confidence intervals if
   per-example scores are stored, and scores of baselines if they are stored. The
-  title lists the training languages without a score.
+  title lists the training languages without a score. Runs without results in the
+  group are not shown.
 
   Args:
     group: Group of comparable results, which have the same task, split and
@@ -44,26 +45,24 @@ def build_table(
     differences: Differences of two runs, as returned by `compare_runs`.
   """
   max_checkpoints = 1 if len(runs) > 1 else _MAX_CHECKPOINTS
-  columns = {
-    f'{run.name}, {name}': (result, result_intervals(run, group, step))
-    for run in runs
+  shown_runs = [run for run in runs if run.results.get(group)]
+  columns = {}
+  results_by_run: dict[str, list[eval_task.EvalResult]] = {}
+  for run in shown_runs:
     for name, step, result in _select_results(
-      run.results.get(group, {}), max_checkpoints
-    )
-  }
+      run.results[group], max_checkpoints
+    ):
+      intervals = result_intervals(run, group, step)
+      columns[f'{run.name}, {name}'] = (result, intervals)
+      results_by_run.setdefault(run.name, []).append(result)
   results = [result for result, _ in columns.values()]
   metric = find_primary_metric(results)
   parts = result_tables.parts_of(metric, dict(enumerate(results)))
 
-  notes: dict[str, dict[str, float]] = {}
-  has_baseline = False
-  for result in results:
-    unit, counts = result_tables.count_items(result)
-    notes.setdefault(unit, {}).update(counts)
-    for name, scores in result_tables.baseline_scores(metric, result).items():
-      notes.setdefault(name, {}).update(scores)
-      has_baseline = True
-  notes = {name: values for name, values in notes.items() if values}
+  notes = _collect_notes(metric, results_by_run)
+  has_baseline = any(
+    result_tables.baseline_scores(metric, result) for result in results
+  )
 
   explanation = task_families.find_metric(metric).explained
   title = [
@@ -72,7 +71,9 @@ def build_table(
   ]
   if not has_baseline and score_table.is_bounded(metric):
     title.append('chance level unknown')
-  if len(runs) > 1 and (problem := _find_vocabulary_problem(metric, runs)):
+  if len(shown_runs) > 1 and (
+    problem := _find_vocabulary_problem(metric, shown_runs)
+  ):
     title.append(
       f'the perplexities of the runs cannot be compared, because {problem}'
     )
@@ -87,12 +88,8 @@ def build_table(
     ]
   if differences:
     headers.append(f'{runs[1].name} - {runs[0].name} [95 % interval]')
-  languages = dict.fromkeys(
-    code for run in runs for code in _training_languages(run)
-  )
-  title.append(
-    result_tables.describe_coverage(parts, [*languages], results[-1])
-  )
+  languages_by_run = {run.name: _training_languages(run) for run in shown_runs}
+  title.append(_describe_coverage(metric, results_by_run, languages_by_run))
   names = [name for _, intervals in columns.values() for name in intervals]
   title.append(result_tables.label_intervals(metric, names))
   return text.Table(
@@ -101,10 +98,7 @@ def build_table(
     [
       [
         part,
-        *(
-          result_tables.score_note(name, values.get(part))
-          for name, values in notes.items()
-        ),
+        *(texts.get(part, '') for texts in notes.values()),
         *(
           score_format.format_score(result.metrics.get(f'{metric}/{part}'))
           + result_tables.format_interval(
@@ -116,6 +110,70 @@ def build_table(
       ]
       for part in parts
     ],
+  )
+
+
+def _collect_notes(
+  metric: str, results_by_run: Mapping[str, Sequence[eval_task.EvalResult]]
+) -> dict[str, dict[str, str]]:
+  """Returns counts and scores of baselines by column name and language.
+
+  A column, such as 'tokens', contains the values of all runs. If the values of
+  the runs differ, each run has a column, such as 'mlm, tokens'.
+
+  Args:
+    metric: Primary metric of the table.
+    results_by_run: Results in the table by name of the run.
+  """
+  notes_by_run: dict[str, dict[str, dict[str, str]]] = {}
+  for run, results in results_by_run.items():
+    for result in results:
+      unit, counts = result_tables.count_items(result)
+      notes = {unit: counts} | result_tables.baseline_scores(metric, result)
+      for name, values in notes.items():
+        texts = notes_by_run.setdefault(name, {}).setdefault(run, {})
+        for part, value in values.items():
+          texts[part] = result_tables.score_note(name, value)
+  columns: dict[str, dict[str, str]] = {}
+  for name, texts_by_run in notes_by_run.items():
+    joined: dict[str, str] = {}
+    for texts in texts_by_run.values():
+      joined.update(texts)
+    if all(
+      joined[part] == text
+      for texts in texts_by_run.values()
+      for part, text in texts.items()
+    ):
+      columns[name] = joined
+    else:
+      columns |= {
+        f'{run}, {name}': texts for run, texts in texts_by_run.items()
+      }
+  return {name: texts for name, texts in columns.items() if texts}
+
+
+def _describe_coverage(
+  metric: str,
+  results_by_run: Mapping[str, Sequence[eval_task.EvalResult]],
+  languages_by_run: Mapping[str, Sequence[str]],
+) -> str:
+  """Describes which of its training languages each run has a score for.
+
+  Args:
+    metric: Primary metric of the table.
+    results_by_run: Results in the table by name of the run.
+    languages_by_run: Training languages by name of the run.
+  """
+  coverages = {}
+  for run, results in results_by_run.items():
+    parts = result_tables.parts_of(metric, dict(enumerate(results)))
+    coverages[run] = result_tables.describe_coverage(
+      parts, languages_by_run[run], results[-1]
+    )
+  if len(set(coverages.values())) == 1:
+    return next(iter(coverages.values()))
+  return ', '.join(
+    f'{name}: {coverage}' for name, coverage in coverages.items() if coverage
   )
 
 
@@ -285,7 +343,7 @@ def _last_results(
 def _training_languages(run) -> list[str]:
   """Returns the languages with a loss metric 'objective/loss/language'."""
   names = (name.split('/') for name in run.losses)
-  return [parts[-1] for parts in names if len(parts) == 3]
+  return list(dict.fromkeys(parts[-1] for parts in names if len(parts) == 3))
 
 
 def result_intervals(
