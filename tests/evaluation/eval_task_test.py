@@ -2,6 +2,7 @@ import dataclasses
 import enum
 import json
 import math
+import types
 
 import pytest
 
@@ -50,6 +51,7 @@ def test_a_result_survives_json():
     declarations=(
       metric.Metric('m', metric.Better.LOWER, metric.Unit.POINTS, 'M', 'Text.'),
     ),
+    test_data='corpus',
   )
   value = json.loads(json.dumps(result.to_json()))
   assert eval_task.EvalResult.from_json(value) == result
@@ -63,6 +65,23 @@ def test_invalid_layers_are_rejected(layers):
   value = eval_task.EvalResult(metrics={}).to_json() | layers
   with pytest.raises(ValueError):
     eval_task.EvalResult.from_json(value)
+
+
+def test_the_test_data_of_a_task_is_its_directory_or_mixture():
+  mixture = types.SimpleNamespace(directory=None, mixture='flores')
+  for source, expected in (
+    (_Text(directory='corpus', text='x'), 'corpus'),
+    (mixture, 'flores'),
+    (types.SimpleNamespace(files={}), ''),
+    (None, ''),
+  ):
+    assert (
+      _Task.test_data.fget(types.SimpleNamespace(source=source)) == expected
+    )
+  # A result that was stored without test data can be read.
+  value = eval_task.EvalResult(metrics={}).to_json()
+  del value['test_data']
+  assert eval_task.EvalResult.from_json(value).test_data == ''
 
 
 def test_numbers_that_are_not_finite_become_null_and_nan():

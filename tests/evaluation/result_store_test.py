@@ -104,6 +104,46 @@ def test_the_direction_of_a_metric_is_stored_with_the_result(tmp_path):
   assert task_families.find_metric(declared.name).better is better.LOWER
 
 
+def test_groups_are_named_after_the_properties_in_which_they_differ():
+  group = result_store.Group('retrieval', 'test', 'a1')
+  other_text = group._replace(settings='b2')
+  other_split = group._replace(split='validation')
+  other_task = group._replace(task='perplexity')
+
+  def name_groups(test_data_by_group, **options):
+    results = {
+      group: [dataclasses.replace(RESULT, test_data=test_data)]
+      for group, test_data in test_data_by_group.items()
+    }
+    return [*result_store.name_groups(results, **options).values()]
+
+  assert name_groups({group: 'clean', other_task: 'more'}) == [
+    'retrieval',
+    'perplexity',
+  ]
+  assert name_groups({group: 'clean', other_text: 'more'}) == [
+    'retrieval (clean)',
+    'retrieval (more)',
+  ]
+  # The test data is the same, or it is not recorded.
+  for test_data in ('clean', ''):
+    assert name_groups({group: 'clean', other_text: test_data}) == [
+      'retrieval (settings a1)',
+      'retrieval (settings b2)',
+    ]
+  by_group = {group: 'clean', other_text: 'more', other_split: 'clean'}
+  assert name_groups(by_group) == [
+    'retrieval (test split, clean)',
+    'retrieval (test split, more)',
+    'retrieval (validation split)',
+  ]
+  assert name_groups(by_group, has_split=False) == [
+    'retrieval (clean)',
+    'retrieval (more)',
+    'retrieval',
+  ]
+
+
 def test_a_task_without_splits(tmp_path):
   group = result_store.result_group(_identity(_Task(source=None)))
   assert (group.task, group.split) == ('task', 'all')

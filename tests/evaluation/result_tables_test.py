@@ -102,6 +102,11 @@ def test_intervals_of_perplexities_show_both_bounds():
   assert result_tables.format_interval('accuracy', None) == ''
 
 
+def _split_sentences(text):
+  """Returns the sentences of a text in which numbers contain periods."""
+  return re.split(r'(?<=\.) ', text)
+
+
 def test_comparison_with_the_untrained_model_follows_the_direction():
   def compare(metric, before, after):
     results = (
@@ -113,9 +118,12 @@ def test_comparison_with_the_untrained_model_follows_the_direction():
     return result_tables.compare_with_untrained(metric, *results)
 
   higher, lower = dict(de=0.5, fr=0.5), dict(de=0.4, fr=0.5)
-  assert 'better for de; equal for fr' in compare('accuracy', higher, lower)
+  better, equal = _split_sentences(compare('accuracy', higher, lower))
+  assert_mentions(better, 'better', 'de', '0.500', '0.400')
+  assert_mentions(equal, 'same', 'fr', '0.500')
   assert compare('perplexity', higher, dict(de=0.4, fr=0.3)) == ''
-  assert 'better for de' in compare('perplexity', lower, higher)
+  better, equal = _split_sentences(compare('perplexity', lower, higher))
+  assert_mentions(better, 'better', 'de')
   assert compare('tokens', higher, lower) == ''
   assert (
     result_tables.compare_with_untrained(
@@ -226,9 +234,9 @@ def test_the_untrained_model_is_compared_by_intervals():
   comparison = result_tables.compare_with_untrained(
     'accuracy', untrained, trained, *intervals
   )
-  better, overlapping = comparison.split('; ')
-  assert better.endswith('for fr')
-  assert overlapping.endswith('for de')
+  better, overlapping = _split_sentences(comparison)
+  assert_mentions(better, 'fr', '0.900', '0.200')
+  assert_mentions(overlapping, 'de', 'overlapping')
 
 
 def test_the_mean_of_perplexities_is_geometric():
@@ -326,9 +334,13 @@ def test_the_best_step_and_the_worst_language_depend_on_the_direction():
 
   by_step = {'untrained': result(0.1, 0.2), 10: result(0.6, 0.4)}
   best = result_tables.describe_best('accuracy', by_step)
-  assert 'step 10 has the best' in best and 'fr has the worst' in best
+  best_step, worst_language = _split_sentences(best)
+  assert_mentions(best_step, 10, '0.500')
+  assert_mentions(worst_language, 10, 'fr', '0.400')
   best = result_tables.describe_best('perplexity', by_step)
-  assert 'untrained model has the best' in best and 'de has the worst' in best
+  best_step, worst_language = _split_sentences(best)
+  assert_mentions(best_step, 'untrained')
+  assert_mentions(worst_language, 10, 'de')
   is_better = result_tables.is_better_everywhere
   assert is_better('accuracy', by_step['untrained'], by_step[10])
   assert not is_better('perplexity', by_step['untrained'], by_step[10])
@@ -353,7 +365,7 @@ def test_scores_are_compared_with_their_strongest_baseline():
     | {f'chance/{part}': 0.4 for part in baselines}
   )
   compare = result_tables.compare_with_baselines
-  clauses = compare('accuracy', result).split('; ')
+  clauses = _split_sentences(compare('accuracy', result))
   assert [set(re.findall(r'\b(?:de|fr|ru|sw|xx)\b', c)) for c in clauses] == [
     {'de'}, {'fr'}, {'ru'}, {'sw'}
   ]  # fmt: skip
@@ -363,7 +375,7 @@ def test_scores_are_compared_with_their_strongest_baseline():
   assert 'better' in clauses[1] and 'worse' in clauses[3]
   # The interval contains the scores of the baseline for fr and ru.
   intervals = {f'accuracy/{part}': (0.45, 0.55) for part in baselines}
-  *_, within, worse = compare('accuracy', result, intervals).split('; ')
+  *_, within, worse = _split_sentences(compare('accuracy', result, intervals))
   assert 'significantly' in within and 'fr and ru' in within
   assert 'worse' in worse and 'sw' in worse
   assert not compare('accuracy', _result(de=0.5))

@@ -153,6 +153,8 @@ class EvalResult:
     num_layers: Number of the model's layers. None if `layers` is empty.
     declarations: Declarations of the task's metrics, by which reports interpret
       a stored result if the module of the task is not imported.
+    test_data: Directory or SeqIO mixture with the text that was evaluated. It
+      is empty if the task does not read a directory or mixture.
   """
 
   metrics: dict[str, float]
@@ -166,6 +168,7 @@ class EvalResult:
   layers: tuple[int, ...] = ()
   num_layers: int | None = None
   declarations: tuple[Metric, ...] = ()
+  test_data: str = ''
 
   def _repr_html_(self) -> str:
     rows = {**self.metrics, 'failures': self.failures or 'none'}
@@ -226,6 +229,7 @@ class EvalResult:
       layers=tuple(layers),
       num_layers=num_layers,
       declarations=tuple(map(Metric.from_json, value.get('declarations', ()))),
+      test_data=str(value.get('test_data', '')),
     )
 
 
@@ -313,6 +317,13 @@ class EvalTask(validation.ValidatedFields):
   def split(self) -> str:
     """Data split that the task reads, or 'all' if the source has no splits."""
     return getattr(getattr(self, 'source', None), 'split', 'all')
+
+  @property
+  def test_data(self) -> str:
+    """Directory or SeqIO mixture that the task reads, or '' if it has none."""
+    source = getattr(self, 'source', None)
+    names = (getattr(source, name, '') for name in ('directory', 'mixture'))
+    return next((str(name) for name in names if name), '')
 
   @property
   def primary_metric(self) -> str:
@@ -511,6 +522,7 @@ def evaluate_task(task: EvalTask, eval_model: EvalModel) -> EvalResult:
       layers=layers,
       num_layers=eval_model.model.config.num_layers if layers else None,
       declarations=tuple(task.METRICS),
+      test_data=task.test_data,
     )
   return EvalResult(metrics={}, failures=failures.collected())
 

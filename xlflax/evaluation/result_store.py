@@ -15,7 +15,7 @@ import logging
 import os
 import pathlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from xlflax.evaluation import eval_task, sentence_embedding
@@ -146,6 +146,49 @@ class Group(NamedTuple):
   def folder(self) -> str:
     """Path to the folder with the group's results, relative to `eval/`."""
     return f'{self.task}/{self.split}-{self.settings}'
+
+
+def name_groups(
+  results: Mapping[Group, Iterable[eval_task.EvalResult]],
+  *,
+  has_split: bool = True,
+) -> dict[Group, str]:
+  """Returns a name for each group, which distinguishes it from other groups.
+
+  A group is named after its task. If groups have the same task, their names
+  contain the properties in which they differ, as in 'retrieval (test split,
+  flores)': the split, and the test data. If the test data is not recorded or
+  does not differ, the name contains the hash of the settings instead.
+
+  Args:
+    results: Results of each group.
+    has_split: Whether names contain the split if groups differ in it. If False,
+      groups with different splits can have the same name.
+  """
+  splits: dict[str, set[str]] = {}
+  groups_by_split: dict[tuple[str, str], list[Group]] = {}
+  for group in results:
+    splits.setdefault(group.task, set()).add(group.split)
+    groups_by_split.setdefault((group.task, group.split), []).append(group)
+  test_data = {
+    group: next((r.test_data for r in group_results if r.test_data), '')
+    for group, group_results in results.items()
+  }
+  names = {}
+  for group in results:
+    details = []
+    if has_split and len(splits[group.task]) > 1:
+      details.append(f'{group.split} split')
+    similar_groups = groups_by_split[group.task, group.split]
+    if len(similar_groups) > 1:
+      distinct = {test_data[similar] for similar in similar_groups} - {''}
+      is_distinct = len(distinct) == len(similar_groups)
+      details.append(
+        test_data[group] if is_distinct else f'settings {group.settings}'
+      )
+    details_text = f' ({", ".join(details)})' if details else ''
+    names[group] = f'{group.task}{details_text}'
+  return names
 
 
 def result_identity(

@@ -354,6 +354,7 @@ def result_table(
   task: eval_task.EvalTask | Recorded,
   by_step: Mapping[result_store.Step, eval_task.EvalResult],
   *,
+  display_name: str | None = None,
   languages: Sequence[str] = (),
   folder: pathlib.Path | None = None,
 ) -> rich.table.Table:
@@ -365,6 +366,7 @@ def result_table(
   Args:
     task: Task that produced the results.
     by_step: Results by training step.
+    display_name: Name of the task in the title. If None, `task.name` is used.
     languages: Languages of the vocabulary, if it has language codes. Table rows
       for other languages are marked, and the table contains a second mean that
       excludes these languages.
@@ -402,7 +404,7 @@ def result_table(
   unit, counts = count_items(last)
   notes = {unit: counts, **baseline_scores(task.primary_metric, last)}
   title = (
-    f'{task.name}: {explained}{split}'
+    f'{display_name or task.name}: {explained}{split}'
     f'{label_development(by_step.values(), task.split)}'
   )
   notes = {name: values for name, values in notes.items() if values}
@@ -735,22 +737,25 @@ def compare_with_untrained(
     trained_intervals: Confidence intervals of the trained model.
 
   Returns:
-    A sentence part such as 'the untrained model is better for de and fr; equal
-    for ru', or an empty text if training improved the metric in all languages.
+    Sentences such as 'The untrained model has the same score for ru (0.500).',
+    or an empty text if training improved the metric in all languages.
   """
   better = task_families.find_metric(metric).better
   if untrained is None or better is Better.NEITHER:
     return ''
   sign = 1 if better is Better.HIGHER else -1
-  overlapping = 'better, with overlapping 95 % intervals,'
-  parts: dict[str, list[str]] = {'better': [], overlapping: [], 'equal': []}
+  better_parts: list[str] = []
+  overlapping_parts: list[str] = []
+  equal_parts: list[str] = []
   for part in parts_of(metric, {0: trained}):
     before, after = (
       result.metrics.get(f'{metric}/{part}', math.nan)
       for result in (untrained, trained)
     )
+    scores = tuple(map(score_format.format_score, (before, after)))
+    name = join_parts([part])
     if before == after:
-      parts['equal'].append(part)
+      equal_parts.append(f'{name} ({scores[0]})')
     elif sign * before > sign * after:
       bounds = [
         (intervals or {}).get(f'{metric}/{part}')
@@ -761,15 +766,23 @@ def compare_with_untrained(
         and bounds[1] is not None
         and max(bounds[0][0], bounds[1][0]) <= min(bounds[0][1], bounds[1][1])
       )
-      parts[overlapping if is_overlapping else 'better'].append(part)
-  descriptions = [
-    f'{relation} for {join_parts(names)}'
-    for relation, names in parts.items()
-    if names
-  ]
-  if not descriptions:
-    return ''
-  return f'the untrained model is {"; ".join(descriptions)}'
+      parts = overlapping_parts if is_overlapping else better_parts
+      parts.append(f'{name} ({scores[0]} compared with {scores[1]})')
+  sentences = []
+  if better_parts:
+    sentences.append(
+      f'The untrained model is better for {join_parts(better_parts)}.'
+    )
+  if overlapping_parts:
+    sentences.append(
+      'The untrained model is better, with overlapping 95 % intervals, for '
+      f'{join_parts(overlapping_parts)}.'
+    )
+  if equal_parts:
+    sentences.append(
+      f'The untrained model has the same score for {join_parts(equal_parts)}.'
+    )
+  return ' '.join(sentences)
 
 
 def compare_with_baselines(
@@ -794,9 +807,9 @@ def compare_with_baselines(
       better than that of the baseline.
 
   Returns:
-    A sentence part such as 'better than the baseline string_overlap for de;
-    worse than the baseline chance for fr and the mean'. It is empty if the result contains
-    no baselines, or if the metric has no direction.
+    Sentences such as 'The score for de is better than the baseline
+    string_overlap.' The text is empty if the result contains no baselines, or
+    if the metric has no direction.
   """
   better = task_families.find_metric(metric).better
   baselines = baseline_scores(metric, result)
@@ -830,8 +843,9 @@ def compare_with_baselines(
       relation = better_than if is_better else worse_than
     if relation != better_than or not only_if_not_better:
       parts_by_relation.setdefault((relation, baseline), []).append(part)
-  return '; '.join(
-    f'{relation} the baseline {baseline} for {join_parts(parts)}'
+  return ' '.join(
+    f'The {"scores" if len(parts) > 1 else "score"} for {join_parts(parts)} '
+    f'{"are" if len(parts) > 1 else "is"} {relation} the baseline {baseline}.'
     for (relation, baseline), parts in sorted(
       parts_by_relation.items(), key=lambda item: relations.index(item[0][0])
     )
@@ -894,14 +908,16 @@ def describe_best(metric: str, by_step) -> str:
   }
   if len(means) > 1:
     step = max(means, key=lambda step: sign * means[step])
-    name = f'step {step:,}' if isinstance(step, int) else f'the {step} model'
+    name = f'Step {step:,}' if isinstance(step, int) else f'The {step} model'
     score = score_format.format_score(means[step])
-    descriptions.append(f'{name} has the best score for {parts[-1]} ({score})')
+    descriptions.append(
+      f'{name} has the best score for {join_parts(parts[-1:])} ({score}).'
+    )
   last = scores(max(steps), [part for part in parts if part != 'mean'])
   if len(last) > 1:
     worst = min(last, key=lambda part: sign * last[part])
     descriptions.append(
-      f'at step {max(steps):,}, {worst} has the worst score '
-      f'({score_format.format_score(last[worst])})'
+      f'At step {max(steps):,}, {worst} has the worst score '
+      f'({score_format.format_score(last[worst])}).'
     )
-  return '; '.join(descriptions)
+  return ' '.join(descriptions)

@@ -1,3 +1,4 @@
+import dataclasses
 import types
 
 import pytest
@@ -25,10 +26,15 @@ def described(monkeypatch):
 def test_the_page_names_the_settings_that_differ(
   tmp_path, settings, difference
 ):
-  for task in (stored._Task(), stored._Task(**settings)):
-    result_store.write_result(
-      tmp_path, stored.RESULT, step=10, identity=stored._identity(task)
-    )
+  names = []
+  for task, test_data in (
+    (stored._Task(), 'clean'),
+    (stored._Task(**settings), 'more'),
+  ):
+    identity = stored._identity(task)
+    result = dataclasses.replace(stored.RESULT, test_data=test_data)
+    result_store.write_result(tmp_path, result, step=10, identity=identity)
+    names.append(f'task ({test_data})')
   spec = types.SimpleNamespace(languages=['de'])
   store = types.SimpleNamespace(
     directory=tmp_path,
@@ -41,3 +47,5 @@ def test_the_page_names_the_settings_that_differ(
   evaluation_report.write_report(store, [])
   page = (tmp_path / 'eval' / 'report.html').read_text()
   assert f'differ in {difference}<' in page.replace('task.source.', '')
+  for name in names:
+    assert f'<h2>{name}: ' in page

@@ -105,6 +105,43 @@ def test_changes_are_those_of_numpy(tmp_path):
     )
 
 
+def test_results_on_several_test_sets_have_separate_tables(tmp_path):
+  other_text = _RETRIEVAL._replace(settings='dddd')
+  models = []
+  for name, scores in (('start', (0.1, 0.2)), ('more', (0.3, 0.4))):
+    results = {}
+    for group, score, test_data in zip(
+      (_RETRIEVAL, other_text), scores, ('clean', 'flores'), strict=True
+    ):
+      result = eval_task.EvalResult(
+        metrics={'accuracy/en-sl': score},
+        score_metrics=('accuracy',),
+        test_data=test_data,
+      )
+      results[group] = (forgetting_report.StoredResult(result, tmp_path),)
+    models.append(
+      forgetting_report.ModelResults(
+        name=name, vocabularies=frozenset(['v']), results=results
+      )
+    )
+  forgetting_report.write_report(tmp_path, models, ['sl'])
+  with (tmp_path / 'forgetting.csv').open() as stream:
+    rows = list(csv.DictReader(stream))
+  assert [(row['settings'], row['before'], row['after']) for row in rows] == [
+    ('aaaa', '0.1', '0.3'),
+    ('dddd', '0.2', '0.4'),
+  ]
+  page = (tmp_path / 'report.html').read_text()
+  first, second = page.split('<h2>retrieval (')[1:]
+  assert first.startswith('clean)') and second.startswith('flores)')
+  for table, cells in (
+    (first, ('0.100', '0.300')),
+    (second, ('0.200', '0.400')),
+  ):
+    for cell in ('0.100', '0.200', '0.300', '0.400'):
+      assert (f'<td>{cell}<' in table) == (cell in cells)
+
+
 def test_the_start_model_is_resampled_once(tmp_path, monkeypatch):
   start = _model(tmp_path, 'start', [_hits((0.7, 0.5, 0.1))])
   others = [

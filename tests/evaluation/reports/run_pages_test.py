@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import rich.table
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax.evaluation import eval_task, result_store
 from xlflax.evaluation.metrics import bootstrap, example_statistics
 from xlflax.evaluation.reports import run_pages, run_scores
@@ -140,7 +140,9 @@ def test_an_untrained_model_that_is_not_worse_is_named(tmp_path):
   page = run_pages.write_comparison(
     tmp_path, [_record('mlm', warnings=results.items())]
   ).read_text()
-  assert 'the untrained model is better for de; equal for fr' in page
+  summary = page.partition('<h2>Summary</h2>')[2].partition('</ul>')[0]
+  assert_mentions(summary, 'de (0.500 compared with 0.400)', 'fr (0.500)')
+  assert 'ru' not in summary.replace('untrained', '').split()
 
 
 def test_a_baseline_that_is_not_worse_is_named(tmp_path):
@@ -151,7 +153,42 @@ def test_a_baseline_that_is_not_worse_is_named(tmp_path):
   run = _record('mlm', warnings={_TEST: {100: result}}.items())
   page = run_pages.write_comparison(tmp_path, [run]).read_text()
   summary = page.partition('<h2>Summary</h2>')[2].partition('</ul>')[0]
-  assert 'worse than the baseline string_overlap for de.' in summary
+  assert_mentions(summary, 'worse', 'string_overlap', 'de')
+  assert 'fr' not in summary.split()
+
+
+def test_results_on_several_test_sets_are_distinguished(tmp_path):
+  clean, more = (
+    dataclasses.replace(_result(accuracy_de=score), test_data=directory)
+    for score, directory in ((0.25, 'clean'), (0.75, 'more'))
+  )
+  for result in (clean, more):
+    result.metrics['string_overlap/de'] = 0.9
+  run = _record(
+    'bag',
+    warnings={
+      _TEST: {100: clean},
+      _TEST._replace(settings='bbbb'): {100: more},
+    },
+  )
+  page = run_pages.write_comparison(tmp_path, [run]).read_text()
+  summary = page.partition('<h2>Summary</h2>')[2].partition('</ul>')[0]
+  first, second = re.findall('<li>(.*?)</li>', summary, re.DOTALL)
+  assert 'clean' in first and 'more' not in first
+  assert 'more' in second and 'clean' not in second
+  titles = re.findall('<h2>(retrieval.*?)</h2>', page)
+  assert ['clean' in title for title in titles] == [True, False]
+  assert ['more' in title for title in titles] == [False, True]
+
+
+def test_results_on_several_splits_are_distinguished(tmp_path):
+  result = _result(accuracy_de=0.25)
+  result.metrics['string_overlap/de'] = 0.9
+  run = _record('bag', warnings={_TEST: {100: result}, _VALID: {100: result}})
+  page = run_pages.write_comparison(tmp_path, [run]).read_text()
+  summary = page.partition('<h2>Summary</h2>')[2].partition('</ul>')[0]
+  first, second = re.findall('<li>(.*?)</li>', summary, re.DOTALL)
+  assert 'test' in first and 'validation' in second
 
 
 def test_a_run_as_training_leaves_it(tmp_path):
@@ -245,7 +282,7 @@ def test_two_runs_are_resampled_once_for_their_comparison(
     result = _result(accuracy_de=float(np.mean(hits)))
     records.append(dataclasses.replace(run, results={_TEST: {100: result}}))
   html = run_pages.write_comparison(tmp_path / 'out', records).read_text()
-  assert '+0.333' in html and 'mlm: significantly better' in html
+  assert '+0.333' in html and 'tlm is significantly better than mlm' in html
   assert num_comparisons == 1
 
 

@@ -45,22 +45,39 @@ def write_report(
   figures: dict[str, pathlib.Path] = {}
   metrics: list[str] = []
   tasks_by_group = _tasks_by_group(store, tasks, stored)
+  results_by_group = {
+    group: [*stored[group].values()] for group in tasks_by_group
+  }
+  names = result_store.name_groups(results_by_group)
+  names_in_tables = result_store.name_groups(results_by_group, has_split=False)
   for group, task in tasks_by_group.items():
     table = result_tables.result_table(
-      task, stored[group], languages=languages, folder=store.folder(group)
+      task,
+      stored[group],
+      display_name=names_in_tables[group],
+      languages=languages,
+      folder=store.folder(group),
     )
     tables.append(run_pages.convert_rich_table(table))
     metrics += result_tables.shown_metrics(task, stored[group])
     folder = store.folder(group)
     best = result_tables.describe_best(task.primary_metric, stored[group])
     if best:
-      comparisons.append(f'{task.name}, {task.primary_metric}: {best}.')
-    comparisons += _compare_with_untrained(task, stored[group], folder)
-    comparisons += _compare_with_baselines(task, stored[group], folder)
+      comparisons.append(f'{names[group]}, {task.primary_metric}: {best}')
+    comparisons += [
+      f'{names[group]}, {task.primary_metric} at {comparison}'
+      for comparison in (
+        *_compare_with_untrained(task, stored[group], folder),
+        *_compare_with_baselines(task, stored[group], folder),
+      )
+    ]
     files = plots.write_task_plots(
       directory, task, stored[group], folder=folder
     )
-    figures |= {file.stem: file for file in files}
+    figures |= {
+      names_in_tables[group] + file.stem.removeprefix(task.name): file
+      for file in files
+    }
   if not tables:
     return
   run_pages.write_page(
@@ -80,8 +97,8 @@ def write_report(
     summary=comparisons,
     metrics=list(dict.fromkeys(metrics)),
     notes=[
-      *_describe_settings(store, stored, tasks_by_group),
-      *_notes(stored, tasks_by_group),
+      *_describe_settings(store, stored, names_in_tables),
+      *_notes(stored, names),
       *(f'failed: {failure}' for failure in failures),
     ],
     command=command_line,
@@ -133,10 +150,8 @@ def _compare_with_untrained(
       by_step[max(steps)],
     ):
       return []
-    comparison = 'the untrained model is worse in all languages'
-  return [
-    f'{task.name}, {task.primary_metric} at step {max(steps):,}: {comparison}.'
-  ]
+    comparison = 'The untrained model is worse in all languages.'
+  return [f'step {max(steps):,}: {comparison}']
 
 
 def _compare_with_baselines(
@@ -154,17 +169,13 @@ def _compare_with_baselines(
   )
   if not comparison:
     return []
-  return [
-    f'{task.name}, {task.primary_metric} at step {step:,}: the score is '
-    f'{comparison}.'
-  ]
+  return [f'step {step:,}: {comparison}']
 
 
 def _notes(
-  stored: _Results, tasks_by_group: Mapping[result_store.Group, _Task]
+  stored: _Results, names: Mapping[result_store.Group, str]
 ) -> list[str]:
   """Returns the distinct notes of all results."""
-  names = {group: task.name for group, task in tasks_by_group.items()}
   notes = (
     f'{names.get(group, group.task)}: {note}'
     for group, by_step in stored.items()
@@ -177,12 +188,12 @@ def _notes(
 def _describe_settings(
   store: result_store.ResultStore,
   stored: _Results,
-  tasks_by_group: Mapping[result_store.Group, _Task],
+  names: Mapping[result_store.Group, str],
 ) -> list[str]:
   """Returns the settings in which results of the same task differ."""
   notes = []
   first_groups: dict[tuple[str, str], result_store.Group] = {}
-  for group, task in tasks_by_group.items():
+  for group in names:
     first = first_groups.setdefault(group[:2], group)
     if first == group:
       continue
@@ -194,15 +205,15 @@ def _describe_settings(
       )
       for other in (group, first)
     )
-    names = [
+    differences = [
       'the text' if name.endswith('fingerprint') else name
       for name in settings | first_settings
       if settings.get(name) != first_settings.get(name)
     ]
-    if names:
+    if differences:
       notes.append(
-        f'{task.name} and {tasks_by_group[first].name} differ in '
-        f'{", ".join(dict.fromkeys(names))}'
+        f'{names[group]} and {names[first]} differ in '
+        f'{", ".join(dict.fromkeys(differences))}'
       )
   return notes
 

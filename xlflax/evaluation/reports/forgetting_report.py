@@ -83,6 +83,7 @@ class ScoreChange:
   Attributes:
     task: Name of the evaluation task.
     split: Data split of the test set.
+    settings: Hash of the task's settings, its text and the random seed.
     metric: Name of the metric.
     language: Language, language pair or file of the score, or `OLD_MEAN` for
       the mean over old languages.
@@ -103,6 +104,7 @@ class ScoreChange:
 
   task: str
   split: str
+  settings: str
   metric: str
   language: str
   is_new: bool
@@ -247,20 +249,22 @@ def compare_results(
   start_draws: _Draws = {}  # Computed once for all compared models.
   changes: list[ScoreChange] = []
   notes: list[str] = []
+  names = _name_groups(models)
   for model in others:
     for group, stored in model.results.items():
       if group not in start.results:
         notes.append(
-          f'{model.name}: {group.task} ({group.split}) is not compared, because '
+          f'{model.name}: {names[group]} ({group.split}) is not compared, because '
           f'{start.name} has no result with the same text and settings.'
         )
         continue
+      name = f'{names[group]} ({group.split})'
       metric = _comparable_metric(
-        group, stored, start.vocabularies | model.vocabularies, notes
+        name, stored, start.vocabularies | model.vocabularies, notes
       )
       if metric:
         incomparable_parts = _find_incomparable_parts(
-          group, metric, (start, model), notes
+          group, name, metric, (start, model), notes
         )
         changes += _compare_group(
           group,
@@ -286,7 +290,7 @@ def compare_results(
 
 
 def _comparable_metric(
-  group: result_store.Group,
+  name: str,
   stored: Sequence[StoredResult],
   vocabularies: frozenset[str | None],
   notes: list[str],
@@ -312,12 +316,11 @@ def _comparable_metric(
   for metric in _TEXT_METRICS:
     if metric in names:
       notes.append(
-        f'{group.task} ({group.split}): {metric} is compared instead of '
-        f'{primary}, because {reason}.'
+        f'{name}: {metric} is compared instead of {primary}, because {reason}.'
       )
       return metric
   notes.append(
-    f'{group.task} ({group.split}) is not compared, because {reason}. Use the '
+    f'{name} is not compared, because {reason}. Use the '
     'task pseudo_perplexity, whose bits per byte do not depend on the '
     'vocabulary.'
   )
@@ -326,6 +329,7 @@ def _comparable_metric(
 
 def _find_incomparable_parts(
   group: result_store.Group,
+  name: str,
   metric: str,
   models: Sequence[ModelResults],
   notes: list[str],
@@ -339,7 +343,7 @@ def _find_incomparable_parts(
     results = [stored.result for stored in model.results[group]]
     rates = unknown_tokens.find_high_rates(metric, results)
     notes += [
-      f'{group.task} ({group.split}): '
+      f'{name}: '
       + unknown_tokens.describe_high_rate(metric, part, model.name, rate)
       for part, rate in rates.items()
     ]
@@ -417,6 +421,7 @@ def _compare_group(
     return ScoreChange(
       task=group.task,
       split=group.split,
+      settings=group.settings,
       metric=metric,
       language=language,
       is_new=is_new,
@@ -593,6 +598,7 @@ def _to_record(change: ScoreChange) -> dict[str, object]:
   record: dict[str, object] = {
     'task': change.task,
     'split': change.split,
+    'settings': change.settings,
     'metric': change.metric,
     'language': change.language,
     'is_new': change.is_new,
@@ -617,26 +623,29 @@ def _to_record(change: ScoreChange) -> dict[str, object]:
 def _build_tables(
   changes: Sequence[ScoreChange], models: Sequence[ModelResults]
 ) -> list[text.Table]:
-  """Returns a table for each task and metric, with new languages first."""
+  """Returns a table for each group and metric, with new languages first."""
   tables = []
-  keys = dict.fromkeys((c.task, c.split, c.metric) for c in changes)
-  for key in keys:
-    group = [c for c in changes if (c.task, c.split, c.metric) == key]
-    by_cell = {(c.language, c.model): c for c in group}
+  names_by_group = _name_groups(models)
+  changes_by_key: dict[tuple[result_store.Group, str], list[ScoreChange]] = {}
+  for change in changes:
+    group = result_store.Group(change.task, change.split, change.settings)
+    changes_by_key.setdefault((group, change.metric), []).append(change)
+  for (group, metric), group_changes in changes_by_key.items():
+    by_cell = {(c.language, c.model): c for c in group_changes}
     languages = dict.fromkeys(
       c.language
       for c in sorted(
-        group, key=lambda c: (not c.is_new, c.language == OLD_MEAN)
+        group_changes, key=lambda c: (not c.is_new, c.language == OLD_MEAN)
       )
     )
     names = [
       model.name
       for model in models[1:]
-      if any(change.model == model.name for change in group)
+      if any(change.model == model.name for change in group_changes)
     ]
     rows = []
     for language in languages:
-      first = next(c for c in group if c.language == language)
+      first = next(c for c in group_changes if c.language == language)
       row = [
         language,
         'new' if first.is_new else 'old',
@@ -645,13 +654,24 @@ def _build_tables(
       for name in names:
         row += _format_change(by_cell.get((language, name)))
       rows.append(row)
-    task, split, metric = key
     explained = task_families.find_metric(metric).explained
     head = ['language', 'group', models[0].name]
     for name in names:
       head += [name, f'{name} - {models[0].name}']
-    tables.append(text.Table(f'{task}: {explained}, {split} split', head, rows))
+    title = f'{names_by_group[group]}: {explained}, {group.split} split'
+    tables.append(text.Table(title, head, rows))
   return tables
+
+
+def _name_groups(
+  models: Sequence[ModelResults],
+) -> dict[result_store.Group, str]:
+  """Returns the name of each group of results of the models."""
+  results: dict[result_store.Group, list[eval_task.EvalResult]] = {}
+  for model in models:
+    for group, stored in model.results.items():
+      results.setdefault(group, []).extend(item.result for item in stored)
+  return result_store.name_groups(results, has_split=False)
 
 
 def _format_change(change: ScoreChange | None) -> list[str]:

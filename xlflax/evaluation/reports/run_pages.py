@@ -248,6 +248,8 @@ def write_comparison(
   """
   directory.mkdir(parents=True, exist_ok=True)
   groups = list(dict.fromkeys(group for run in runs for group in run.results))
+  names = _name_groups(runs)
+  names_in_tables = _name_groups(runs, has_split=False)
   loss_differences = _loss_differences(runs)
   loss_label = 'loss' if loss_differences else _LOSS
   figures = {}
@@ -271,7 +273,9 @@ def write_comparison(
     _environments_table(runs),
     _restarts_table(runs),
     *(
-      run_scores.build_table(group, runs, differences[group])
+      run_scores.build_table(
+        group, runs, differences[group], display_name=names_in_tables[group]
+      )
       for group in groups
     ),
     _differences_table(runs),
@@ -296,14 +300,18 @@ def write_comparison(
       *(
         line
         for group in groups
-        for line in run_scores.summarize(group, runs, differences[group])
+        for line in run_scores.summarize(
+          group, runs, differences[group], display_name=names[group]
+        )
       ),
-      *_baseline_notes(runs),
+      *_baseline_notes(runs, names),
     ],
     notes=[
       note
       for group in groups
-      for note in run_scores.describe_unknown_tokens(group, runs)
+      for note in run_scores.describe_unknown_tokens(
+        group, runs, display_name=names_in_tables[group]
+      )
     ],
     metrics=list(
       dict.fromkeys(
@@ -316,11 +324,33 @@ def write_comparison(
   )
 
 
-def _baseline_notes(runs: Sequence[RunRecord]) -> list[str]:
+def _name_groups(
+  runs: Sequence[RunRecord], *, has_split: bool = True
+) -> dict[result_store.Group, str]:
+  """Returns the name of each group of results of the runs on the page.
+
+  Args:
+    runs: Records of the runs.
+    has_split: Whether names contain the split if groups differ in it.
+  """
+  results: dict[result_store.Group, list[eval_task.EvalResult]] = {}
+  for run in runs:
+    for group, by_step in run.results.items():
+      results.setdefault(group, []).extend(by_step.values())
+  return result_store.name_groups(results, has_split=has_split)
+
+
+def _baseline_notes(
+  runs: Sequence[RunRecord], names: Mapping[result_store.Group, str]
+) -> list[str]:
   """Returns notes on results that are not better than a baseline.
 
   The baselines are the untrained model and those that do not depend on the
   model, such as string_overlap.
+
+  Args:
+    runs: Records of the runs.
+    names: Name of each group of results.
   """
   notes = []
   for run in runs:
@@ -339,10 +369,8 @@ def _baseline_notes(runs: Sequence[RunRecord]) -> list[str]:
         run_scores.result_intervals(run, group, max(steps)),
         only_if_not_better=True,
       )
-      if baselines:
-        baselines = f'the score is {baselines}'
       notes += [
-        f'{run.name}, {group.task}, {metric} at step {max(steps):,}: {note}.'
+        f'{run.name}, {names[group]}, {metric} at step {max(steps):,}: {note}'
         for note in (comparison, baselines)
         if note
       ]

@@ -26,7 +26,11 @@ Differences = Mapping[str, bootstrap.Significance]
 
 
 def build_table(
-  group: result_store.Group, runs: Sequence[Any], differences: Differences
+  group: result_store.Group,
+  runs: Sequence[Any],
+  differences: Differences,
+  *,
+  display_name: str | None = None,
 ) -> text.Table:
   """Returns a table of the primary metric by language (or file) and run.
 
@@ -43,6 +47,8 @@ def build_table(
       settings.
     runs: Records of the runs to compare.
     differences: Differences of two runs, as returned by `compare_runs`.
+    display_name: Name of the group in the title. If None, the name of the task
+      is used.
   """
   max_checkpoints = 1 if len(runs) > 1 else _MAX_CHECKPOINTS
   shown_runs = [run for run in runs if run.results.get(group)]
@@ -66,7 +72,7 @@ def build_table(
 
   explanation = task_families.find_metric(metric).explained
   title = [
-    f'{group.task}: {explanation}, {group.split} split'
+    f'{display_name or group.task}: {explanation}, {group.split} split'
     f'{result_tables.label_development(results, group.split)}'
   ]
   if not has_baseline and score_table.is_bounded(metric):
@@ -206,9 +212,13 @@ def _find_vocabulary_problem(metric: str, runs: Sequence[Any]) -> str:
 
 
 def summarize(
-  group: result_store.Group, runs: Sequence[Any], differences: Differences
+  group: result_store.Group,
+  runs: Sequence[Any],
+  differences: Differences,
+  *,
+  display_name: str | None = None,
 ) -> list[str]:
-  """Returns a sentence that compares the last checkpoints of two runs.
+  """Returns sentences that compare the last checkpoints of two runs.
 
   The list is empty for other numbers of runs, and if the scores of the runs
   cannot be compared.
@@ -217,36 +227,33 @@ def summarize(
     group: Group of comparable results.
     runs: Records of the runs to compare.
     differences: Differences of two runs, as returned by `compare_runs`.
+    display_name: Name of the group. If None, the name of the task is used.
   """
   metric = find_primary_metric(_last_results(group, runs))
   better = task_families.find_metric(metric).better
   if not differences or better is Better.NEITHER:
     return []
   first, second = (run.name for run in runs)
-  better_than, worse_than, similar = (
-    'significantly better',
-    'significantly worse',
-    'no significant difference',
-  )
-  parts_by_relation: dict[str, list[str]] = {
-    better_than: [],
-    worse_than: [],
-    similar: [],
-  }
+  better_parts: list[str] = []
+  worse_parts: list[str] = []
+  similar_parts: list[str] = []
   for part, comparison in differences.items():
-    relation = similar
-    if not comparison.low <= 0 <= comparison.high:
-      is_better = (comparison.difference > 0) == (better is Better.HIGHER)
-      relation = better_than if is_better else worse_than
-    parts_by_relation[relation].append(part)
-  relations = '; '.join(
-    f'{relation} for {result_tables.join_parts(names)}'
-    for relation, names in parts_by_relation.items()
-    if names
-  )
-  return [
-    f'{group.task}, {metric}: {second} compared with {first}: {relations}.'
+    if comparison.low <= 0 <= comparison.high:
+      similar_parts.append(part)
+    elif (comparison.difference > 0) == (better is Better.HIGHER):
+      better_parts.append(part)
+    else:
+      worse_parts.append(part)
+  sentences = [
+    f'{sentence} for {result_tables.join_parts(parts)}.'
+    for sentence, parts in (
+      (f'{second} is significantly better than {first}', better_parts),
+      (f'{second} is significantly worse than {first}', worse_parts),
+      (f'{first} and {second} do not differ significantly', similar_parts),
+    )
+    if parts
   ]
+  return [f'{display_name or group.task}, {metric}: {" ".join(sentences)}']
 
 
 def _format_difference(comparison: bootstrap.Significance | None) -> str:
@@ -305,7 +312,10 @@ def compare_runs(
 
 
 def describe_unknown_tokens(
-  group: result_store.Group, runs: Sequence[Any]
+  group: result_store.Group,
+  runs: Sequence[Any],
+  *,
+  display_name: str | None = None,
 ) -> list[str]:
   """Returns a sentence for each language that is not compared.
 
@@ -315,12 +325,13 @@ def describe_unknown_tokens(
   Args:
     group: Group of comparable results.
     runs: Records of the runs to compare.
+    display_name: Name of the group. If None, the name of the task is used.
   """
   if len(runs) < 2:
     return []
   metric = find_primary_metric(_last_results(group, runs))
   return [
-    f'{group.task} ({group.split}): '
+    f'{display_name or group.task} ({group.split}): '
     + unknown_tokens.describe_high_rate(metric, part, run.name, rate)
     for run in runs
     for part, rate in unknown_tokens.find_high_rates(
