@@ -319,8 +319,12 @@ class Trainer:
     Returns:
       A dictionary with 'step', 'first_step' (the number of steps that were
       finished before this call), 'checkpoint' (the step of the newest
-      checkpoint, or None), 'loss', 'model_dir', 'finished', 'interrupted'
-      (whether a signal stopped the run), and further results.
+      checkpoint, or None), 'loss' (the mean loss of the steps of the last
+      report or, if the run stopped before its first report, of all steps; None
+      if it is not finite), 'model_dir', 'finished', 'interrupted' (whether a
+      signal stopped the run), 'seconds' (the time spent on each activity in all
+      starts of the run), 'earlier_seconds' (the time spent in earlier starts),
+      and further results.
 
     Raises:
       XlflaxError: If a field of the trainer is invalid, the data or a

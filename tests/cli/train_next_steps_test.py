@@ -4,6 +4,7 @@ import types
 
 import pytest
 
+from tests.errors import assert_mentions
 from tests.training import tiny
 from xlflax import cli
 from xlflax.cli import train_next_steps
@@ -24,6 +25,7 @@ def _trainer(model=None, objectives=None):
     corpus='my corpus',
     num_train_steps=20000,
     stop_after_steps=None,
+    log_metrics_every=100,
   )
 
 
@@ -57,6 +59,7 @@ _RESULT = {
   'model_dir': 'runs/a b',
   'finished': True,
   'seconds': {'step': 3600.0, 'start': 61.0},
+  'earlier_seconds': 0.0,
 }
 
 
@@ -143,6 +146,30 @@ def test_log_next_steps(caplog):
   assert 'xlflax' not in caplog.messages[1]
 
 
+@pytest.mark.parametrize('earlier_seconds', [0.0, 60.0])
+def test_the_duration_of_a_resumed_run_includes_earlier_starts(
+  caplog, earlier_seconds
+):
+  caplog.set_level('INFO')
+  result = _RESULT | {'earlier_seconds': earlier_seconds}
+  train_next_steps.log_next_steps(_trainer(), result)
+  assert ('all starts' in caplog.messages[0]) == (earlier_seconds > 0)
+
+
+@pytest.mark.parametrize(
+  ('finished', 'step', 'is_reported'),
+  [(False, 99, False), (False, 100, True), (True, 20000, False)],
+)
+def test_the_loss_of_a_stopped_run_is_reported_or_the_mean(
+  caplog, finished, step, is_reported
+):
+  caplog.set_level('INFO')
+  result = _RESULT | {'finished': finished, 'step': step}
+  train_next_steps.log_next_steps(_trainer(), result)
+  assert '2.3456' in caplog.messages[0]
+  assert ('reported' in caplog.messages[0]) == is_reported
+
+
 @pytest.mark.parametrize('checkpoint', [None, 1000])
 def test_the_hint_names_only_a_checkpoint_that_exists(checkpoint):
   unfinished = _RESULT | {'finished': False, 'checkpoint': checkpoint}
@@ -156,7 +183,7 @@ def test_a_run_that_was_told_to_stop_is_resumed_with_another_limit():
   trainer.stop_after_steps = 1000
   unfinished = _RESULT | {'finished': False, 'step': 1000, 'checkpoint': 1000}
   (hint,) = train_next_steps.next_commands(trainer, unfinished)
-  assert 'stop_after_steps' in hint
+  assert_mentions(hint, '--stop_after_steps', '1,000')
   interrupted = unfinished | {'step': 400, 'checkpoint': 400}
   (hint,) = train_next_steps.next_commands(trainer, interrupted)
   assert 'stop_after_steps' not in hint

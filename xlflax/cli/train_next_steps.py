@@ -53,14 +53,20 @@ def log_next_steps(trainer: Any, result: dict[str, Any]) -> None:
 
   duration = progress_lines.format_duration(sum(result['seconds'].values()))
   loss = result['loss']
-  label = 'loss' if result['finished'] else 'last reported loss'
+  if result['finished']:
+    label = 'loss'
+  elif result['step'] < trainer.log_metrics_every:
+    label = 'mean loss'
+  else:
+    label = 'last reported loss'
   logging.info(
-    '%s %s: step %s of %s in %s%s.',
+    '%s %s: step %s of %s in %s%s%s.',
     result['model_dir'],
     'finished' if result['finished'] else 'stopped',
     f'{result["step"]:,}',
     f'{trainer.num_train_steps:,}' if trainer.num_train_steps else 'all epochs',
     duration,
+    ' in all starts of the run' if result['earlier_seconds'] else '',
     '' if loss is None else f', {label} {loss:.4f}',
   )
   lines = next_commands(trainer, result)
@@ -81,8 +87,8 @@ def next_commands(trainer: Any, result: dict[str, Any]) -> list[str]:
     stop = trainer.stop_after_steps
     if stop is not None and result['step'] >= stop:
       return [
-        'Run the same command again without stop_after_steps, or with more than '
-        f'{stop:,}, to resume from the checkpoint of step '
+        'Run the same command again without --stop_after_steps, or with a larger '
+        f'value than {stop:,}, to resume from the checkpoint of step '
         f'{result["checkpoint"]:,}.'
       ]
     return [

@@ -193,7 +193,12 @@ class TrainingRun:
     if finished and distributed_job.is_lead():
       saved_run.mark_finished(self.setup.model_dir, self.step)
     seconds = self.activities.seconds()
-    logging.info('Time spent: %s.', goodput.format_goodput(seconds))
+    earlier_seconds = self.activities.earlier_seconds
+    logging.info(
+      'Time spent%s: %s.',
+      ' in all starts of the run' if earlier_seconds else '',
+      goodput.format_goodput(seconds),
+    )
     logging.info(
       '%s at step %d of %d. %s',
       'Finished' if finished else 'Stopped',
@@ -205,12 +210,27 @@ class TrainingRun:
       'step': self.step,
       'first_step': self.first_step,
       'checkpoint': self.checkpoints.last_step,
-      'loss': None,
+      'loss': self._last_loss(),
       'model_dir': str(self.setup.model_dir),
       'finished': finished,
       'interrupted': False,
       'seconds': {name: round(value, 1) for name, value in seconds.items()},
+      'earlier_seconds': round(earlier_seconds, 1),
     } | self.results
+
+  def _last_loss(self) -> float | None:
+    """Returns the mean loss of the last report.
+
+    If the run ended before its first report, it is the mean loss of all steps.
+    """
+    reported_losses = [
+      record['train'].get('loss')
+      for record in self.previous_records
+      if 'train' in record and record['step'] <= self.first_step
+    ]
+    if reported_losses:
+      return reported_losses[-1]
+    return run_metrics.json_number(self.accumulator.peek().loss)
 
   # Steps.
 

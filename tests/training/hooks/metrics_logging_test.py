@@ -163,7 +163,59 @@ def test_the_result(run, tmp_path, step):
     'model_dir': str(tmp_path),
     'finished': step == 20,
     'interrupted': False,
+    'earlier_seconds': 0.0,
   }
+
+
+def test_the_loss_of_the_result_is_that_of_the_last_report(
+  tmp_path, monkeypatch
+):
+  saved = fake_run.Checkpoints()
+
+  def train(last_step):
+    run = fake_run.make_run(
+      monkeypatch,
+      tmp_path,
+      [float(loss) for loss in range(1, 17)],
+      saved=saved,
+      log_metrics_every=4,
+      last_step=last_step,
+    )
+    return train_loop.run_steps(run)
+
+  # No step, the mean of all steps, of a resumed run, of the last report.
+  assert train(0)['loss'] is None
+  assert train(2)['loss'] == (1 + 2) / 2
+  assert train(3)['loss'] == (1 + 2 + 3) / 3
+  assert train(5)['loss'] == (1 + 2 + 3 + 4) / 4
+  # The report was written before the run was resumed.
+  assert train(7)['loss'] == (1 + 2 + 3 + 4) / 4
+  assert train(16)['loss'] == (13 + 14 + 15 + 16) / 4
+  result = train(16)
+  assert result['first_step'] == 16
+  assert result['loss'] == (13 + 14 + 15 + 16) / 4
+
+
+def test_the_time_of_earlier_starts_is_distinguished(
+  tmp_path, monkeypatch, caplog
+):
+  caplog.set_level('INFO')
+  saved = fake_run.Checkpoints()
+  for last_step in (4, 8):
+    run = fake_run.make_run(
+      monkeypatch, tmp_path, [1.0] * 16, saved=saved, last_step=last_step
+    )
+    run.activities.since -= 100
+    caplog.clear()
+    result = train_loop.run_steps(run)
+    [line] = [text for text in caplog.messages if 'goodput' in text]
+    is_resumed = last_step == 8
+    assert ('all starts' in line) == is_resumed
+    if is_resumed:
+      assert result['earlier_seconds'] == pytest.approx(100, abs=20)
+      assert sum(result['seconds'].values()) == pytest.approx(200, abs=40)
+    else:
+      assert result['earlier_seconds'] == 0
 
 
 def test_other_processes_write_nothing(tmp_path, monkeypatch):

@@ -43,6 +43,7 @@ class Activities:
     cpu_since: CPU seconds that this process had used when the current activity
       started.
     longest: Longest uninterrupted time of each activity in seconds.
+    earlier_seconds: Seconds that earlier processes of the run spent.
 
   Args:
     clock: Function that returns a monotonic time in seconds.
@@ -55,6 +56,7 @@ class Activities:
     self.since = clock()
     self.cpu_since = time.process_time()
     self.longest = dict.fromkeys(Activity, 0.0)
+    self.earlier_seconds = 0.0
     self._cpu_seconds = dict.fromkeys(Activity, 0.0)
     names = [activity.value for activity in Activity] + [_LOST]
     self._seconds = dict.fromkeys(names, 0.0)
@@ -72,7 +74,9 @@ class Activities:
     """
     for name, seconds in saved.items():
       self._seconds[name] += seconds
-    self._seconds[_LOST] += max(0.0, written - sum(saved.values()))
+    saved_seconds = sum(saved.values())
+    self._seconds[_LOST] += max(0.0, written - saved_seconds)
+    self.earlier_seconds += max(written, saved_seconds)
 
   def start(self, activity: Activity, detail: str = '') -> None:
     """Ends the current activity and starts another one.
