@@ -118,8 +118,9 @@ def test_messages_about_a_run():
   assert plateau.advice().startswith('mlm: the loss (5.90) ')
   assert_mentions(
     plateau.advice(),
-    '(7.00, within a language 6.00)',
+    '7.00, within a language 6.00',
     'step 100',
+    '5.70',
     'LEARNING_RATE',
   )
   plateau_end = plateau.add(1230, 5.69, 3.1e6)
@@ -169,12 +170,16 @@ def test_messages_of_a_run_and_of_its_resumption(few, caplog):
   for step, loss in reports:
     metrics = {'mlm/loss': loss}
     ones.add(step, metrics, 100.0 * step)
-    assert metrics['mlm/unigram_entropy'] == pytest.approx(_ENTROPY)
+    assert metrics['mlm/unigram_entropy_within_language'] == pytest.approx(
+      _ENTROPY
+    )
     records.append({'step': step, 'train': metrics})
   messages = [r.getMessage() for r in caplog.records]
   assert len(messages) == 2 and 'by step 30' in messages[1]
   summary = ones.result()
   assert list(summary) == ['mlm']
+  entropy = summary['mlm']['unigram_entropy_within_language']
+  assert entropy == pytest.approx(_ENTROPY)
   assert (summary['mlm']['reached'], summary['mlm']['left']) == (20, 30)
   caplog.clear()
   again = _plateaus(loaders)
@@ -184,4 +189,4 @@ def test_messages_of_a_run_and_of_its_resumption(few, caplog):
   assert again.result() == summary
   again.restore(records[:2])  # back to the checkpoint of step 20
   assert again.result()['mlm']['left'] is None
-  assert_mentions(caplog.text, 'since step 20')
+  assert_mentions(caplog.text, 'step 20')

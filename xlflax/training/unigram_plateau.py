@@ -77,8 +77,7 @@ class Plateau:
       A message if the plateau was reached or left, else ''.
     """
     self.loss = loss
-    threshold = LEFT * self.entropy.within
-    if self.left is None and loss < threshold:
+    if self.left is None and loss < self._threshold:
       self.left = step
       duration = ''
       if self.reached:
@@ -93,19 +92,25 @@ class Plateau:
     self.reached = step
     return (
       f'{self.name}: the loss ({loss:.2f}) is close to the unigram entropy '
-      f'({self.entropy}). Until it falls below {threshold:.2f}, the model has '
-      'only learned token frequencies.'
+      f'({self.entropy}). Until it falls below {self._threshold:.2f}, the model '
+      'has only learned token frequencies.'
     )
+
+  @property
+  def _threshold(self) -> float:
+    """Loss below which the plateau is left."""
+    return LEFT * self.entropy.within
 
   def advice(self) -> str:
     """Returns a recommendation if the run ends on the plateau, else ''."""
     if self.left or not self.reached:
       return ''
     return (
-      f'{self.name}: the loss ({self.loss:.2f}) is still close to the unigram '
-      f'entropy ({self.entropy}). The model has only learned token frequencies '
-      f'since step {self.reached:,}. Train for more steps, with the settings '
-      'of recipes/small.gin or another LEARNING_RATE. See docs/training.md, '
+      f'{self.name}: the loss ({self.loss:.2f}) reached the unigram plateau '
+      f'(entropy {self.entropy}) at step {self.reached:,} and has not left it. '
+      f'Until it falls below {self._threshold:.2f}, the model has only learned '
+      'token frequencies. Train for more steps, with the settings of '
+      'recipes/small.gin or another LEARNING_RATE. See docs/training.md, '
       '"The unigram plateau".'
     )
 
@@ -140,18 +145,20 @@ class Plateaus:
 
     Args:
       step: Step of the report.
-      metrics: Metrics by name, to which the entropies are added.
+      metrics: Metrics by name, to which the entropies within a language are
+        added.
       tokens: Number of tokens read up to the report.
     """
     for plateau in self._plateaus:
       loss = metrics.get(f'{plateau.name}/loss')
-      metrics[f'{plateau.name}/unigram_entropy'] = plateau.entropy.within
+      key = f'{plateau.name}/unigram_entropy_within_language'
+      metrics[key] = plateau.entropy.within
       message = plateau.add(step, loss, tokens) if loss is not None else ''
       if message:
         logging.info('%s', message)
 
   def result(self) -> dict[str, Any]:
-    """Returns each objective's unigram entropy and the steps of its plateau.
+    """Returns each objective's entropy within a language and plateau steps.
 
     Advice on plateaus is logged.
     """
@@ -160,7 +167,7 @@ class Plateaus:
         logging.warning('%s', advice)
     return {
       plateau.name: {
-        'unigram_entropy': plateau.entropy.within,
+        'unigram_entropy_within_language': plateau.entropy.within,
         'reached': plateau.reached,
         'left': plateau.left,
       }

@@ -10,7 +10,7 @@ _TRAIN = {
   'mlm/loss/de': 2.5,
   'mlm/loss/en': 1.5,
   'mlm/accuracy/en': 0.5,
-  'mlm/unigram_entropy': 6.0,
+  'mlm/unigram_entropy_within_language': 6.0,
   'tlm/loss': 3.0,
 }
 
