@@ -165,14 +165,23 @@ def test_the_page_grows(run):
   _evaluate(run, _Total(), steps=[10, 20])
   _evaluate(run, _Total(name='other'))
   _evaluate(run, _Total(offset=1.0))
-  (settings,) = {
+  all_settings = {
+    path.name.removeprefix('all-') for path in run.glob('eval/total/all-*')
+  }
+  (first_settings,) = {
     path.parent.name.removeprefix('all-')
     for path in run.glob('eval/total/all-*/20.json')
   }
+  (last_settings,) = all_settings - {first_settings}
   titles = re.findall('<h2>([^<]*)</h2>', page.read_text())
-  expected_entries = [f'total-{settings}: sum (higher is better)']
-  expected_entries.append('other: sum (higher is better)')
-  assert titles[:2] == ['Summary', 'total: sum (higher is better)']
+  expected_entries = [
+    f'total (settings {first_settings}): sum (higher is better)',
+    'other: sum (higher is better)',
+  ]
+  assert titles[:2] == [
+    'Summary',
+    f'total (settings {last_settings}): sum (higher is better)',
+  ]
   assert set(titles[2:]) == {*expected_entries, 'Figures', 'Notes'}
   _evaluate(run, _Total(name='broken', error='This text is broken'))
   text = page.read_text()

@@ -2,6 +2,7 @@
 
 import types
 
+from tests.errors import assert_mentions
 from xlflax.cli import cache_statistics
 
 
@@ -30,7 +31,16 @@ def test_languages_that_the_vocabulary_does_not_know(caplog):
     ]
   )
   (record,) = caplog.records
-  assert record.args == (12.5, 'ru', 'pairs')
+  assert_mentions(record.getMessage(), '12.5', 'ru', 'pairs')
+
+
+def test_unknown_tokens_of_several_splits_have_one_warning(caplog):
+  metas = [
+    _meta('mono.en', _side('en', 10, 1000, unknown)) for unknown in (20, 30)
+  ]
+  cache_statistics.log_unknown_tokens(metas)
+  (record,) = caplog.records
+  assert_mentions(record.getMessage(), '3.0', 'en', 'mono.en')
 
 
 def test_a_row_for_each_side_and_one_for_all(capsys):

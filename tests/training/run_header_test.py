@@ -104,8 +104,21 @@ def test_warnings(setup):
   small, odd = run_header.data_warnings(setup.settings, tasks)
   assert small.startswith('small (dataset mono)')
   assert_mentions(small, 640, 'sw')
-  assert odd.startswith('31.0%')
-  assert_mentions(odd, 'am', 'odd (dataset mono)')
+  assert_mentions(odd, '31.0', 'am', 'odd')
+
+
+def test_unknown_tokens_of_a_task_in_two_datasets_have_one_warning(setup):
+  first, second, third = (
+    _task('guide.de', ('de',), 1.0, rows=100_000, unknown=(rate,))
+    for rate in (0.024, 0.025, 0.001)
+  )
+  setup.settings.datasets = [
+    types.SimpleNamespace(name=name, batch_size=64, length=256)
+    for name in ('mono', 'lines', 'other')
+  ]
+  tasks = {'mono': [first], 'lines': [second], 'other': [third]}
+  [line] = run_header.data_warnings(setup.settings, tasks)
+  assert_mentions(line, '2.5', 'de', 'guide.de')
 
 
 def _filtered_task(num_dropped, num_truncated, *, examples_read=869):

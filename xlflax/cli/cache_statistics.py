@@ -3,22 +3,17 @@
 import logging
 from collections.abc import Sequence
 
-_MAX_UNKNOWN_RATE = 0.01
-
 
 def log_unknown_tokens(metas: Sequence) -> None:
-  """Logs a warning for each language with many unknown tokens."""
-  for meta in metas:
-    for statistics in meta.statistics:
-      if statistics.unknown_rate > _MAX_UNKNOWN_RATE:
-        logging.warning(
-          '%.1f %% of the tokens of %s in %s are unknown. Train the vocabulary '
-          'on this text, with a higher --character_coverage or with '
-          '--byte_fallback.',
-          100 * statistics.unknown_rate,
-          statistics.language,
-          meta.task,
-        )
+  """Logs a warning for each language of a task with many unknown tokens."""
+  from xlflax.data import corpus_checks
+
+  for message in corpus_checks.find_unknown_tokens(
+    (meta.task, statistics.language, statistics.unknown_rate)
+    for meta in metas
+    for statistics in meta.statistics
+  ):
+    logging.warning('%s', message)
 
 
 def print_table(metas: Sequence) -> None:

@@ -31,6 +31,8 @@ LINES = 100
 # spaced positions at which they are read.
 _NUM_PAIRS = 500
 _NUM_POSITIONS = 10
+# Fraction of unknown tokens above which a warning is logged.
+_MAX_UNKNOWN_RATE = 0.01
 # Suspicious pairs are reported if there are more than this number and more than
 # this fraction of the pairs.
 _MIN_COUNT = 4
@@ -252,6 +254,27 @@ def log_unknown_languages(languages: Iterable[str]) -> None:
   """Logs a warning for each message of `find_unknown_languages`."""
   for message in find_unknown_languages(languages):
     logging.warning('%s', message, extra=logs.ONCE)
+
+
+def find_unknown_tokens(rates: Iterable[tuple[str, str, float]]) -> list[str]:
+  """Describes the languages in which a task has many unknown tokens.
+
+  Args:
+    rates: Task, language and fraction of unknown tokens. If the same task and
+      language occur several times, as for several datasets or splits, the
+      highest fraction is described.
+  """
+  highest_rates: dict[tuple[str, str], float] = {}
+  for task, language, rate in rates:
+    key = (task, language)
+    highest_rates[key] = max(rate, highest_rates.get(key, 0.0))
+  return [
+    f'{100 * rate:.1f} % of the tokens of {language} in {task} are unknown. '
+    'Train the vocabulary on this text, with a higher --character_coverage or '
+    'with --byte_fallback.'
+    for (task, language), rate in highest_rates.items()
+    if rate > _MAX_UNKNOWN_RATE
+  ]
 
 
 def _find_duplicate_codes(languages: Iterable[str]) -> Iterator[str]:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 # Number of epochs over a language's text from which memorization is likely.
 MANY_EPOCHS = 40
-# Fraction of unknown tokens from which a warning is logged.
-MANY_UNKNOWN = 0.01
 # Fraction of a task's examples that are dropped or truncated from which a
 # warning is logged.
 MANY_DROPPED = 0.25
@@ -228,17 +226,14 @@ def data_warnings(
           f'text for {"-".join(task.languages)}, train for fewer steps, or '
           'raise ALPHA to sample small languages less often.'
         )
-      messages += [
-        f'{share:.1%} of the tokens of {language} in {where} are unknown. '
-        'Train the vocabulary on this text with a higher --character_coverage '
-        'or with --byte_fallback.'
-        for language, share in zip(
-          task.languages, task.unknown or (), strict=False
-        )
-        if share > MANY_UNKNOWN
-      ]
       messages += _length_warnings(datasets[name], task)
-  return messages
+  unknown_rates = (
+    (task.task, language, rate)
+    for statistics in tasks.values()
+    for task in statistics
+    for language, rate in zip(task.languages, task.unknown or (), strict=False)
+  )
+  return messages + corpus_checks.find_unknown_tokens(unknown_rates)
 
 
 def _length_warnings(
