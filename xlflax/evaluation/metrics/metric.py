@@ -73,13 +73,14 @@ class Metric:
 
     Raises:
       ValueError: If the direction or the unit is unknown.
+      KeyError: If an entry is missing.
     """
     return cls(
-      **{
-        **value,
-        'better': Better(value['better']),
-        'unit': Unit(value['unit']),
-      }
+      name=value['name'],
+      better=Better(value['better']),
+      unit=Unit(value['unit']),
+      title=value['title'],
+      description=value['description'],
     )
 
 
