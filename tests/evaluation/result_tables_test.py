@@ -341,6 +341,11 @@ def test_the_best_step_and_the_worst_language_depend_on_the_direction():
   best_step, worst_language = _split_sentences(best)
   assert_mentions(best_step, 'untrained')
   assert_mentions(worst_language, 10, 'de')
+  tied = by_step | {'untrained': result(0.5, 0.5)}
+  best_steps, _ = _split_sentences(
+    result_tables.describe_best('accuracy', tied)
+  )
+  assert_mentions(best_steps, 'untrained', 10, '0.500')
   is_better = result_tables.is_better_everywhere
   assert is_better('accuracy', by_step['untrained'], by_step[10])
   assert not is_better('perplexity', by_step['untrained'], by_step[10])

@@ -907,11 +907,17 @@ def describe_best(metric: str, by_step) -> str:
     for score in scores(step, parts[-1:]).values()
   }
   if len(means) > 1:
-    step = max(means, key=lambda step: sign * means[step])
-    name = f'Step {step:,}' if isinstance(step, int) else f'The {step} model'
-    score = score_format.format_score(means[step])
+    best = max(sign * mean for mean in means.values())
+    names = [
+      f'step {step:,}' if isinstance(step, int) else f'the {step} model'
+      for step, mean in means.items()
+      if sign * mean == best
+    ]
+    name = join_parts(names)
+    verb = 'has' if len(names) == 1 else 'have'
     descriptions.append(
-      f'{name} has the best score for {join_parts(parts[-1:])} ({score}).'
+      f'{name[0].upper()}{name[1:]} {verb} the best score for '
+      f'{join_parts(parts[-1:])} ({score_format.format_score(sign * best)}).'
     )
   last = scores(max(steps), [part for part in parts if part != 'mean'])
   if len(last) > 1:
