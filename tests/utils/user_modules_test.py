@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax.utils import errors, user_modules
 
 
@@ -157,6 +157,30 @@ def test_a_file_with_the_name_of_another_module(folder):
   _write(folder / 'um.dotted.py')
   with raises_error(errors.ConfigError, got='um.dotted.py'):
     _import('um.dotted.py')
+
+
+@pytest.mark.parametrize(
+  'module, path, renamed',
+  [
+    ('json', 'json.py', 'json.py'),
+    ('json', 'json/__init__.py', 'json'),
+    ('json.decoder', 'json/decoder.py', 'json'),
+    ('json.um_missing', 'json/um_missing.py', 'json'),
+    ('sys', 'sys.py', 'sys.py'),
+  ],
+)
+def test_a_module_that_another_module_hides(folder, module, path, renamed):
+  _write(folder / path)
+  with raises_error(errors.ConfigError, got=module, where='--flag') as error:
+    _import(module)
+  assert_mentions(error.value.fix, renamed)
+
+
+def test_other_files_and_folders_hide_no_module(folder):
+  _write(folder / 'json/um_notes.txt')
+  _write(folder / 'json/um_other.py')
+  _import('json')
+  _import('json.decoder')
 
 
 def test_imports_are_found_without_running_the_module(folder):

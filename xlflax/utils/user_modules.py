@@ -137,10 +137,13 @@ def _import_module(module: str, where: str) -> None:
     imported = importlib.import_module(name)
   except (Exception, SystemExit) as error:
     if _is_missing(name, error):
+      _check_not_shadowed(module, where)
       raise _not_found(module, where) from error
     raise _import_error(error, module, where) from error
   if _is_path(module):
     _check_file(imported, module, where)
+  else:
+    _check_not_shadowed(module, where)
 
 
 def _is_missing(name: str, error: BaseException) -> bool:
@@ -201,13 +204,54 @@ def _check_file(imported: Any, module: str, where: str) -> None:
   """Raises an error if the name of a file belongs to a different module."""
   file = getattr(imported, '__file__', None)
   if file is None or not os.path.samefile(file, _expand(module)):
-    raise errors.ConfigError(
-      'The name of the module is already used by a different module, '
-      f'{file or imported!r}',
-      got=module,
-      where=where,
-      fix='Rename the file.',
+    raise _name_in_use(imported, module, where, fix='Rename the file.')
+
+
+def _check_not_shadowed(module: str, where: str) -> None:
+  """Raises an error if another module hides one of the working directory.
+
+  Python does not search for a module again after an import. A file such as
+  seqio.py is therefore ignored if the installed package seqio was imported
+  before.
+
+  Args:
+    module: The importable name that was imported.
+    where: Flag or gin file line that contains the module, for error messages.
+  """
+  top = module.partition('.')[0]
+  imported = sys.modules.get(module) or sys.modules.get(top)
+  path = pathlib.Path(*module.split('.'))
+  files = (path / '__init__.py', path.with_suffix('.py'))
+  local_file = next((file for file in files if file.is_file()), None)
+  if top == 'xlflax' or imported is None or local_file is None:
+    return
+  file = getattr(sys.modules.get(module), '__file__', None)
+  # The module may be a compiled file in the same folder.
+  if file is None or (
+    os.path.realpath(os.path.dirname(file))
+    != os.path.realpath(local_file.parent)
+  ):
+    is_file = local_file == pathlib.Path(f'{top}.py')
+    raise _name_in_use(
+      imported,
+      module,
+      where,
+      fix=f'Rename the {f"file {local_file}" if is_file else f"folder {top}"}.',
     )
+
+
+def _name_in_use(
+  imported: Any, module: str, where: str, *, fix: str
+) -> errors.ConfigError:
+  """Returns the error for a name that belongs to a different module."""
+  file = getattr(imported, '__file__', None)
+  return errors.ConfigError(
+    'The name of the module is already used by a different module, '
+    f'{file or imported!r}',
+    got=module,
+    where=where,
+    fix=fix,
+  )
 
 
 def _not_found(module: str, where: str) -> errors.ConfigError:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax.data.seqio_tasks import task_registration
 from xlflax.utils import errors, user_modules
 
@@ -104,3 +104,31 @@ def test_the_hints_contain_only_the_missing_options():
   assert '--task_module' not in user_modules.CORPUS_HINT
   assert '--corpus=DIR' in user_modules.CORPUS_HINT
   assert '--task_module=MODULE' in user_modules.TASK_MODULE_HINT
+
+
+def test_a_task_that_the_module_does_not_register(
+  registry, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(registry, '_module_tasks', {})
+  for file, text in (
+    (
+      'my_news_tasks.py',
+      "seqio.TaskRegistry.add('my_news', seqio.FunctionDataSource(\n"
+      "  lambda split, shuffle_files: None, ['train']),\n"
+      '  preprocessors=[], output_features={})\n',
+    ),
+    ('my_empty_tasks.py', ''),
+  ):
+    (tmp_path / file).write_text(f'import seqio\n{text}')
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.syspath_prepend(str(tmp_path))
+  for _ in range(2):  # The second call does not import the modules again.
+    task_registration.import_task_modules(
+      ['my_news_tasks', 'my_empty_tasks.py']
+    )
+  files = [tmp_path / x for x in ('my_news_tasks.py', 'my_empty_tasks.py')]
+  for name, expected in (('missing_news', None), ('my_newz', 'my_news')):
+    with raises_error(errors.CorpusError, got=name, expected=expected) as error:
+      registry.task_names(name)
+    assert_mentions(error.value.fix, *files, 'my_news')
+    assert '--task_module' not in error.value.fix

@@ -126,7 +126,11 @@ def describe_wrong_size(
 
 
 def unknown_task_error(
-  name: str, kind: str, registered_names: Sequence[str]
+  name: str,
+  kind: str,
+  registered_names: Sequence[str],
+  *,
+  module_tasks: Mapping[str, Sequence[str]] | None = None,
 ) -> errors.CorpusError:
   """Returns the error for an unknown task or mixture.
 
@@ -134,6 +138,8 @@ def unknown_task_error(
     name: Unknown name.
     kind: Noun for the message, such as 'task'.
     registered_names: Registered names, among which similar names are suggested.
+    module_tasks: Names of the tasks that each imported module of the user
+      registers, by file.
   """
   if name.startswith('corpus.'):
     registered_names = [x for x in registered_names if x.startswith('corpus.')]
@@ -146,8 +152,17 @@ def unknown_task_error(
   else:
     fix = (
       'Run `xlflax tasks list` to list the families of tasks, and `xlflax tasks '
-      "list '*'` to list all tasks. Your own tasks are registered by the "
-      'modules that are passed as --task_module=MODULE.'
+      "list '*'` to list all tasks. "
+    )
+    fix += (
+      ' '.join(
+        f'The module {file} registers {name_suggestions.format_names(names)}.'
+        if names
+        else f'The module {file} does not register a task with this name.'
+        for file, names in (module_tasks or {}).items()
+      )
+      or 'Your own tasks are registered by the modules that are passed as '
+      '--task_module=MODULE.'
     )
   if '.code_switched' in name:
     fix += (

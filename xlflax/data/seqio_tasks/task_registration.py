@@ -1,12 +1,13 @@
 """Registration of all SeqIO tasks that a command uses. Requires TensorFlow."""
 
 import importlib
+import sys
 from collections.abc import Sequence
 
 import seqio
 
 from xlflax.data.corpus.corpus_directory import Corpus
-from xlflax.data.seqio_tasks import corpus_tasks
+from xlflax.data.seqio_tasks import corpus_tasks, task_registry
 from xlflax.utils import user_modules
 
 PUBLIC_TASK_MODULES = (
@@ -68,9 +69,12 @@ def _import_tasks(modules: Sequence[str]) -> None:
 
 def _is_registered(name: str) -> bool:
   """Returns whether a task or mixture is registered."""
-  return (
-    name in seqio.TaskRegistry.names() or name in seqio.MixtureRegistry.names()
-  )
+  return name in _registered_names()
+
+
+def _registered_names() -> set[str]:
+  """Returns the names of all registered tasks and mixtures."""
+  return {*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()}
 
 
 def import_task_modules(modules: Sequence[str]) -> None:
@@ -80,4 +84,13 @@ def import_task_modules(modules: Sequence[str]) -> None:
     ConfigError: If a module does not exist or cannot be imported.
     CorpusError: If a module uses a task that is not registered.
   """
-  user_modules.import_modules(modules, where=user_modules.TASK_MODULE_FLAG)
+  for module in modules:
+    names_before = _registered_names()
+    user_modules.import_modules([module], where=user_modules.TASK_MODULE_FLAG)
+    name = user_modules.importable_name(
+      module, where=user_modules.TASK_MODULE_FLAG
+    )
+    task_registry.record_module_tasks(
+      getattr(sys.modules[name], '__file__', None) or module,
+      sorted(_registered_names() - names_before),
+    )

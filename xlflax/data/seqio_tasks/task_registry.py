@@ -38,6 +38,8 @@ from xlflax.utils import errors, validation
 _languages: dict[str, tuple[str, ...]] = {}
 # Numbers of examples by task and split, set by `cached_sizes`.
 _sizes: dict[tuple[str, str], int] = {}
+# Tasks and mixtures that the modules of the user register, by file.
+_module_tasks: dict[str, list[str]] = {}
 
 
 @validation.validate_call
@@ -172,7 +174,9 @@ def add_mixture(
   registered = [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
   for task in tasks:
     if task not in registered:
-      raise text_tasks.unknown_task_error(task, 'task or mixture', registered)
+      raise text_tasks.unknown_task_error(
+        task, 'task or mixture', registered, module_tasks=_module_tasks
+      )
   rate = functools.partial(_rate, alpha=alpha)
   return seqio.MixtureRegistry.add(name, [(task, rate) for task in tasks])
 
@@ -182,6 +186,18 @@ def remove_task(name: str) -> None:
   seqio.TaskRegistry.remove(name)
   seqio.MixtureRegistry.remove(name)
   _languages.pop(name, None)
+
+
+def record_module_tasks(file: str, names: Sequence[str]) -> None:
+  """Records the tasks that a module of the user registers, for messages.
+
+  Args:
+    file: File of the module.
+    names: Names of the tasks and mixtures that the import registered. They are
+      added to those of earlier calls, because a module is imported only once.
+  """
+  recorded = _module_tasks.setdefault(file, [])
+  recorded.extend(name for name in names if name not in recorded)
 
 
 def set_task_languages(name: str, languages: Sequence[str]) -> None:
@@ -229,7 +245,7 @@ def get_task(name: str, *, split: str | None = None) -> seqio.Task:
   """
   if name not in seqio.TaskRegistry.names():
     raise text_tasks.unknown_task_error(
-      name, 'task', list(seqio.TaskRegistry.names())
+      name, 'task', list(seqio.TaskRegistry.names()), module_tasks=_module_tasks
     )
   task = seqio.TaskRegistry.get(name)
   if split is not None and split not in task.splits:
@@ -284,6 +300,7 @@ def _find_tasks(name: str, split: str | None) -> list[seqio.Task]:
       name,
       'task or mixture',
       [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()],
+      module_tasks=_module_tasks,
     )
   tasks = [task for task in all_tasks if split is None or split in task.splits]
   if not tasks:
