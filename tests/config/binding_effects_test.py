@@ -209,6 +209,27 @@ def test_a_file_may_be_overridden_by_a_later_file_or_flag(tmp_path):
   assert error.where == '--gin.optimizers.Muon.weight_decay'
 
 
+def test_a_file_that_replaces_an_object_may_not_configure_it(tmp_path):
+  """The object of the included file is replaced in the same file."""
+  mine = _write(
+    tmp_path / 'mine.gin',
+    "include 'pretrain/mlm.gin'",
+    "include 'models/tiny.gin'",
+    'OPTIMIZER = @optimizers.Muon()',
+    'optimizers.AdamW.weight_decay = 0.1',
+  )
+  error = _error(_configuration([mine]))
+  name = 'optimizers.AdamW.weight_decay'
+  assert (error.got, error.where) == (name, f'{mine}:{_FIRST_LINE + 3}')
+  assert error.expected == 'one of optimizers.Muon.weight_decay'
+  # An object of an earlier file of the user is not considered either.
+  first = _write(tmp_path / 'first.gin', 'OPTIMIZER = @optimizers.Muon()')
+  second = _write(tmp_path / 'second.gin', f'{name} = 0.1')
+  gin_config.check_bindings([_configuration([*_FILES, second, first])])
+  error = _error(_configuration([*_FILES, first, second]))
+  assert error.where == f'{second}:{_FIRST_LINE}'
+
+
 def test_a_module_may_have_another_name(tmp_path):
   mine = _write(
     tmp_path / 'mine.gin',

@@ -7,6 +7,7 @@ configuration.
 """
 
 import dataclasses
+import functools
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
@@ -138,6 +139,11 @@ def unused_bindings(
 ) -> list[binding_locations.Binding]:
   """Returns the user's bindings that have no effect.
 
+  A binding in a file may be overridden on purpose by a later file or flag. It is
+  reported only if it has no effect at the end of its file and at all later
+  stages. Objects of earlier stages, such as the default optimizer of a shipped
+  file that the user's file replaces, are not considered.
+
   A value of a macro that a gin file requires is never reported, because the
   file cannot be read without it.
 
@@ -161,11 +167,14 @@ def unused_bindings(
   ]
   if all(binding.is_flag for binding in unused):
     return unused
-  other_effects = file_effects([*stages, bound])
+  later_effects = functools.cache(
+    lambda index: file_effects([*stages[index:], bound])
+  )
   return [
     binding
     for binding in unused
-    if binding.is_flag or not _is_used(binding, bound, other_effects)
+    if binding.is_flag
+    or not _is_used(binding, bound, later_effects(binding.file_index))
   ]
 
 

@@ -42,6 +42,8 @@ class Binding:
     location: Location of the statement, 'FILE:LINE' or '--gin.NAME'.
     is_shipped: Whether the statement is in a gin file that xlflax ships.
     is_flag: Whether the binding is a command-line flag.
+    file_index: Index of the file in the order in which Gin finishes reading the
+      files, in which an included file precedes the file that includes it.
   """
 
   scope: str
@@ -52,6 +54,7 @@ class Binding:
   references: tuple[str, ...] = ()
   is_shipped: bool = False
   is_flag: bool = False
+  file_index: int = dataclasses.field(default=0, compare=False)
 
   @property
   def name(self) -> str:
@@ -99,11 +102,15 @@ def read_bindings(
     ConfigError: If a statement is malformed.
   """
   bindings = []
-  for file in files:
+  for index, file in enumerate(files):
     is_shipped = file.is_shipped
     for statement in _parse(file.text, str(file.path)):
       location = f'{file.path}:{statement.location.line_num}'
-      bindings.append(_to_binding(statement, location, is_shipped=is_shipped))
+      bindings.append(
+        _to_binding(
+          statement, location, is_shipped=is_shipped, file_index=index
+        )
+      )
   for flag in flags:
     location = f'--gin.{flag.partition("=")[0].strip()}'
     for statement in _parse(command_line_bindings.quote_bare_word(flag)):
@@ -424,7 +431,7 @@ def _suggest_quotes(statement: str, *, is_flag: bool) -> str | None:
 
 
 def _to_binding(
-  statement: config_parser.BindingStatement, location: str, **origin: bool
+  statement: config_parser.BindingStatement, location: str, **origin: Any
 ) -> Binding:
   """Converts a statement of Gin's parser to a `Binding`."""
   return Binding(
