@@ -633,3 +633,34 @@ def test_similar_parameters_are_described(parameter, suggestions):
   for name in suggestions if len(suggestions) > 1 else ():
     [sentence] = re.findall(rf'\b{name} \(([A-Z][^()]+)\)', fix)
     assert sentence in ' '.join(masked_lm.MaskedLM.__doc__.split())
+
+
+_OWN_CLASSES = """
+from xlflax import training
+
+class Derived(training.SGD):
+  nesterov: float = 0.1
+
+class WithoutBase:
+  pass
+"""
+
+
+def test_an_own_class_without_the_decorator_or_the_base_class(
+  tmp_path, monkeypatch
+):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'gct_own.py').write_text(_OWN_CLASSES)
+  mine = tmp_path / 'mine.gin'
+  lines = 'from __gin__ import dynamic_registration\nimport gct_own\n'
+  mine.write_text(lines + 'gct_own.Derived.nesterov = 0.5\n')
+  with raises_error(
+    errors.ConfigError, got='nesterov', where=f'{mine}:3'
+  ) as error:
+    gin_config.load_gin_files([*_FILES, str(mine)], _GIVEN)
+  assert_mentions(error.value.fix, 'Derived', '@dataclasses.dataclass')
+  mine.write_text(lines + 'OPTIMIZER = @gct_own.WithoutBase()\n')
+  configuration = gin_config.load_gin_files([*_FILES, str(mine)], _GIVEN)
+  with raises_error(errors.ConfigError) as error:
+    configuration.build(trainer.Trainer)
+  assert_mentions(error.value.fix, 'WithoutBase', 'xlflax.training.Optimizer')

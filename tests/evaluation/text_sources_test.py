@@ -6,6 +6,7 @@ import pytest
 from tests.errors import raises_error
 from xlflax.data.corpus import corpus_writer
 from xlflax.evaluation import text_sources
+from xlflax.evaluation.tasks import perplexity, retrieval_task, tagging_task
 from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
@@ -165,3 +166,20 @@ def test_pairs_of_a_corpus_inside_another_directory(tmp_path):
   )
   assert source.pairs() == (('de', 'en'),)
   assert source.load(('de', 'en')) == (['ein Haus'], ['a house'])
+
+
+@pytest.mark.parametrize(
+  'task, source',
+  [
+    (
+      retrieval_task.Retrieval,
+      "xlflax.evaluation.ParallelCorpus(directory='x')",
+    ),
+    (perplexity.Perplexity, "xlflax.evaluation.CorpusText(directory='x')"),
+    (tagging_task.Tagging, 'xlflax.data.FileDataset'),
+  ],
+)
+def test_a_path_in_place_of_a_source(task, source):
+  with raises_error(errors.ConfigError, got='x') as error:
+    task(source='x')
+  assert source in error.value.fix

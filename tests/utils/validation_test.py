@@ -10,15 +10,20 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import gin
 import numpy as np
+import optax
 import pydantic
 import pytest
 from flax import linen as nn
 
 from tests.errors import assert_mentions, raises_error
+from xlflax.evaluation import eval_task
+from xlflax.objectives import objective_base
+from xlflax.training.hooks import hook_base
+from xlflax.training.optimization import optimizers, schedules
 from xlflax.utils import errors, validation
 
 
@@ -37,6 +42,11 @@ class _Box:
 
 class _Opened:
   OPENED_BY = 'open_it({})'
+
+
+class _OpenedProtocol(Protocol):
+  OPENED_BY: ClassVar[str] = 'open_it({})'
+  size: int
 
 
 @validation.validate_fields
@@ -331,3 +341,62 @@ def test_instances_with_validated_fields_are_copied_and_pickled():
   value.recorded.append(3)
   for other in (copy.deepcopy(value), pickle.loads(pickle.dumps(value))):
     assert other == value and other.recorded == [3]
+
+
+def test_a_protocol_that_is_opened_from_a_path():
+  """The attribute that describes this is not part of the protocol."""
+  box = _Box()
+  assert validation.validate(box, _OpenedProtocol, name='x') is box
+  with raises_error(errors.ConfigError, got='folder') as error:
+    validation.validate('folder', _OpenedProtocol, name='x')
+  assert_mentions(error.value.fix, "open_it('folder')")
+
+
+class _WithoutBase:
+  pass
+
+
+@pytest.mark.parametrize(
+  'hint, base',
+  [
+    (optimizers.Optimizer, 'xlflax.training.Optimizer'),
+    (
+      Annotated[optimizers.Optimizer, pydantic.Field(description='one')],
+      'xlflax.training.Optimizer',
+    ),
+    (tuple[hook_base.Hook, ...], 'xlflax.training.Hook'),
+    (schedules.Schedule | float, 'xlflax.training.Schedule'),
+    (objective_base.Objective, 'xlflax.objectives.Objective'),
+    (tuple[eval_task.EvalTask, ...], 'xlflax.evaluation.EvalTask'),
+    (nn.Module, 'flax.linen.Module'),
+  ],
+)
+def test_an_instance_of_a_class_without_the_base_class(hint, base):
+  value = _WithoutBase()
+  is_sequence = str(hint).startswith('tuple')
+  with raises_error(errors.ConfigError) as error:
+    validation.validate([value] if is_sequence else value, hint, name='x')
+  assert_mentions(error.value.fix, '_WithoutBase', base)
+
+
+@pytest.mark.parametrize('value', [3, optax.sgd(1.0), _Engine(power=1.0)])
+def test_a_base_class_is_suggested_only_for_classes_of_the_user(value):
+  hint = tuple[int] if isinstance(value, _Engine) else optimizers.Optimizer
+  with raises_error(errors.ConfigError) as error:
+    validation.validate(value, hint, name='x')
+  assert 'xlflax' not in str(error.value.fix)
+
+
+class _Undecorated(optimizers.SGD):
+  nesterov: float = 0.1
+
+
+def test_a_field_of_a_class_that_is_not_a_dataclass():
+  with raises_error(
+    errors.ConfigError, got='nesterov', where='_Undecorated'
+  ) as error:
+    _Undecorated(learning_rate=1.0, nesterov=0.5)
+  assert_mentions(error.value.fix, '_Undecorated', '@dataclasses.dataclass')
+  with raises_error(errors.ConfigError, got='nestrov') as error:
+    _Undecorated(learning_rate=1.0, nestrov=0.5)
+  assert '@dataclasses.dataclass' not in str(error.value.fix)

@@ -14,7 +14,7 @@ from typing import Any
 import gin
 
 from xlflax.config import binding_locations, config_files, equivalent_settings
-from xlflax.utils import errors, name_suggestions
+from xlflax.utils import errors, name_suggestions, validation
 
 # (scope, selector) -> parameter -> value, as Gin stores bindings. A macro X is
 # the parameter 'value' of ('X', 'gin.macro').
@@ -304,7 +304,8 @@ def _convert_gin_error(error: Exception) -> errors.ConfigError:
       got=match[2],
       expected=name_suggestions.format_choices(names),
       where=where,
-      fix=_suggest_parameter(match[2], match[1], names),
+      fix=validation.suggest_dataclass(_find_target(match[1]), match[2])
+      or _suggest_parameter(match[2], match[1], names),
     )
   match = re.search(
     r"No configurable matching (?:reference )?'@?([\w./]+)(?:\(\))?'", text
@@ -388,8 +389,7 @@ def _suggest_parameter(
 
 def _describe_parameter(configurable: str, name: str) -> str:
   """Returns the first sentence of a parameter's documentation, or ''."""
-  match = gin.config._REGISTRY.get_match(configurable.rpartition('/')[2])
-  target = match.wrapped if match else None
+  target = _find_target(configurable)
   classes = target.__mro__ if inspect.isclass(target) else (target,)
   for documented in classes:
     text = inspect.cleandoc(documented.__doc__ or '')
@@ -400,6 +400,12 @@ def _describe_parameter(configurable: str, name: str) -> str:
       sentence = re.split(r'\. (?=[A-Z`])', ' '.join(entry[1].split()))[0]
       return sentence.removesuffix('.')
   return ''
+
+
+def _find_target(configurable: str) -> Any:
+  """Returns the class or function of a selector, or None if there is none."""
+  match = gin.config._REGISTRY.get_match(configurable.rpartition('/')[2])
+  return match.wrapped if match else None
 
 
 def _suggest_included_file(name: str, where: str | None) -> str | None:

@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import pydantic
 
@@ -37,6 +37,8 @@ class PairedText(NamedTuple):
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairSource:
   """Base class for sources of sentence pairs."""
+
+  OPENED_BY: ClassVar[str] = 'xlflax.evaluation.ParallelCorpus(directory={})'
 
   @classmethod
   def from_options(
@@ -155,6 +157,8 @@ def pairs_in_directory(
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextSource:
   """Base class for sources of monolingual text."""
+
+  OPENED_BY: ClassVar[str] = 'xlflax.evaluation.CorpusText(directory={})'
 
   @classmethod
   def from_options(

@@ -378,7 +378,22 @@ def _format_line(file: str, number: int, source: str) -> str:
 def _is_library(frame: types.FrameType) -> bool:
   """Returns whether Python, xlflax or an installed package contains a frame."""
   file = frame.f_code.co_filename
-  name = str(frame.f_globals.get('__name__', ''))
+  return _is_library_file(file, str(frame.f_globals.get('__name__', '')))
+
+
+def is_user_class(cls: type) -> bool:
+  """Returns whether the user's code defines a class.
+
+  The result is False for classes of Python, xlflax and installed packages.
+  """
+  file = getattr(sys.modules.get(cls.__module__), '__file__', None)
+  if file is None:  # A built-in class, or a class of an interactive session.
+    return cls.__module__ == '__main__'
+  return not _is_library_file(file, cls.__module__)
+
+
+def _is_library_file(file: str, name: str) -> bool:
+  """Returns whether a module is part of Python, xlflax or a package."""
   if file.startswith('<') or name.partition('.')[0] == 'xlflax':
     return True
   folders = {sysconfig.get_path('stdlib'), sysconfig.get_path('platstdlib')}

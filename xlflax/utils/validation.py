@@ -32,6 +32,7 @@ import numbers
 import os
 import pathlib
 import re
+import sys
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
@@ -41,7 +42,7 @@ import annotated_types as at
 import pydantic
 from pydantic_core import PydanticCustomError
 
-from xlflax.utils import errors, name_suggestions
+from xlflax.utils import errors, name_suggestions, user_modules
 
 _T = TypeVar('_T')
 _Class = TypeVar('_Class', bound=type)
@@ -113,8 +114,10 @@ _CONFIG = pydantic.ConfigDict(
   arbitrary_types_allowed=True, allow_inf_nan=False, hide_input_in_errors=True
 )
 _VALIDATED = '__xlflax_validated__'
+_OPENED_BY = 'OPENED_BY'
 _UNIONS = (typing.Union, types.UnionType)
 _MAX_REPR_LENGTH = 80
+_GUIDE = 'docs/extending.md'
 # Parts of pydantic's messages that the fields of an error repeat.
 _PREFIX = re.compile(r'^(?:Input should be |Value error, )|, got .*')
 
@@ -530,7 +533,7 @@ def _protocol_members(protocol: type) -> frozenset[str]:
     for base in protocol.__mro__
     if getattr(base, '_is_protocol', False)
     for name in (*vars(base), *vars(base).get('__annotations__', {}))
-    if not name.startswith('_') or name == '__call__'
+    if name != _OPENED_BY and (not name.startswith('_') or name == '__call__')
   )
 
 
@@ -574,7 +577,8 @@ def _invalid_call(
         got=key,
         expected=name_suggestions.format_choices(names),
         where=name,
-        fix=name_suggestions.did_you_mean(str(key), names),
+        fix=(suggest_dataclass(type(args[0]), str(key)) if args else None)
+        or name_suggestions.did_you_mean(str(key), names),
       )
     if kind == 'unexpected_positional_argument':
       return errors.ConfigError(
@@ -682,8 +686,8 @@ def _shorten(value: Any) -> str:
 def _suggest(value: Any, hint: Any) -> str | None:
   """Returns a hint on how to correct a common mistake, or None.
 
-  A class whose instances are opened from a path can describe this in its
-  attribute `OPENED_BY`, such as 'xlflax.load_run({})'.
+  A class or protocol whose instances are opened from a path can describe this
+  in its attribute `OPENED_BY`, such as 'xlflax.load_run({})'.
   """
   members = list(_members(hint))
   if isinstance(value, type):
@@ -694,7 +698,7 @@ def _suggest(value: Any, hint: Any) -> str | None:
     )
   if isinstance(value, str | os.PathLike):
     for member in members:
-      if opened_by := getattr(member, 'OPENED_BY', None):
+      if opened_by := getattr(member, _OPENED_BY, None):
         return f'Open it first: {opened_by.format(repr(os.fspath(value)))}.'
   if isinstance(value, str):
     choices = [
@@ -710,6 +714,64 @@ def _suggest(value: Any, hint: Any) -> str | None:
   for member in members:
     if _accepts(member, [value]) and not isinstance(value, list | tuple):
       return f'Put it into a list: [{_shorten(value)}].'
+  return _suggest_base_class(value, hint)
+
+
+def _suggest_base_class(value: Any, hint: Any) -> str | None:
+  """Returns a hint for an instance of a user's class without the base class."""
+  if not user_modules.is_user_class(type(value)):
+    return None
+  bases = [
+    cls
+    for cls in _classes_in(hint)
+    if issubclass(cls, ValidatedFields) or _is_linen_module(cls)
+  ]
+  if not bases:
+    return None
+  names = ' or '.join(dict.fromkeys(map(_public_name, bases)))
+  return f'Derive the class {type(value).__name__} from {names} ({_GUIDE}).'
+
+
+def _classes_in(hint: Any) -> Iterator[type]:
+  """Yields the classes in a type annotation, including those of items."""
+  if isinstance(hint, type) and not typing.get_args(hint):
+    yield hint
+  for arg in typing.get_args(hint):
+    yield from _classes_in(arg)
+
+
+def _public_name(cls: type) -> str:
+  """Returns the shortest importable name of a class.
+
+  For example, the result for the base class of all optimizers is
+  'xlflax.training.Optimizer'.
+  """
+  parts = cls.__module__.split('.')
+  for end in range(1, len(parts)):
+    package = '.'.join(parts[:end])
+    if getattr(sys.modules.get(package), cls.__name__, None) is cls:
+      return f'{package}.{cls.__name__}'
+  return f'{cls.__module__}.{cls.__qualname__}'
+
+
+def suggest_dataclass(cls: Any, name: str) -> str | None:
+  """Returns a hint for a field of a class without the decorator `dataclass`.
+
+  Args:
+    cls: The class.
+    name: Name that is passed as a field.
+
+  Returns:
+    The hint, or None if no class without the decorator annotates the name.
+  """
+  for base in getattr(cls, '__mro__', ()):
+    is_decorated = '__dataclass_fields__' in vars(base)
+    if name in inspect.get_annotations(base) and not is_decorated:
+      return (
+        f'The class {base.__name__} declares `{name}`, but the class is not a '
+        'dataclass. Add the decorator '
+        f'`@dataclasses.dataclass(frozen=True, kw_only=True)` ({_GUIDE}).'
+      )
   return None
 
 

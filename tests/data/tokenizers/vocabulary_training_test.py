@@ -434,3 +434,9 @@ def test_overwriting_leaves_no_model_of_another_vocabulary(
     'vocabulary.json',
   ]
   assert len(vocabulary) == 180
+
+
+def test_a_path_in_place_of_a_corpus(tmp_path):
+  with raises_error(errors.ConfigError, got='folder') as error:
+    vocabulary_training.train_vocabulary('folder', tmp_path, size=100)
+  assert_mentions(error.value.fix, "xlflax.data.Corpus('folder')")

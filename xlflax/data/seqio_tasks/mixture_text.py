@@ -27,6 +27,8 @@ class MixtureText:
       unknown, or if the text of a task cannot be read before it is tokenized.
   """
 
+  OPENED_BY = 'xlflax.data.seqio_tasks.mixture_text.MixtureText([{}])'
+
   @validation.validate_call
   def __init__(self, mixtures: Sequence[str]):
     """Finds the tasks of the mixtures.

@@ -8,7 +8,7 @@ languages with much text.
 import dataclasses
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 
@@ -25,6 +25,8 @@ class MultilingualText(Protocol):
   (`seqio_tasks.mixture_text.MixtureText`). `str(text)` is the location of the
   text for messages.
   """
+
+  OPENED_BY: ClassVar[str] = 'xlflax.data.Corpus({})'
 
   @property
   def languages(self) -> tuple[str, ...]:

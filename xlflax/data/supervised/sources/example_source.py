@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import re
 from collections.abc import Callable, Collection, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import pydantic
 
@@ -27,6 +27,10 @@ from xlflax.utils import class_registry, errors, name_suggestions, validation
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExampleSource:
   """Base class for sources of labeled examples."""
+
+  OPENED_BY: ClassVar[str] = (
+    "xlflax.data.FileDataset(format=FORMAT, files={{'LANGUAGE': {}}})"
+  )
 
   def languages(self) -> tuple[str, ...]:
     """Returns the names of the language splits, such as 'fr' or 'es-en'."""
