@@ -6,7 +6,7 @@ import stat
 import pytest
 import yaml
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from tests.launch import controllers, kubernetes_schema
 from xlflax.launch import kubernetes
 from xlflax.training.distributed import cluster_detection
@@ -654,3 +654,19 @@ def test_existing_job_with_another_command_is_reported(tmp_path):
 def test_no_kubectl(tmp_path):
   with pytest.raises(errors.ConfigError):
     kubernetes.apply_manifests(_job(), {'PATH': str(tmp_path)})
+
+
+@pytest.mark.parametrize(
+  'options, values',
+  [
+    ({'memory': '64'}, ['--memory=64Gi']),
+    ({'shared_memory': '16'}, ['--shared_memory=16Gi']),
+    ({'memory': '64Gi', 'shared_memory': '64M'}, []),
+    ({'memory': '68719476736'}, []),
+  ],
+)
+def test_memory_without_a_unit_causes_a_warning(caplog, options, values):
+  _job(volume=(_CLAIM,), **options).check()
+  assert len(caplog.records) == len(values)
+  for record, value in zip(caplog.records, values, strict=True):
+    assert_mentions(record.getMessage(), value)

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax.launch import slurm
 from xlflax.utils import errors
 
@@ -672,3 +672,22 @@ def test_supervisors_are_restarted_within_the_job(start, tmp_path):
       restart['failure'] == 'a supervisor ended' and restart['noticed'] > 10**9
     )
     assert (tmp_path / 'scontrol').exists() is queued
+
+
+@pytest.mark.parametrize(
+  'options, values',
+  [
+    ({'mem': '64'}, ['--mem=64G']),
+    ({'time': '24'}, ['--time=24:00:00']),
+    ({'mem': '512', 'time': '2'}, ['--mem=512G', '--time=2:00:00']),
+    ({'mem': '65536', 'time': '24:00:00'}, []),
+    ({'mem': '512M', 'time': '1-0'}, []),
+    ({'mem': '0', 'time': '0'}, []),
+  ],
+)
+def test_numbers_without_a_unit_cause_a_warning(caplog, options, values):
+  command = ('train', '--model_dir=/shared/run')
+  slurm.SlurmJob(command=command, **options).check()
+  assert len(caplog.records) == len(values)
+  for record, value in zip(caplog.records, values, strict=True):
+    assert_mentions(record.getMessage(), value)

@@ -8,6 +8,7 @@ the templates' variables.
 
 import dataclasses
 import enum
+import logging
 import os
 import pathlib
 import re
@@ -34,6 +35,7 @@ _NETWORK_RESOURCES = {
   'eks_efa': {'vpc.amazonaws.com/efa': '32', 'hugepages-2Mi': '5120Mi'},
   'gke_tcpxo': {},
 }
+_MIN_BYTES = 2**20  # A smaller amount of memory probably lacks a unit.
 _EXAMPLE = r"""# Four nodes of eight GPUs. Runs are stored on the claim `runs`.
 xlflax launch kubernetes --name=mlm --image=registry/xlflax:gpu --nnodes=4 \
     --volume=claim:runs:/shared -- train --gin_file=... \
@@ -334,6 +336,20 @@ class KubernetesJob(job_base.Job):
     """Returns the volumes to mount into the pods."""
     return [Volume.parse(text) for text in self.volume]
 
+  def _warn_of_missing_units(self):
+    """Logs a warning for small numbers, which Kubernetes reads as bytes."""
+    for option in ('memory', 'shared_memory'):
+      value = getattr(self, option)
+      if value and value.isdecimal() and 0 < int(value) < _MIN_BYTES:
+        logging.warning(
+          'Kubernetes reads --%s=%s as %s bytes. Did you mean --%s=%sGi?',
+          option,
+          value,
+          value,
+          option,
+          value,
+        )
+
   @property
   def platform(self) -> str | None:
     """Accelerator platform of the job, 'gpu' or 'tpu', or None for CPU jobs."""
@@ -342,7 +358,11 @@ class KubernetesJob(job_base.Job):
     return 'tpu' if self.gpu_resource.startswith('google.com/tpu') else 'gpu'
 
   def check(self) -> None:
-    """Checks the gin files, and that all pods can write to the output."""
+    """Checks the gin files, and that all pods can write to the output.
+
+    Logs a warning for amounts of memory that probably lack a unit.
+    """
+    self._warn_of_missing_units()
     job_base.check_gin_files(self.command, has_own_files=True)
     job_base.check_model_dir(self.command)
     if self.template is not None:  # The template may mount further volumes.

@@ -8,6 +8,7 @@ import codecs
 import dataclasses
 import enum
 import itertools
+import logging
 import os
 import pathlib
 import re
@@ -32,6 +33,8 @@ _TIME_LIMIT = re.compile(
   r'\d+(:\d+){0,2}|\d+-\d+(:\d+){0,2}|-1|UNLIMITED|INFINITE',
   re.IGNORECASE | re.ASCII,
 )
+# A smaller number probably lacks a unit.
+_MIN_MEGABYTES = 1024
 _EXAMPLE = r"""# Two nodes of eight GPUs, with a process for each GPU; print the script only
 xlflax launch slurm --nodes=2 --gpus_per_node=8 --ntasks_per_node=8 \
     --time=24:00:00 --dry_run -- train --gin_file=... --model_dir=...
@@ -185,6 +188,30 @@ class SlurmJob(job_base.Job):
           ),
         )
 
+  def _warn_of_missing_units(self):
+    """Logs a warning for numbers that sbatch reads as megabytes or minutes."""
+    # All memory of a node is allocated for --mem=0, and --time=0 is no limit.
+    mem, time = (
+      int(value) if value and value.isdecimal() else 0
+      for value in (self.mem, self.time)
+    )
+    if 0 < mem < _MIN_MEGABYTES:
+      logging.warning(
+        'Slurm reads --mem=%s as %s MB per node. Did you mean --mem=%sG?',
+        mem,
+        mem,
+        mem,
+      )
+    if time:
+      logging.warning(
+        'Slurm reads --time=%s as %s minutes. For %s hours, pass '
+        '--time=%s:00:00.',
+        time,
+        time,
+        time,
+        time,
+      )
+
   @property
   def restarts_in_place(self) -> bool:
     """True if failed processes are restarted without a new Slurm allocation."""
@@ -194,7 +221,11 @@ class SlurmJob(job_base.Job):
     )
 
   def check(self) -> None:
-    """Checks the sweep file, and the command of each array task."""
+    """Checks the sweep file, and the command of each array task.
+
+    Logs a warning for memory and time limits that probably lack a unit.
+    """
+    self._warn_of_missing_units()
     if self.sweep is not None:
       # The script reads the file on the node of each array task.
       preflight.check_input_not_node_local(
