@@ -21,7 +21,7 @@ import functools
 import itertools
 import pathlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -95,7 +95,7 @@ class Corpus:
       contains no text, or if a language pair has files for both directions.
   """
 
-  OPENED_BY = 'xlflax.data.Corpus({})'
+  OPENED_BY: ClassVar[str] = 'xlflax.data.Corpus({})'
 
   @validation.validate_call
   def __init__(

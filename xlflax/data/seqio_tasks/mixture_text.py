@@ -1,6 +1,7 @@
 """Plain text of SeqIO mixtures, read like a corpus. Requires TensorFlow."""
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 from xlflax.data.corpus.corpus_directory import (
   TEST,
@@ -27,7 +28,9 @@ class MixtureText:
       unknown, or if the text of a task cannot be read before it is tokenized.
   """
 
-  OPENED_BY = 'xlflax.data.seqio_tasks.mixture_text.MixtureText([{}])'
+  OPENED_BY: ClassVar[str] = (
+    'xlflax.data.seqio_tasks.mixture_text.MixtureText([{}])'
+  )
 
   @validation.validate_call
   def __init__(self, mixtures: Sequence[str]):
