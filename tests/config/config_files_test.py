@@ -72,3 +72,12 @@ def test_phases_are_in_the_order_of_their_numbers(tmp_path):
     'phase2.gin',
     'phase10.gin',
   ]
+
+
+def test_missing_text_is_shown_with_both_quotation_marks():
+  """The inner marks belong to gin, and the shell removes the outer ones."""
+  names = ['MODEL_DIR', 'INIT_DIR', 'EPOCHS', 'FORMAT']
+  assert config_files.missing_value_error(names).fix == (
+    'Pass --model_dir=DIR --gin.INIT_DIR="\'DIR\'" --gin.EPOCHS=VALUE '
+    '--gin.FORMAT="\'NAME\'"'
+  )

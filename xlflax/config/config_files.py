@@ -22,11 +22,28 @@ _MACRO = re.compile(r'^([A-Z][A-Z0-9_]*)\s*=\s*(.*?)\s*$', re.M)
 # Macros, but not constants such as %gin.REQUIRED.
 _USE = re.compile(r'%([A-Za-z_]\w*)(?![\w.])')
 _REQUIRED = '%gin.REQUIRED'
-_FLAG_BY_MACRO = {
+_FLAG_BY_MACRO: dict[str, str] = {
   'MODEL': '--gin_file=models/SIZE.gin, or the recipe that sets MODEL, after the '
   'other files',
   'MODEL_DIR': '--model_dir=DIR',
   'VOCABULARY': '--vocabulary=DIR',
+  # Text in gin requires quotation marks, which a shell removes.
+  **{
+    macro: f'--gin.{macro}="\'DIR\'"'
+    for macro in (
+      'CORPUS',
+      'INIT_DIR',
+      'INIT_FROM',
+      'RUN',
+      'TEACHER',
+      'VECTORS',
+      'VOCABULARY_DIR',
+    )
+  },
+  **{
+    macro: f'--gin.{macro}="\'NAME\'"'
+    for macro in ('FORMAT', 'MONO', 'TRAIN_LANGUAGE')
+  },
 }
 
 
