@@ -234,6 +234,28 @@ def test_own_tasks_by_module(folders, tmp_path, capsys, monkeypatch):
   assert rates == {'corpus.mono.de': 2.0, 'corpus.mono.en': 2.0}
 
 
+def test_the_text_of_own_tasks_is_checked(
+  folders, tmp_path, capsys, monkeypatch
+):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'ids.txt').write_text(''.join(f'{n}\n' for n in range(20)))
+  (tmp_path / 'cached_ids.py').write_text(
+    'import seqio\n'
+    'from xlflax.data.seqio_tasks import task_registry\n'
+    'def parse(lines):\n'
+    "  return lines.map(lambda line: {'text': line})\n"
+    "task_registry.add_monolingual_task('ids.en', seqio.TextLineDataSource(\n"
+    "  {'train': 'ids.txt'}, num_input_examples={'train': 20}),\n"
+    "  language='en', preprocessors=[parse])\n"
+  )
+  flags = ['--mixture=ids.en', '--task_module=cached_ids']
+  assert _run(folders, tmp_path / 'cache', *flags) == 0
+  [message] = [
+    line for line in capsys.readouterr().err.split('\n') if 'letters' in line
+  ]
+  assert_mentions(message, 'ids.en', 20)
+
+
 @pytest.mark.parametrize(
   'flags, message',
   [

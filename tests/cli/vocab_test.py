@@ -270,6 +270,24 @@ def test_own_tasks(tmp_path, monkeypatch, capsys):
   seqio.TaskRegistry.remove('vocab.sw')
 
 
+def test_the_text_of_own_tasks_is_checked(tmp_path, monkeypatch, capsys):
+  (tmp_path / 'vocab_script.py').write_text(
+    'import seqio\n'
+    'from xlflax.data.seqio_tasks import task_registry\n'
+    'def parse(lines):\n'
+    "  return lines.map(lambda t: {'text': t})\n"
+    "task_registry.add_monolingual_task('vocab.ru', seqio.TextLineDataSource(\n"
+    "  {'train': 'ru.txt'}), language='ru', preprocessors=[parse])\n"
+  )
+  (tmp_path / 'ru.txt').write_text('ano kiru tuli meso kala vesi\n')
+  monkeypatch.chdir(tmp_path)
+  flags = ['--mixture=vocab.ru', '--task_module=vocab_script.py', '--size=19']
+  assert cli.main(['vocab', *flags, '--output=v', '--dry_run']) == 0
+  [message] = capsys.readouterr().err.splitlines()
+  assert_mentions(message, 'vocab.ru', 'Latin', 'Cyrillic')
+  seqio.TaskRegistry.remove('vocab.ru')
+
+
 def test_a_task_that_tokenizes_its_text_is_rejected():
   task = seqio.TaskRegistry.add(
     'vocab.tokenized',

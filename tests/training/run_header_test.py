@@ -197,3 +197,23 @@ def test_languages_outside_of_the_vocabulary():
   assert_mentions(line, 'labeled', 'eng', 'de')
   assert not run_header.language_warnings(('de', 'eng'), tasks)
   assert not run_header.language_warnings((), tasks)
+
+
+def test_the_text_of_tasks_without_a_cache_is_checked(
+  setup, caplog, monkeypatch
+):
+  """Other loaders do not check their text."""
+  live = types.SimpleNamespace(
+    statistics=list, find_text_anomalies=lambda: ['a mistake']
+  )
+  cached = types.SimpleNamespace(statistics=live.statistics)
+  setup.settings.corpus = setup.settings.cache_dir = setup.vocabulary = None
+  monkeypatch.setattr(run_header, 'run_header_lines', lambda *_, **__: [])
+  monkeypatch.setattr(run_header, 'data_warnings', lambda *_: [])
+  run_header.log_run_header(setup, {'a': live, 'b': cached}, first_step=0)
+  warnings = [
+    record.getMessage()
+    for record in caplog.records
+    if record.levelname == 'WARNING'
+  ]
+  assert warnings.count('a mistake') == 1

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import json
+import logging
 import os
 import pathlib
 import shlex
@@ -11,7 +12,7 @@ from typing import Literal
 from xlflax.cli import cache_statistics, output_paths
 from xlflax.cli import options as shared_options
 from xlflax.storage import bucket_staging, paths
-from xlflax.utils import errors, progress_reporting, user_modules
+from xlflax.utils import errors, logs, progress_reporting, user_modules
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -185,7 +186,7 @@ def main(options: CacheOptions) -> None:
     options.corpus, options.output, content='cache', option='output'
   )
   mixtures = list(options.mixture) or corpus_mixtures(options.corpus)
-  _log_corpus_warnings(options.corpus)
+  _log_data_warnings(options, mixtures)
   if options.runner == 'beam':
     options = _with_absolute_paths(options)
     paths.to_local_path(options.output, where='--output of several machines')
@@ -207,7 +208,7 @@ def finalize(options: FinalizeOptions) -> None:
     options.corpus, options.output, content='cache', option='output'
   )
   mixtures = list(options.mixture) or corpus_mixtures(options.corpus)
-  _log_corpus_warnings(options.corpus)
+  _log_data_warnings(options, mixtures)
   with bucket_staging.stage_output(options.output) as directory:
     plan = _plan(dataclasses.replace(options, output=str(directory)), mixtures)
     metas = cache_writer.finalize_cache(plan)
@@ -385,13 +386,24 @@ def _show_progress(bar: progress_reporting.Progress, state) -> None:
   bar.reach(state.done, state.total)
 
 
-def _log_corpus_warnings(directory: str | None) -> None:
-  """Logs the data warnings of a corpus."""
-  if directory:
+def _log_data_warnings(options: FinalizeOptions, mixtures: list[str]) -> None:
+  """Logs the data warnings of the corpus and of the other tasks."""
+  if options.corpus:
     from xlflax.data import corpus_checks
     from xlflax.data.corpus.corpus_directory import Corpus
 
-    corpus_checks.log_anomalies(Corpus(directory))
+    corpus_checks.log_anomalies(Corpus(options.corpus))
+  from xlflax.data.plain_text.corpus_directory_tasks import CorpusTasks
+
+  tasks = _task_opener(options, mixtures)()
+  if isinstance(tasks, CorpusTasks):
+    return
+  for split in options.split:
+    names = {
+      name for mixture in mixtures for name in tasks.names(mixture, split=split)
+    }
+    for anomaly in tasks.find_anomalies(sorted(names), split=split):
+      logging.warning('%s', anomaly, extra=logs.ONCE)
 
 
 def _print_statistics(metas: list, *, as_json: bool) -> None:

@@ -314,21 +314,27 @@ def _open_corpus(options: VocabOptions) -> Corpus:
 
 def _open_text(options: VocabOptions) -> text_sampling.MultilingualText:
   """Opens the corpus, or the mixtures after registering their tasks."""
-  if not options.mixture:
+  if options.corpus:
     from xlflax.data import corpus_checks
 
-    corpus = _open_corpus(options)
-    corpus_checks.log_anomalies(corpus)
-    return corpus
+    corpus_checks.log_anomalies(_open_corpus(options))
+  if not options.mixture:
+    return _open_corpus(options)
   from xlflax.data.seqio_tasks import tensorflow_setup
 
   tensorflow_setup.load_tensorflow()
-  from xlflax.data.seqio_tasks import mixture_text, task_registration
+  from xlflax.data.seqio_tasks import (
+    mixture_text,
+    task_registration,
+    task_samples,
+  )
 
   task_registration.register_tasks(
     options.corpus, options.task_module, options.tfds_data_dir
   )
-  return mixture_text.MixtureText(options.mixture)
+  text = mixture_text.MixtureText(options.mixture)
+  task_samples.log_anomalies(text.tasks)
+  return text
 
 
 def _train(

@@ -2,7 +2,8 @@
 
 The anomalies are reported as warnings and never as errors, because unusual text
 can be correct. The checks read the first lines of each file. If a parallel file
-is not compressed, they read pairs at evenly spaced positions instead.
+is not compressed, they read pairs at evenly spaced positions instead. The same
+checks are applied to the first examples of SeqIO tasks.
 """
 
 import collections
@@ -11,7 +12,7 @@ import itertools
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from xlflax.data.corpus import (
@@ -29,7 +30,7 @@ from xlflax.utils import logs, name_suggestions
 LINES = 100
 # Number of pairs that are read of a parallel file, and the number of evenly
 # spaced positions at which they are read.
-_NUM_PAIRS = 500
+NUM_PAIRS = 500
 _NUM_POSITIONS = 10
 # Fraction of unknown tokens above which a warning is logged.
 _MAX_UNKNOWN_RATE = 0.01
@@ -73,16 +74,58 @@ _HEADER_WORDS = frozenset(
     'text2',
   }
 )
+# Hints on unusable pairs of a file and of a task.
+_DROP_HINTS = (
+  'Run xlflax preprocess to drop them.',
+  'Drop them in a preprocessor of the task.',
+)
 # Suffix of a text file, which may be compressed.
 _TEXT_SUFFIX = re.compile(r'\.txt(\.gz|\.zst)?$')
 # Number at the beginning of a line.
 _NUMBER = re.compile(r'([0-9]{1,9})[.:)]* +')
 
 
-class _Sample(NamedTuple):
-  """Trigram counts of the first text of a file in one language."""
+class TaskText(NamedTuple):
+  """First examples of a SeqIO task.
 
-  file: corpus_files.TextFile
+  Attributes:
+    task: Name of the task.
+    languages: Language of the text, or the languages of source and target.
+    examples: One text, or source and target, of each example.
+  """
+
+  task: str
+  languages: tuple[str, ...]
+  examples: Sequence[tuple[str, ...]]
+
+
+class _Origin(NamedTuple):
+  """File or SeqIO task that contains the text that is checked.
+
+  Attributes:
+    name: Name in messages, which is the path of a file or `the task NAME`.
+    languages: Language of the text, or the languages of source and target.
+    file: File that contains the text. If None, the text is that of a task.
+  """
+
+  name: str
+  languages: tuple[str, ...]
+  file: corpus_files.TextFile | None = None
+
+  @property
+  def has_text_lines(self) -> bool:
+    """True unless the text is read from the records of a file."""
+    return self.file is None or not record_formats.is_records(self.file.path)
+
+  def choose(self, file_text: str, task_text: str) -> str:
+    """Returns the text of a message for a file or for a task."""
+    return task_text if self.file is None else file_text
+
+
+class _Sample(NamedTuple):
+  """Trigram counts of the first text of a file or task in one language."""
+
+  origin: _Origin
   language: str
   counts: text_language.Counts
 
@@ -94,44 +137,124 @@ def find_anomalies(corpus: corpus_directory.Corpus) -> list[str]:
   profiles = _trigram_profiles(corpus)
   samples: list[_Sample] = []
   for file in corpus.files:
+    origin = _file_origin(file)
     if file.kind is corpus_files.Kind.MONOLINGUAL:
-      lines = _read_first_lines(file)
-      text = ' '.join(lines)
-      wrong_script = _find_wrong_script(file, text)
-      anomalies += wrong_script
-      anomalies += _find_numbered_lines(file, lines)
-      anomalies += _find_json_lines(file, lines)
-      if not wrong_script:
-        [language] = file.languages
-        samples.append(
-          _Sample(file, language, text_language.count_trigrams(text))
-        )
+      anomalies += _check_lines(origin, _read_first_lines(file), samples)
     elif file.kind is corpus_files.Kind.PARALLEL:
-      pairs = _sample_pairs(file)
-      columns = [' '.join(side) for side in zip(*pairs[:LINES], strict=True)]
-      if pairs and text_language.are_columns_swapped(
-        file.languages, columns, profiles
-      ):
-        anomalies.append(_describe_swapped_columns(file))
-      else:
-        for language, column in zip(file.languages, columns, strict=False):
-          samples.append(
-            _Sample(file, language, text_language.count_trigrams(column))
-          )
-      anomalies += _find_header(file, pairs)
-      anomalies += _find_quoted_pairs(file, pairs)
-      anomalies += _find_copied_pairs(file, pairs)
-      anomalies += _find_pairs_without_letters(file, pairs)
-      anomalies += _find_numbered_pairs(file, pairs)
+      anomalies += _check_pairs(origin, _sample_pairs(file), profiles, samples)
   anomalies += _find_wrong_languages(samples)
   return anomalies
+
+
+def find_task_anomalies(
+  texts: Iterable[TaskText], corpus_texts: Iterable[TaskText] = ()
+) -> list[str]:
+  """Returns a message for each probable mistake found in SeqIO tasks.
+
+  Args:
+    texts: First examples of the tasks to check.
+    corpus_texts: First examples of the tasks of a corpus directory, whose text
+      `find_anomalies` checks. They are only compared with the other tasks.
+  """
+  texts, corpus_texts = list(texts), list(corpus_texts)
+  profiles = {}
+  for text in (*texts, *corpus_texts):
+    if len(text.languages) == 1:
+      counts = text_language.count_trigrams(_join_column(text, 0))
+      if sum(counts.values()) >= text_language.MIN_TRIGRAMS:
+        profiles.setdefault(text.languages[0], counts)
+  anomalies: list[str] = []
+  samples: list[_Sample] = []
+  for text in texts:
+    origin = _Origin(f'the task {text.task}', text.languages)
+    if len(text.languages) == 1:
+      lines = [line for (line,) in text.examples[:LINES]]
+      anomalies += _check_lines(origin, lines, samples)
+    else:
+      pairs = [
+        corpus_directory.Pair(*pair) for pair in text.examples[:NUM_PAIRS]
+      ]
+      anomalies += _check_pairs(origin, pairs, profiles, samples)
+  checked_names = {sample.origin.name for sample in samples}
+  for text in corpus_texts:
+    for side, language in enumerate(text.languages):
+      counts = text_language.count_trigrams(_join_column(text, side))
+      samples.append(
+        _Sample(_Origin(text.task, text.languages), language, counts)
+      )
+  anomalies += _find_wrong_languages(samples, checked_names)
+  return anomalies
+
+
+def _join_column(text: TaskText, side: int) -> str:
+  return ' '.join(example[side] for example in text.examples[:LINES])
+
+
+def _file_origin(file: corpus_files.TextFile) -> _Origin:
+  return _Origin(str(file.path), file.languages, file)
+
+
+def _check_lines(
+  origin: _Origin, lines: Sequence[str], samples: list[_Sample]
+) -> Iterator[str]:
+  """Yields a message for each probable mistake in monolingual text.
+
+  Args:
+    origin: File or task with the text.
+    lines: First lines of the text.
+    samples: List to which the trigrams of the text are appended, unless the
+      text is in a wrong script.
+  """
+  text = ' '.join(lines)
+  wrong_script = _find_wrong_script(origin, text)
+  yield from wrong_script
+  yield from _find_lines_without_letters(origin, lines)
+  yield from _find_numbered_lines(origin, lines)
+  yield from _find_json_lines(origin, lines)
+  if not wrong_script:
+    [language] = origin.languages
+    samples.append(
+      _Sample(origin, language, text_language.count_trigrams(text))
+    )
+
+
+def _check_pairs(
+  origin: _Origin,
+  pairs: Sequence[corpus_directory.Pair],
+  profiles: Mapping[str, text_language.Counts],
+  samples: list[_Sample],
+) -> Iterator[str]:
+  """Yields a message for each probable mistake in parallel text.
+
+  Args:
+    origin: File or task with the text.
+    pairs: Sampled sentence pairs.
+    profiles: Trigram counts of text in each language, if known.
+    samples: List to which the trigrams of both columns are appended, unless the
+      columns are swapped.
+  """
+  columns = [' '.join(side) for side in zip(*pairs[:LINES], strict=True)]
+  if pairs and text_language.are_columns_swapped(
+    origin.languages, columns, profiles
+  ):
+    yield _describe_swapped_columns(origin)
+  else:
+    for language, column in zip(origin.languages, columns, strict=False):
+      samples.append(
+        _Sample(origin, language, text_language.count_trigrams(column))
+      )
+  yield from _find_header(origin, pairs)
+  yield from _find_quoted_pairs(origin, pairs)
+  yield from _find_copied_pairs(origin, pairs)
+  yield from _find_pairs_without_letters(origin, pairs)
+  yield from _find_numbered_pairs(origin, pairs)
 
 
 def contains_json(file: corpus_files.TextFile) -> bool:
   """Returns whether the first lines of a monolingual file are JSON objects."""
   if file.kind is not corpus_files.Kind.MONOLINGUAL:
     return False
-  return any(_find_json_lines(file, _read_first_lines(file)))
+  return any(_find_json_lines(_file_origin(file), _read_first_lines(file)))
 
 
 def find_held_out_lines(corpus: corpus_directory.Corpus) -> list[str]:
@@ -185,7 +308,7 @@ def _sample_lines(file: corpus_files.TextFile) -> list[tuple[str, ...]]:
     return []
   if corpus_files.is_sequential(file.path) or file.line_splits is not None:
     all_texts = filter(any, corpus_directory.read_texts(file))
-    return list(itertools.islice(all_texts, _NUM_PAIRS))
+    return list(itertools.islice(all_texts, NUM_PAIRS))
 
   size = file.path.stat().st_size
   end = max(0, size - _NUM_LAST_BYTES)
@@ -203,7 +326,7 @@ def _sample_lines(file: corpus_files.TextFile) -> list[tuple[str, ...]]:
       if file.kind is corpus_files.Kind.MONOLINGUAL
       else corpus_directory.read_parallel(file.path, span, on_bad_record)
     )
-    limit = None if span.stop == size else _NUM_PAIRS // _NUM_POSITIONS
+    limit = None if span.stop == size else NUM_PAIRS // _NUM_POSITIONS
     lines += itertools.islice(texts, limit)
   return lines
 
@@ -358,19 +481,19 @@ def _sample_pairs(file: corpus_files.TextFile) -> list[corpus_directory.Pair]:
     pairs_in_span = corpus_directory.read_parallel(
       file.path, span, corpus_directory.handler_of_bad_records(file)
     )
-    pairs += itertools.islice(pairs_in_span, _NUM_PAIRS // len(spans))
+    pairs += itertools.islice(pairs_in_span, NUM_PAIRS // len(spans))
   return pairs
 
 
 def _find_header(
-  file: corpus_files.TextFile, pairs: Sequence[corpus_directory.Pair]
+  origin: _Origin, pairs: Sequence[corpus_directory.Pair]
 ) -> Iterator[str]:
   """Yields a message if the first line of a parallel file is a header."""
-  if not pairs or record_formats.is_records(file.path):
+  if not pairs or not origin.has_text_lines:
     return
   codes = {
     code.lower()
-    for language in file.languages
+    for language in origin.languages
     for code in (language, language_codes.short_code(language))
   }
   cells = [cell.strip(' "\'').lower() for cell in pairs[0]]
@@ -378,17 +501,20 @@ def _find_header(
     codes.issuperset(cells) or _HEADER_WORDS.issuperset(cells)
   ):
     yield (
-      f'The first line of {file.path} is probably a header: '
-      f'{" and ".join(map(repr, pairs[0]))}. All lines of the file are read as '
-      'sentence pairs. Delete this line.'
+      f'The first line of {origin.name} is probably a header: '
+      f'{" and ".join(map(repr, pairs[0]))}. All lines are read as sentence '
+      'pairs. '
+      + origin.choose(
+        'Delete this line.', 'Skip this line in the source of the task.'
+      )
     )
 
 
 def _find_quoted_pairs(
-  file: corpus_files.TextFile, pairs: Sequence[corpus_directory.Pair]
+  origin: _Origin, pairs: Sequence[corpus_directory.Pair]
 ) -> Iterator[str]:
   """Yields a message if nearly all texts are enclosed in quotation marks."""
-  if record_formats.is_records(file.path):
+  if not origin.has_text_lines:
     return
   count = sum(
     all(
@@ -399,17 +525,21 @@ def _find_quoted_pairs(
   )
   if count > max(_MIN_COUNT, _MIN_QUOTED_FRACTION * len(pairs)):
     yield (
-      f'In {file.path}, source and target are enclosed in quotation marks in '
+      f'In {origin.name}, source and target are enclosed in quotation marks in '
       f'{count:,} of {len(pairs):,} sampled pairs. The quotation marks are read '
-      'as text. Write the file without quoting.'
+      'as text. '
+      + origin.choose(
+        'Write the file without quoting.',
+        'Remove them in a preprocessor of the task.',
+      )
     )
 
 
 def _find_copied_pairs(
-  file: corpus_files.TextFile, pairs: Sequence[corpus_directory.Pair]
+  origin: _Origin, pairs: Sequence[corpus_directory.Pair]
 ) -> Iterator[str]:
   """Yields a message if source and target of many pairs are nearly equal."""
-  if len(set(map(language_codes.short_code, file.languages))) < 2:
+  if len(set(map(language_codes.short_code, origin.languages))) < 2:
     return
   count = sum(
     text_similarity.ngram_similarity(*pair) > text_similarity.COPIED
@@ -417,14 +547,14 @@ def _find_copied_pairs(
   )
   if count > max(_MIN_COUNT, _MIN_FRACTION * len(pairs)):
     yield (
-      f'In {file.path}, source and target are equal or nearly equal in '
+      f'In {origin.name}, source and target are equal or nearly equal in '
       f'{count:,} of {len(pairs):,} sampled pairs, which were probably not '
-      'translated. Run xlflax preprocess to drop them.'
+      f'translated. {origin.choose(*_DROP_HINTS)}'
     )
 
 
 def _find_pairs_without_letters(
-  file: corpus_files.TextFile, pairs: Sequence[corpus_directory.Pair]
+  origin: _Origin, pairs: Sequence[corpus_directory.Pair]
 ) -> Iterator[str]:
   """Yields a message if many pairs of a file have a text without letters."""
   count = sum(
@@ -432,42 +562,64 @@ def _find_pairs_without_letters(
   )
   if count > max(_MIN_COUNT, _MIN_FRACTION * len(pairs)):
     yield (
-      f'In {file.path}, source or target has no letters in {count:,} of '
-      f'{len(pairs):,} sampled pairs. Run xlflax preprocess to drop them.'
+      f'In {origin.name}, source or target has no letters in {count:,} of '
+      f'{len(pairs):,} sampled pairs. {origin.choose(*_DROP_HINTS)}'
+    )
+
+
+def _find_lines_without_letters(
+  origin: _Origin, lines: Sequence[str]
+) -> Iterator[str]:
+  """Yields a message if most lines of monolingual text have no letters."""
+  count = sum(not any(map(str.isalpha, line)) for line in lines)
+  if count > max(_MIN_COUNT, len(lines) / 2):
+    yield (
+      f'In {origin.name}, {count:,} of the first {len(lines):,} '
+      f'{origin.choose("lines", "examples")} have no letters. '
+      + origin.choose(
+        'Check that the file contains text.',
+        'Check which column the task reads as its text.',
+      )
     )
 
 
 def _find_numbered_lines(
-  file: corpus_files.TextFile, lines: Sequence[str]
+  origin: _Origin, lines: Sequence[str]
 ) -> Iterator[str]:
   """Yields a message if most lines start with consecutive numbers."""
   count = _count_consecutive_numbers(lines)
   if count > max(_MIN_COUNT, len(lines) / 2):
     yield (
-      f'In {file.path}, {count:,} of the first {len(lines):,} lines start with '
-      'consecutive numbers. Remove the numbers, for example with '
-      "sed -E 's/^[0-9]+[.:)]* +//'."
+      f'In {origin.name}, {count:,} of the first {len(lines):,} '
+      f'{origin.choose("lines", "examples")} start with consecutive numbers. '
+      + origin.choose(
+        "Remove the numbers, for example with sed -E 's/^[0-9]+[.:)]* +//'.",
+        'Remove the numbers in a preprocessor of the task.',
+      )
     )
 
 
-def _find_json_lines(
-  file: corpus_files.TextFile, lines: Sequence[str]
-) -> Iterator[str]:
+def _find_json_lines(origin: _Origin, lines: Sequence[str]) -> Iterator[str]:
   """Yields a message if most lines of a text file are JSON objects."""
-  if record_formats.is_records(file.path):
+  if not origin.has_text_lines:
     return
   count = sum(map(_is_json_object, lines))
   if count > len(lines) / 2:
-    name = file.path.name
+    message = (
+      f'In {origin.name}, {count:,} of the first {len(lines):,} lines are JSON '
+      'objects, but each line is read as text. '
+    )
+    if origin.file is None:
+      yield message + 'Parse the lines in a preprocessor of the task.'
+      return
+    name = origin.file.path.name
     new_name = _TEXT_SUFFIX.sub(r'.jsonl\1', name)
     rename = 'Rename the file so that its name ends in .jsonl'
     if new_name != name:
       rename = f'Rename the file to {new_name}'
     yield (
-      f'In {file.path}, {count:,} of the first {len(lines):,} lines are JSON '
-      f'objects, but each line of this file is read as text. {rename}. If the '
-      'column with the text is not named `text`, specify the column in '
-      f'{record_formats.FILE} (see docs/data.md).'
+      f'{message}{rename}. If the column with the text is not named `text`, '
+      f'specify the column in {record_formats.FILE} (see docs/data.md).'
     )
 
 
@@ -481,7 +633,7 @@ def _is_json_object(line: str) -> bool:
 
 
 def _find_numbered_pairs(
-  file: corpus_files.TextFile, pairs: Sequence[corpus_directory.Pair]
+  origin: _Origin, pairs: Sequence[corpus_directory.Pair]
 ) -> Iterator[str]:
   """Yields a message if source or target of most pairs are numbered."""
   count = max(
@@ -490,7 +642,7 @@ def _find_numbered_pairs(
   )
   if count > max(_MIN_COUNT, len(pairs) / 2):
     yield (
-      f'In {file.path}, source or target starts with consecutive numbers in '
+      f'In {origin.name}, source or target starts with consecutive numbers in '
       f'{count:,} of {len(pairs):,} sampled pairs. Remove the numbers.'
     )
 
@@ -506,12 +658,19 @@ def _count_consecutive_numbers(lines: Sequence[str]) -> int:
   return len(consecutive)
 
 
-def _find_wrong_languages(samples: Sequence[_Sample]) -> Iterator[str]:
+def _find_wrong_languages(
+  samples: Sequence[_Sample], checked_names: Collection[str] | None = None
+) -> Iterator[str]:
   """Yields a message for each monolingual file in another file's language.
 
   A file is compared with the other text in the same language and in each of the
   other languages, so nothing is found in a corpus with a single file for each
   language.
+
+  Args:
+    samples: Trigram counts of the text in all files or tasks.
+    checked_names: Names of the files or tasks to check. If None, all are
+      checked.
   """
   samples = [
     sample
@@ -529,7 +688,10 @@ def _find_wrong_languages(samples: Sequence[_Sample]) -> Iterator[str]:
   for sample, unit in zip(samples, units, strict=True):
     language = sample.language
     num_others = num_samples[language] - 1
-    if sample.file.kind is not corpus_files.Kind.MONOLINGUAL or not num_others:
+    origin = sample.origin
+    if len(origin.languages) > 1 or not num_others:
+      continue
+    if checked_names is not None and origin.name not in checked_names:
       continue
     similarity = (
       text_language.dot_product(unit, sums[language]) - 1
@@ -544,33 +706,48 @@ def _find_wrong_languages(samples: Sequence[_Sample]) -> Iterator[str]:
     closest = max(similarities, key=lambda k: similarities[k], default=None)
     if closest and similarities[closest] > similarity + _LANGUAGE_MARGIN:
       yield (
-        f'The text of {sample.file.path} is more similar to the text in '
-        f'{closest} than to the other text in {language}. If it is in '
-        f'{closest}, rename the file: replace {language} with {closest} in '
-        f'its name. Otherwise, check the other files of {language}.'
+        f'The text of {origin.name} is more similar to the text in {closest} '
+        f'than to the other text in {language}. If it is in {closest}, '
+        + origin.choose(
+          f'rename the file: replace {language} with {closest} in its name. '
+          f'Otherwise, check the other files of {language}.',
+          f'register the task with the language {closest}. Otherwise, check '
+          f'the other tasks of {language}.',
+        )
       )
 
 
-def _describe_swapped_columns(file: corpus_files.TextFile) -> str:
-  first, second = file.languages
+def _describe_swapped_columns(origin: _Origin) -> str:
+  first, second = origin.languages
+  if origin.file is None:
+    return (
+      f'The features `inputs` and `targets` of {origin.name} are probably '
+      f'swapped: `inputs` is more similar to {second} and `targets` to {first}. '
+      'Swap the features in a preprocessor of the task, or register the task '
+      f"with languages=('{second}', '{first}')."
+    )
   return (
-    f'The columns of {file.path} are probably swapped: the first column is '
+    f'The columns of {origin.name} are probably swapped: the first column is '
     f'more similar to {second} and the second to {first}. Swap the columns, or '
     f'rename the file to {second}-{first}.'
   )
 
 
-def _find_wrong_script(file: corpus_files.TextFile, text: str) -> list[str]:
-  """Returns a message if a file is not written in a script of its language."""
-  [language] = file.languages
+def _find_wrong_script(origin: _Origin, text: str) -> list[str]:
+  """Returns a message if text is not written in a script of its language."""
+  [language] = origin.languages
   script = text_language.dominant_script(text)
   expected_scripts = text_language.scripts_of_language(language)
   if script is None or expected_scripts is None or script in expected_scripts:
     return []
   return [
-    f'{file.path} is written in {script.title()} letters, but {language} is '
-    f'written in {" or ".join(expected_scripts).title()}. Check the language '
-    'code of the file.'
+    f'The text of {origin.name} is written in {script.title()} letters, but '
+    f'{language} is written in {" or ".join(expected_scripts).title()}. '
+    + origin.choose(
+      'Check the language code of the file.',
+      'Check the language with which the task is registered, and which column '
+      'the task reads as its text.',
+    )
   ]
 
 

@@ -52,6 +52,11 @@ def log_run_header(
   # If there is a cache, `xlflax cache` has logged the anomalies.
   if settings.corpus and not settings.cache_dir:
     corpus_checks.log_anomalies(corpus_directory.Corpus(settings.corpus))
+  for loader in loaders.values():
+    # Only loaders of SeqIO tasks without a cache have this method.
+    find_anomalies = getattr(loader, 'find_text_anomalies', None)
+    for line in find_anomalies() if find_anomalies is not None else ():
+      logging.warning('%s', line, extra=logs.ONCE)
 
 
 def run_header_lines(

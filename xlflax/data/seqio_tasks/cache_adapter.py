@@ -13,6 +13,7 @@ from xlflax.data.seqio_tasks import (
   seqio_reader,
   task_registration,
   task_registry,
+  task_samples,
 )
 
 
@@ -43,6 +44,7 @@ class RegisteredTasks:
   source_size = staticmethod(seqio_examples.source_size)
   count_source = staticmethod(seqio_examples.count_source)
   read = staticmethod(seqio_examples.read_task_examples)
+  find_anomalies = staticmethod(task_samples.find_anomalies)
 
   def names(self, mixture: str, *, split: str) -> list[str]:
     """Returns the tasks that have a split; see `text_tasks.Tasks.names`."""

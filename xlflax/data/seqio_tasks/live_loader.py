@@ -44,7 +44,7 @@ from xlflax.utils import errors, logs
 
 tensorflow_setup.load_tensorflow()
 
-from xlflax.data.seqio_tasks import seqio_examples, task_registry  # noqa: E402
+from xlflax.data.seqio_tasks import seqio_examples, task_registry, task_samples  # noqa: E402
 
 _LOG_INTERVAL_SECONDS = 10
 # Number of random numbers that are generated at a time.
@@ -172,6 +172,10 @@ class LiveLoader:
         strict=True,
       )
     ]
+
+  def find_text_anomalies(self) -> list[str]:
+    """Returns a message for each probable mistake in the text of the tasks."""
+    return task_samples.find_anomalies(self._schedule.tasks, self.dataset.split)
 
   def close(self) -> None:
     """Closes the files from which the tasks are read."""

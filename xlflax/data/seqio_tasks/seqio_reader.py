@@ -142,10 +142,18 @@ def read_tokenized_examples(
 
 
 @validation.validate_call
-def read_texts(name: str, *, split: str = TRAIN) -> Iterator[dict]:
-  """Yields a task's untokenized examples, with `str` and `bool` values."""
+def read_texts(
+  name: str, *, split: str = TRAIN, block_size: validation.PositiveInt = 1024
+) -> Iterator[dict]:
+  """Yields a task's untokenized examples, with `str` and `bool` values.
+
+  Args:
+    name: Name of the task.
+    split: Split of the task.
+    block_size: Number of examples to read at a time.
+  """
   task = task_registry.get_task(name, split=split)
-  for block in _read_text_blocks(task, split, 1024):
+  for block in _read_text_blocks(task, split, block_size):
     for values in zip(*block.values(), strict=True):
       yield {
         key: value.decode() if isinstance(value, bytes) else value

@@ -1,0 +1,114 @@
+"""Probable mistakes in the text of SeqIO tasks are found."""
+
+import pytest
+import seqio
+import tensorflow as tf
+
+from tests.errors import assert_mentions
+from xlflax.data import dataset_config
+from xlflax.data.seqio_tasks import (
+  corpus_tasks,
+  live_loader,
+  task_registry,
+  task_samples,
+)
+
+
+@pytest.fixture
+def add():
+  """Registers a task that provides the given columns, and removes it."""
+  names = []
+
+  def add(name, languages, **columns):
+    def read(split, shuffle_files, seed=None):
+      del split, shuffle_files, seed
+      return tf.data.Dataset.from_tensor_slices(columns)
+
+    source = seqio.FunctionDataSource(read, splits=('train',))
+    if len(languages) == 1:
+      task_registry.add_monolingual_task(name, source, language=languages[0])
+    else:
+      task_registry.add_parallel_task(name, source, languages=languages)
+    names.append(name)
+    return name
+
+  yield add
+  for name in names:
+    seqio.TaskRegistry.remove(name)
+
+
+def test_valid_text(add, toy_sentences):
+  tasks = [
+    add('ok.de', ('de',), text=toy_sentences['de']),
+    add('ok.en', ('en',), text=toy_sentences['en']),
+    add(
+      'ok.en_ru',
+      ('en', 'ru'),
+      inputs=toy_sentences['en'],
+      targets=toy_sentences['ru'],
+    ),
+  ]
+  assert task_samples.find_anomalies(tasks) == []
+  assert task_samples.find_anomalies(tasks, 'validation') == []
+
+
+def test_text_in_a_wrong_script(add, toy_sentences):
+  name = add('news', ('ru',), text=toy_sentences['de'])
+  [message] = task_samples.find_anomalies([name])
+  assert_mentions(message, 'news', 'ru', 'Latin', 'Cyrillic')
+
+
+def test_ids_in_place_of_text(add):
+  name = add('ids', ('de',), text=[str(n) for n in range(200)])
+  [message] = task_samples.find_anomalies([name])
+  assert_mentions(message, 'ids', 100)
+
+
+def test_numbered_text(add, toy_sentences):
+  lines = [f'{n}. {text}' for n, text in enumerate(toy_sentences['de'])]
+  [message] = task_samples.find_anomalies([add('lines', ('de',), text=lines)])
+  assert_mentions(message, 'lines', 100)
+
+
+@pytest.mark.parametrize('languages', [('en', 'ru'), ('en', 'de')])
+def test_swapped_source_and_target(add, toy_sentences, toy_corpus, languages):
+  """Languages of one script are compared with the other tasks."""
+  corpus_tasks.register_corpus(toy_corpus)
+  first, second = languages
+  name = add(
+    'bt', languages, inputs=toy_sentences[second], targets=toy_sentences[first]
+  )
+  tasks = [name, 'corpus.mono.en', 'corpus.mono.de']
+  [message] = task_samples.find_anomalies(tasks)
+  assert_mentions(message, 'bt', f"('{second}', '{first}')")
+
+
+def test_identical_source_and_target(add, toy_sentences):
+  texts = toy_sentences['en']
+  name = add('copies', ('en', 'de'), inputs=texts, targets=texts)
+  [message] = task_samples.find_anomalies([name])
+  assert_mentions(message, 'copies', len(texts))
+
+
+def test_text_in_the_language_of_another_task(add, toy_sentences, toy_corpus):
+  corpus_tasks.register_corpus(toy_corpus)
+  name = add('web', ('en',), text=toy_sentences['de'])
+  tasks = [name, 'corpus.mono.en', 'corpus.mono.de']
+  [message] = task_samples.find_anomalies(tasks)
+  assert_mentions(message, 'web', 'en', 'de')
+
+
+def test_the_live_loader_checks_its_tasks(add, toy_sentences, toy_vocabulary):
+  loader = live_loader.LiveLoader(
+    dataset_config.DatasetConfig(
+      name='s',
+      mixture=add('live', ('ru',), text=toy_sentences['de']),
+      layout='sentences',
+      length=16,
+      batch_size=4,
+    ),
+    vocabulary=toy_vocabulary,
+    seed=0,
+  )
+  [message] = loader.find_text_anomalies()
+  assert_mentions(message, 'live', 'ru')

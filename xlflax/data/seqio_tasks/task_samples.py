@@ -1,0 +1,82 @@
+"""First texts of SeqIO tasks, for `corpus_checks`. Requires TensorFlow."""
+
+import contextlib
+import itertools
+import logging
+from collections.abc import Iterable
+
+from xlflax.data import corpus_checks
+from xlflax.data.corpus.corpus_directory import TRAIN
+from xlflax.data.seqio_tasks import (
+  code_switched_text,
+  data_sources,
+  seqio_reader,
+  task_registry,
+)
+from xlflax.utils import errors, logs
+
+# Number of examples that are read of a task, for one text and for pairs.
+_NUM_EXAMPLES = {1: corpus_checks.LINES, 2: corpus_checks.NUM_PAIRS}
+# Number of characters that are kept of a text, which may be a long document.
+_NUM_CHARACTERS = 1000
+
+
+def find_anomalies(tasks: Iterable[str], split: str = TRAIN) -> list[str]:
+  """Returns a message for each probable mistake in the text of tasks.
+
+  The first examples of each task are read. Tasks of a corpus directory, whose
+  files are checked separately, are only compared with the other tasks. Tasks
+  that provide token ids or code-switched text are not checked. Errors of reading
+  a task are ignored, because they are raised when the task is used.
+
+  Args:
+    tasks: Names of registered tasks. Tasks without the split are ignored.
+    split: Name of the split to read.
+  """
+  texts: list[corpus_checks.TaskText] = []
+  corpus_texts: list[corpus_checks.TaskText] = []
+  for name in tasks:
+    task = task_registry.get_task(name)
+    if split not in task.splits or not _has_plain_text(task.preprocessors):
+      continue
+    with contextlib.suppress(errors.XlflaxError, UnicodeDecodeError):
+      is_corpus = isinstance(task.source, data_sources.TextSource)
+      (corpus_texts if is_corpus else texts).append(_read_sample(name, split))
+  if not texts:
+    return []
+  return corpus_checks.find_task_anomalies(texts, corpus_texts)
+
+
+def log_anomalies(tasks: Iterable[str], split: str = TRAIN) -> None:
+  """Logs a warning for each message of `find_anomalies`."""
+  for anomaly in find_anomalies(tasks, split):
+    logging.warning('%s', anomaly, extra=logs.ONCE)
+
+
+def _has_plain_text(steps) -> bool:
+  """Returns whether a task provides text that is not code-switched."""
+  return (
+    bool(steps)
+    and steps[-1] is task_registry.tokenize
+    and not any(
+      isinstance(step, code_switched_text.CodeSwitch) for step in steps
+    )
+  )
+
+
+def _read_sample(name: str, split: str) -> corpus_checks.TaskText:
+  """Reads the first examples of a task."""
+  languages = task_registry.task_languages(name)
+  features = ('inputs', 'targets')[-len(languages) :]
+  number = _NUM_EXAMPLES[len(languages)]
+  examples = itertools.islice(
+    seqio_reader.read_texts(name, split=split, block_size=number), number
+  )
+  return corpus_checks.TaskText(
+    name,
+    languages,
+    [
+      tuple(example[feature][:_NUM_CHARACTERS] for feature in features)
+      for example in examples
+    ],
+  )
