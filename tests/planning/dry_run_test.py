@@ -57,6 +57,18 @@ def result():
   )
 
 
+def test_a_dummy_vocabulary_requires_no_start_model(monkeypatch, tmp_path):
+  """The run that `init_from` names may be trained later."""
+  settings = training_setup_test.make_settings(
+    init_from=str(tmp_path / 'missing')
+  )
+  loader = _Loader(training_setup_test.MONO)
+  monkeypatch.setattr(
+    training_setup.Setup, 'open_loaders', lambda self: {'mono': loader}
+  )
+  assert dry_run.make_plan(settings)['total_steps'] == 100
+
+
 def test_parameters(result):
   sizes = {
     n: leaf.size for n, leaf in param_tree.flatten_params(result.params).items()
