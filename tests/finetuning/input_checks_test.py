@@ -491,10 +491,12 @@ def test_training_checks_the_files_of_its_evaluation(tmp_path):
     tasks=[tagging_task.Tagging(source=source)], eval_interval_steps=10
   )
   hook = evaluation_hook.EvaluationHook(evaluation)
-  objectives = types.SimpleNamespace(objectives=())
-  run = types.SimpleNamespace(
-    trainer=types.SimpleNamespace(objectives=objectives)
+  trainer = types.SimpleNamespace(
+    evaluation=evaluation,
+    objectives=types.SimpleNamespace(objectives=()),
+    checkpoints=types.SimpleNamespace(metric_for_best_model=None),
   )
+  run = types.SimpleNamespace(trainer=trainer)
   with raises_error(errors.CorpusError, mentions=('missing',)):
     hook.before_training(run)
 

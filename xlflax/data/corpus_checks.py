@@ -157,7 +157,7 @@ def find_task_anomalies(
       `find_anomalies` checks. They are only compared with the other tasks.
   """
   texts, corpus_texts = list(texts), list(corpus_texts)
-  profiles = {}
+  profiles: dict[str, text_language.Counts] = {}
   for text in (*texts, *corpus_texts):
     if len(text.languages) == 1:
       counts = text_language.count_trigrams(_join_column(text, 0))
