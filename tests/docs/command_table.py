@@ -46,7 +46,7 @@ NEEDS = {
   'docs/reliability.md': 'corpus vocabulary cache runs/mlm',
   'docs/synthetic.md': '',
   'docs/t5x.md': 'corpus vocabulary mt5',
-  'docs/tasks.md': 'corpus vocabulary Tanzil.en-sw.en Tanzil.en-sw.sw '
+  'docs/tasks.md': 'corpus vocab Tanzil.en-sw.en Tanzil.en-sw.sw '
   'QED.en-sw.tsv.gz',
   'docs/training.md': 'corpus vocab cache models/base.gin runs/mlm',
   'docs/translation.md': 'corpus vocab models/transformer_base.gin test.en',

@@ -50,7 +50,7 @@ def test_f1_requires_a_positive_class():
   source = one_hot_model.Held(parts=(('en', ()),))
   task = classification_task.Classification(source=source)
   with raises_error(errors.ConfigError, got='classification/f1/en'):
-    selection_metrics.check_exists('classification/f1/en', [task])
+    selection_metrics.check_exists('classification/f1/en', [task], where='w')
   assert 'f1' not in selection_metrics.metric_names(task)
   task = classification_task.Classification(source=source, positive='same')
-  selection_metrics.check_exists('classification/f1/en', [task])
+  selection_metrics.check_exists('classification/f1/en', [task], where='w')

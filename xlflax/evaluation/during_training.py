@@ -81,7 +81,9 @@ class Evaluation:
       metric: Metric that selects a checkpoint, in the format
         'task/metric/part'.
     """
-    selection_metrics.check_exists(metric, self.tasks)
+    selection_metrics.check_exists(
+      metric, self.tasks, where='CheckpointOptions.metric_for_best_model'
+    )
 
   def run(self, setup, state: train_state.TrainState) -> dict[str, float]:
     """Evaluates all tasks and logs their primary metrics.

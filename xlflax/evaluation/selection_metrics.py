@@ -21,12 +21,21 @@ _BASELINES = (
 )
 
 
-def check_exists(metric: str, tasks: Sequence[eval_task.EvalTask]) -> None:
+def check_exists(
+  metric: str,
+  tasks: Sequence[eval_task.EvalTask],
+  *,
+  where: str,
+  requires_part: bool = False,
+) -> None:
   """Checks that a task which runs during training computes a metric.
 
   Args:
     metric: Metric in the format 'task/metric/part'.
     tasks: Evaluation tasks that run during training.
+    where: Option or field that contains the metric, for the error message.
+    requires_part: Whether the metric must end with a language, a file or
+      'mean', even if the languages of the task are unknown.
 
   Raises:
     ConfigError: If no task computes the metric, or if the task has no text or
@@ -41,7 +50,9 @@ def check_exists(metric: str, tasks: Sequence[eval_task.EvalTask]) -> None:
     # Tasks whose languages are unknown may compute further metrics.
     parts = _task_languages(task)
     if not parts:
-      return
+      if part or not requires_part:
+        return
+      continue
     declared_names = [declared.name for declared in task.computed_metrics()]
     if declared_names and metric_name not in declared_names:
       continue
@@ -57,9 +68,10 @@ def check_exists(metric: str, tasks: Sequence[eval_task.EvalTask]) -> None:
         )
       return
   raise errors.ConfigError(
-    'The metric given as metric_for_best_model is not computed by any '
-    'evaluation task that runs during training',
+    'The metric that selects the best model is not computed by any evaluation '
+    'task that runs during training',
     got=metric,
+    where=where,
     expected='; '.join(map(list_metrics, tasks))
     or 'evaluation tasks during training',
     fix=name_suggestions.did_you_mean(metric, suggestions),

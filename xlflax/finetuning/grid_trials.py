@@ -241,7 +241,12 @@ class TrialRunner:
           trainer, evaluation=_build_evaluation(configuration)
         )
       if isinstance(trainer.evaluation, during_training.Evaluation):
-        selection_metrics.check_exists(self.select, trainer.evaluation.tasks)
+        selection_metrics.check_exists(
+          self.select,
+          trainer.evaluation.tasks,
+          where='--metric_for_best_model',
+          requires_part=True,
+        )
       trainer = self._keep_best_checkpoint(trainer)
     return MadeTrial(trial, trainer, configuration.operative)
 

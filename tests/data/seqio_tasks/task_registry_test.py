@@ -48,7 +48,8 @@ def test_expand_leaves_out_tasks_without_the_split(registry, toy_corpus):
     registry.expand_mixture('t4.mono', split='test')
 
 
-def test_unknown_names_suggest_the_nearest(registry, toy_corpus):
+def test_unknown_names_suggest_the_nearest(registry, toy_corpus, monkeypatch):
+  monkeypatch.setattr(registry, '_module_tasks', {})
   corpus_tasks.register_corpus(toy_corpus, prefix='t7')
   for ask in (registry.expand_mixture, registry.task_languages):
     with raises_error(

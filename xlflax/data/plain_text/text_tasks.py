@@ -158,7 +158,7 @@ def unknown_task_error(
       ' '.join(
         f'The module {file} registers {name_suggestions.format_names(names)}.'
         if names
-        else f'The module {file} does not register a task with this name.'
+        else f'The module {file} registers no tasks.'
         for file, names in (module_tasks or {}).items()
       )
       or 'Your own tasks are registered by the modules that are passed as '
