@@ -150,6 +150,22 @@ def test_probes_from_the_command_line(make_run, tmp_path):
   assert row['low'] <= row['accuracy'] <= row['high'] and row['examples'] == 32
 
 
+def test_clustering_reads_files_with_a_text_and_a_class(make_run, tmp_path):
+  run = make_run(tmp_path / 'run', steps=(1,))
+  lines = [f'{text}\t{text[0]}\n' for text in _TEXTS[1:] * 8]
+  (tmp_path / 'test.tsv').write_text(''.join(lines))
+  arguments = [
+    f'--model_dir={run}',
+    '--gin_file=evaluate/clustering.gin',
+    f'--gin.TEST_FILES={ {"de": str(tmp_path / "test.tsv")} }',
+  ]
+  assert cli.main(['evaluate', *arguments]) == 0
+  ((result,),) = (x.values() for x in result_store.find_results(run).values())
+  assert not result.failures
+  # The texts of a class are equal, so k-means recovers the classes.
+  assert result.metrics['v_measure/de'] == pytest.approx(1)
+
+
 def test_probes_of_labels_that_say_nothing_are_at_chance(eval_model):
   flips = np.random.default_rng(0).integers(2, size=400).astype(str).tolist()
   accuracies = [
