@@ -14,9 +14,11 @@ from xlflax.utils import errors
 class FromHfOptions:
   """Converts a Hugging Face or Sentence-Transformers model to a run directory.
 
-  The supported models are BERT, DistilBERT, DeBERTa-v2, RoBERTa, XLM-R, XLM-R
-  XL, XLM, ModernBERT, EuroBERT, ESM, T5, mT5, umT5, mBART, M2M-100 and
-  NLLB-200. Tokenizers and heads are converted too.
+  The supported models are BERT, DistilBERT, DeBERTa-v2, RoBERTa (also with
+  pre-LN), XLM-R, XLM-R XL, XLM, ModernBERT, EuroBERT, mGTE, jina-embeddings-v3,
+  nomic-embed-text, ESM, T5, mT5, umT5, BART, mBART, M2M-100 and NLLB-200.
+  docs/huggingface.md lists their variants and heads. Tokenizers and heads are
+  converted too.
 
   Attributes:
     path: Directory with config.json, weights and tokenizer, or name of a model
