@@ -27,9 +27,10 @@ NEEDS = {
   'runs/mlm sts-train.tsv sts-test.tsv sts-test-de.tsv '
   'runs/base runs/pos/trials/single runs/ner/trials/single '
   'runs/nli/trials/single runs/parsing/trials/single runs/squad/trials/single runs/en_ja '
-  'fr-test.conllu fr.iob2 xnli/test-fr.tsv xnli/test-ur.tsv xquad.es.json '
+  'fr-test.conllu fr.iob2 xnli/dev-fr.tsv xnli/dev-ur.tsv xquad.es.json '
   'dev-context-es-question-en.json copa/train.en.jsonl xcopa/test.sw.jsonl '
-  'fr-en.test.fr fr-en.test.en fr-en.test.gold jaen.src-tgt jaen.gold '
+  'fr-en.test.fr fr-en.test.en fr-en.test.gold parallel.fr parallel.en '
+  'jaen.src-tgt jaen.gold '
   'flores200/devtest/fra_Latn.devtest flores200/devtest/eng_Latn.devtest',
   'docs/evaluation_data.md': 'dev-en.tsv dev-fr.tsv xtreme/download '
   'ud-treebanks-v2.5/UD_French-GSD/fr_gsd-ud-dev.conllu',
@@ -118,6 +119,8 @@ NOT_RUN = {
   'xlflax evaluate --model_dir=runs/translation': (
     'takes minutes; end_to_end/synthetic_test.py runs it with fewer steps'),
   'xlflax tasks convert sib200': 'needs the network; tests/tasks fetches',
+  'xlflax tasks convert mewslix': 'needs the network; tests/tasks fetches',
+  'xlflax tasks convert lareqa': 'needs the network; tests/tasks fetches',
   'xlflax vocab --mixture=news': 'needs news_tasks.py of docs/tasks.md; '
   'tests/cli/vocab_test.py trains on own tasks',
   'tensorboard ': 'runs until Ctrl-C',
