@@ -41,7 +41,7 @@ NEEDS = {
   'docs/modern_encoders.md': 'corpus',
   'docs/publishing.md': 'runs/mine',
   'docs/python.md': 'corpus vocab runs/en_ja xlm-roberta-base',
-  'docs/questions.md': 'docs examples corpus vocab models/small.gin runs/mlm test.en '
+  'docs/questions.md': 'docs examples corpus vocab models/small.gin mine.gin runs/mlm test.en '
   'en-train.conllu en-dev.conllu fr-test.conllu',
   'docs/recipes.md': 'corpus vocab cache',
   'docs/reliability.md': 'corpus vocabulary cache runs/mlm',
@@ -225,9 +225,9 @@ SMALLER = {
       'num_layers=2, hidden_dim=16, mlp_dim=16, num_heads=2, max_position_embeddings=32'),
     'warmup_steps=500': 'warmup_steps=1',
     'num_train_steps=10000': 'num_train_steps=2',
-    'run.checkpoint(5000)': 'run.checkpoint(2)',
+    'run.checkpoint(9000)': 'run.checkpoint(2)',
     "'best', metric_for_best_model='retrieval/accuracy/mean'": '2',
-    'run.params(5000)': 'run.params(2)',
+    'run.params(9000)': 'run.params(2)',
     "['de', 'en']": "['de', 'en']",
   },
   'docs/first_training_runs.md': {
