@@ -13,8 +13,8 @@ _PAGE = pathlib.Path('docs/terminology.md')
 
 def _names() -> list[str]:
   """Returns the names in the last column of all rows."""
-  rows = re.findall(r'^\|.*\| `([^`]+)` \|$', _PAGE.read_text(), re.M)
-  return rows
+  cells = re.findall(r'^\|.*\| (`[^|]+`) \|$', _PAGE.read_text(), re.M)
+  return [name for cell in cells for name in re.findall(r'`([^`]+)`', cell)]
 
 
 def _fields() -> set[str]:
