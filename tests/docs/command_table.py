@@ -41,7 +41,7 @@ NEEDS = {
   'docs/modern_encoders.md': 'corpus',
   'docs/publishing.md': 'runs/mine',
   'docs/python.md': 'corpus vocab runs/en_ja xlm-roberta-base',
-  'docs/questions.md': 'docs examples corpus vocab models/small.gin mine.gin runs/mlm test.en '
+  'docs/questions.md': 'docs examples corpus vocab models/small.gin runs/mlm test.en '
   'en-train.conllu en-dev.conllu fr-test.conllu',
   'docs/recipes.md': 'corpus vocab cache',
   'docs/reliability.md': 'corpus vocabulary cache runs/mlm',
@@ -87,6 +87,7 @@ NOT_RUN = {
   'python -m studies.text_length': 'reads texts that are not part of the '
   'repository; studies/text_length/README.md describes them',
   'python -m benchmarks.': 'takes minutes to hours; see tests/benchmarks',
+  'xlflax train --gin_file=mine.gin': 'needs the gin file of a reader',
   'for model in': 'takes hours on a GPU; see tests/benchmarks',
   'done': 'end of a loop that is not run',
   '  python -m benchmarks': 'takes hours on a GPU; see tests/benchmarks',

@@ -42,16 +42,6 @@ MODELS = {
   'models/small.gin': _GIN + _SIZE,
   'models/base.gin': _GIN + _SIZE,
   'models/transformer_base.gin': _GIN + _TRANSFORMER,
-  'mine.gin': f"""{_GIN}
-include 'pretrain/mlm_tlm.gin'
-{_SIZE}
-TRAIN_STEPS = 2
-WARMUP_STEPS = 1
-BATCH_SIZE = 8
-LENGTH = 32
-PAIR_BATCH_SIZE = 8
-PAIR_LENGTH = 48
-""",
 }
 _ROOT = pathlib.Path(__file__).parents[2]
 _LANGUAGES = ('en', 'fr', 'de', 'ru', 'zh', 'ja', 'es', 'ur', 'sw')
