@@ -99,12 +99,12 @@ Train a single run:
 Train a grid with three seeds, select the best setting on English, and test it
 on French:
   xlflax finetune --gin_file=finetune/classification.gin \
-      --init_from=runs/mlm --gin.TRAIN_FILES="{'en': 'xnli/train-en.tsv'}" \
-      --gin.DEV_FILES="{'en': 'xnli/dev-en.tsv'}" \
+      --init_from=runs/mlm --gin.TRAIN_FILES="{'en': 'nli/train-en.tsv'}" \
+      --gin.DEV_FILES="{'en': 'nli/dev-en.tsv'}" \
       --grid LEARNING_RATE=1e-5,2e-5 --grid BATCH_SIZE=16,32 \
       --grid SEED=0,1,2 --metric_for_best_model classification/accuracy/en \
       --eval_gin_file=evaluate/classification.gin \
-      --eval_gin "TEST_FILES={'fr': 'xnli/test-fr.tsv'}" --output=runs/xnli
+      --eval_gin "TEST_FILES={'fr': 'nli/test-fr.tsv'}" --output=runs/nli
 
 Train on each language and test on all, as a matrix and a heat map:
   xlflax finetune --gin_file=finetune/classification.gin \

@@ -242,7 +242,7 @@ def mismatch_hint(init: Any, problems: Sequence[str]) -> str:
   if any(p.startswith('heads/') and p.endswith(ABSENT) for p in problems):
     return (
       ' To initialize heads of objectives that the other run did not train, pass '
-      '--gin.INIT_FROM=@initialization.InitFromCheckpoint() '
+      '--gin.INIT_FROM="@initialization.InitFromCheckpoint()" '
       f'--gin.initialization.InitFromCheckpoint.model_dir="\'{init.model_dir}\'" '
       '--gin.initialization.InitFromCheckpoint.exclude="(\'heads/\',)".'
     )
