@@ -69,6 +69,24 @@ _EVALUATIONS = [
   if _kind(f) == 'evaluate' and f not in _PARTS + _DURING_TRAINING
 ]
 _TRAININGS = [f for f in _FILES if f not in _PARTS and f not in _EVALUATIONS]
+# A trace takes two to six CPU seconds. Each objective and each kind of model is
+# in one of these files; the other files are slow tests.
+_QUICK = (
+  'adapters/lora.gin',
+  'evaluate/during_training.gin',
+  'models/base.gin',
+  'models/ecs.gin',
+  'models/modernbert_base.gin',
+  'pretrain/distillation.gin',
+  'pretrain/mbart.gin',
+  'pretrain/mlm.gin',
+  'pretrain/mlm_tlm_contrast.gin',
+  'pretrain/moco_tlm.gin',
+  'pretrain/replaced_token.gin',
+  'pretrain/span_corruption.gin',
+  'pretrain/translation.gin',
+  'pretrain/veco.gin',
+)
 
 
 def _with_the_rest(file: str) -> list[str]:
@@ -125,8 +143,7 @@ def test_every_file_is_tested():
 
 
 @pytest.mark.parametrize(
-  'file',
-  mark_slow(_TRAININGS, slow=['pretrain/veco_phase2.gin', 'demo/demo.gin']),
+  'file', mark_slow(_TRAININGS, slow=set(_TRAININGS) - set(_QUICK))
 )
 def test_training(settings_of, file):
   """Parses and builds the file, and traces each step on eight devices."""
@@ -236,10 +253,10 @@ def test_operative_configuration_can_be_trained_again(settings_of, tmp_path):
 @pytest.mark.parametrize(
   ('optimizer', 'schedule'),
   [
-    ('AdamW', 'WSD'),
+    pytest.param('AdamW', 'WSD', marks=pytest.mark.slow),
     ('StableAdamW', 'WSD'),
     ('Muon', 'Cosine'),
-    ('Adafactor', 'Linear'),
+    pytest.param('Adafactor', 'Linear', marks=pytest.mark.slow),
   ],
 )
 def test_optimizer_schedule_and_mask_ratio_by_macros(

@@ -9,6 +9,7 @@ import pytest
 
 from tests import gin_files
 from tests.errors import raises_error
+from tests.slow import mark_slow
 from xlflax import trainer
 from xlflax.cli import options as cli_options
 from xlflax.cli import train as train_command
@@ -62,7 +63,10 @@ def _settings(file):
   )
 
 
-@pytest.mark.parametrize('name', [*_CHAINS, *_TINY_RECIPES])
+# Three full phases are traced in seven CPU seconds, two in four.
+@pytest.mark.parametrize(
+  'name', mark_slow([*_CHAINS, *_TINY_RECIPES], slow=['modernbert', 'mmbert'])
+)
 def test_phases_follow_each_other(name):
   """Each phase starts from the previous one; full phases are traced."""
   trainers = _trainers(f'recipes/{name}')
@@ -84,7 +88,9 @@ def test_phases_follow_each_other(name):
       gin_files.trace_steps(phase_trainer.resolved(None))
 
 
-@pytest.mark.parametrize('file', _ALONE)
+@pytest.mark.parametrize(
+  'file', mark_slow(_ALONE, slow=['recipes/xlm_e/base.gin'])
+)
 def test_xlm_e(file):
   settings = _settings(file)
   if 'tiny' not in file:
@@ -176,7 +182,9 @@ def _added_language_bindings(start):
 _REPLAY = dataset_config.ReplayOptions(new_languages=('sl',), fraction=0.1)
 
 
-@pytest.mark.parametrize('file', ['mlm', 'mlm_tlm_contrast'])
+@pytest.mark.parametrize(
+  'file', mark_slow(['mlm', 'mlm_tlm_contrast'], slow=['mlm_tlm_contrast'])
+)
 @pytest.mark.parametrize('adapters', [(), ('adapters/lora.gin',)])
 def test_a_language_is_added_to_a_model(tmp_path, file, adapters):
   start = tmp_path / 'start'

@@ -6,6 +6,7 @@ import pytest
 
 from tests import gin_files
 from tests.errors import assert_mentions
+from tests.slow import mark_slow
 from xlflax import evaluate, trainer
 from xlflax.config import (
   binding_locations,
@@ -322,7 +323,29 @@ _FINETUNING = [
 ]
 
 
-@pytest.mark.parametrize('file', [*_PRETRAINING, *_FINETUNING])
+# Each file is loaded once per object, which takes two to six CPU seconds. The
+# other files have the same objects, and are slow tests.
+_QUICK = (
+  'pretrain/mlm.gin',
+  'pretrain/mlm_tlm_contrast.gin',
+  'pretrain/moco_tlm.gin',
+  'pretrain/veco.gin',
+  'pretrain/span_corruption.gin',
+  'pretrain/mbart.gin',
+  'pretrain/translation.gin',
+  'pretrain/distillation.gin',
+  'finetune/classification.gin',
+  'finetune/tagging.gin',
+)
+
+
+@pytest.mark.parametrize(
+  'file',
+  mark_slow(
+    [*_PRETRAINING, *_FINETUNING],
+    slow={*_PRETRAINING, *_FINETUNING} - set(_QUICK),
+  ),
+)
 def test_misspellings_in_shipped_configurations(file):
   """A wrong scope, field or class is an error that names alternatives."""
   configuration = gin_config.load_gin_files([file], partial=True)
@@ -444,12 +467,15 @@ def test_an_include_below_a_binding_that_replaces_it(tmp_path):
 
 @pytest.mark.parametrize(
   'file',
-  [
-    'pretrain/moco_tlm.gin',
-    'recipes/mmbert/tiny/phase3.gin',
-    'finetune/search.gin',
-    'finetune/tagging.gin',
-  ],
+  mark_slow(
+    [
+      'pretrain/moco_tlm.gin',
+      'recipes/mmbert/tiny/phase3.gin',
+      'finetune/search.gin',
+      'finetune/tagging.gin',
+    ],
+    slow=['recipes/mmbert/tiny/phase3.gin', 'finetune/search.gin'],
+  ),
 )
 def test_macros_that_are_not_listed_are_those_that_are_rejected(file):
   tree = config_files.read_gin_file(file)

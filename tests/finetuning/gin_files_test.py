@@ -241,7 +241,9 @@ def test_head_on_a_layer_of_a_frozen_body(settings_of, family):
     ('translate_train', dict(splits=None, alpha=1.0)),
     ('one_language', dict(splits=('fr',))),
     ('code_switched', dict(group_size=2)),
-    ('plug_in_classification', dict(group_size=1)),
+    pytest.param(
+      'plug_in_classification', dict(group_size=1), marks=pytest.mark.slow
+    ),
   ],
 )
 def test_settings_of_transfer(settings_of, setting, expected):
@@ -253,7 +255,10 @@ def test_settings_of_transfer(settings_of, setting, expected):
   gin_files.trace_steps(settings)
 
 
-@pytest.mark.parametrize('family', ['tagging', 'question_answering'])
+@pytest.mark.parametrize(
+  'family',
+  mark_slow(['tagging', 'question_answering'], slow=['question_answering']),
+)
 def test_plug_in(settings_of, family):
   settings = settings_of(
     f'finetune/{family}.gin', f'finetune/settings/plug_in_{family}.gin'

@@ -31,7 +31,10 @@ def test_rows_of_table_1():
   }
 
 
-@pytest.mark.parametrize('row', _ROWS)
+# The other plans only change the number of language-specific layers.
+@pytest.mark.parametrize(
+  'row', mark_slow(_ROWS, slow=['sep_emb_l1_3', 'sep_emb_l1_6', 'sep_l1_6'])
+)
 def test_published_settings(row):
   """Section 3.1."""
   settings = rows.trace('ecs', row)
@@ -75,7 +78,7 @@ def test_sharing_plan(row):
   'row',
   mark_slow(
     _ROWS,
-    slow=['sep_l1_3', 'sep_l1_6', 'sep_emb_l1_3', 'wiki_cc', 'extra_anchors'],
+    slow={*_PLANS, 'wiki_cc', 'extra_anchors'} - {'sep_emb_l1_6'},
   ),
 )
 def test_tiny_configuration(row):

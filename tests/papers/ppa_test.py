@@ -31,7 +31,7 @@ def test_rows_of_table_5():
   assert _ROWS == sorted(s + a for s in _SIZES for a in _ABLATIONS)
 
 
-@pytest.mark.parametrize('row', mark_slow(_ROWS, set(_ROWS) - {'250k', '2m'}))
+@pytest.mark.parametrize('row', mark_slow(_ROWS, set(_ROWS) - {'2m'}))
 def test_published_settings(row):
   """Sections 2 and 3.3."""
   size, _, _ = row.partition('_')
