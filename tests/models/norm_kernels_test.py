@@ -43,7 +43,7 @@ def _expected_gradients(states, scale, gradient):
 @pytest.mark.parametrize(
   'shape',
   [
-    (2, 4, 256),
+    pytest.param((2, 4, 256), marks=pytest.mark.slow),
     (3, 7, 768),  # The last block is not complete.
     (390, 4, 256),  # Some programs process a second block.
   ],

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from tests.slow import mark_slow
 from xlflax.objectives import losses
 from xlflax.objectives.cross_entropy import linear_cross_entropy
 
@@ -92,7 +93,7 @@ def test_equals_plain_with_gradients(vocab, chunk_size):
 
 
 @pytest.mark.parametrize('devices', [1, 8])
-@pytest.mark.parametrize('vocab', [24, 23])
+@pytest.mark.parametrize('vocab', mark_slow([24, 23], slow=[24]))
 def test_parts_that_fit_in_the_cache_of_a_cpu(monkeypatch, vocab, devices):
   """Many logits are computed in parts, and kept for the backward pass."""
   monkeypatch.setattr(linear_cross_entropy, '_cpu_chunk_size', lambda *_: 7)
@@ -254,7 +255,7 @@ def test_chunked_never_holds_all_logits(vocab):
     assert largest == 300 * columns
 
 
-@pytest.mark.parametrize('chunk_size', [None, 8, 7])
+@pytest.mark.parametrize('chunk_size', mark_slow([None, 8, 7], slow=[8]))
 def test_sharded_table_and_rows_equal_one_device(chunk_size):
   arrays = _case(24, rows=8)
   mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ('data', 'tensor'))

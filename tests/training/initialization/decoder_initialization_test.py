@@ -158,7 +158,12 @@ def _check(got, source, layers, *, fresh=None):
 
 
 @pytest.mark.parametrize(
-  ('layers', 'source_layers'), [('first', (0, 1)), ('last', (1, 2))]
+  ('layers', 'source_layers'),
+  [
+    ('first', (0, 1)),
+    # The default of the other tests.
+    pytest.param('last', (1, 2), marks=pytest.mark.slow),
+  ],
 )
 @pytest.mark.parametrize('tied', [False, True])
 @pytest.mark.parametrize('scanned', [False, True])
