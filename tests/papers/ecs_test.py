@@ -77,8 +77,7 @@ def test_sharing_plan(row):
 @pytest.mark.parametrize(
   'row',
   mark_slow(
-    _ROWS,
-    slow={*_PLANS, 'wiki_cc', 'extra_anchors'} - {'sep_emb_l1_6'},
+    _ROWS, slow={*_PLANS, 'wiki_cc', 'extra_anchors'} - {'sep_emb_l1_6'}
   ),
 )
 def test_tiny_configuration(row):
