@@ -74,6 +74,29 @@ def test_links_past_the_end_are_dropped_and_listed(write):
   assert_mentions(second, 'gold:1', '0-2P', 1, 2)
 
 
+def test_links_numbered_from_1_are_rejected_if_the_first_index_is_0(write):
+  """Under base 0, two links are past the end, and no link has word 0."""
+  text = '猫 が 好き ||| likes cats\n犬 ||| dog\n'
+  with raises_error(
+    errors.CorpusError,
+    got='1-2',
+    where='gold:1',
+    mentions=('--gin.FIRST_INDEX=1', '--index_base=1'),
+  ):
+    _read(write, text, '1-2 3-1\n1-1\n')
+  reading = _read(write, text, '1-2 3-1\n1-1\n', first_index=1)
+  assert [e.sure for e in reading.examples] == [{(0, 1), (2, 0)}, {(0, 0)}]
+  assert not reading.problems
+
+
+@pytest.mark.parametrize('links', ['1-1 2-1 4-1\n\n', '1-1 2-1 3-1\n0-0\n'])
+def test_links_that_may_be_numbered_from_0(write, links):
+  """The link 4-1 is also past the end if words are numbered from 1."""
+  reading = _read(write, '猫 が 好き ||| likes cats\n犬 ||| dog\n', links)
+  assert reading.examples[0].sure == {(1, 1), (2, 1)}
+  assert len(reading.problems) == 1
+
+
 @pytest.mark.parametrize(
   'text, links, options, values',
   [
@@ -83,7 +106,7 @@ def test_links_past_the_end_are_dropped_and_listed(write):
       '猫 ||| cat\n',
       '0-0\n',
       {'first_index': 1},
-      ('first_index=0', '0-0', 'gold:1'),
+      ('first_index=0', '--gin.FIRST_INDEX=0', '0-0', 'gold:1'),
     ),
     ('a ||| b\nc ||| d\n', '0-0\n', {}, (2, 1)),
     ('', '', {}, 'gold'),

@@ -5,7 +5,8 @@ Sure and possible links are defined by Och and Ney (2003).
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from xlflax.data.corpus import line_reader as corpus_lines
 from xlflax.data.supervised import file_formats, labeled_examples
@@ -51,7 +52,8 @@ def read_aligned_sentences(
   first_index of 1 gives the sure links {(0, 0)} and the possible links {(0, 0),
   (1, 1)}.
 
-  Links to words past the end of a sentence are skipped and listed as problems.
+  Links to words past the end of a sentence are skipped and listed as problems,
+  unless the links seem to be numbered from 1 although `first_index` is 0.
 
   Args:
     paths: Paths of the files (sentences, links) or (source sentences, target
@@ -62,9 +64,9 @@ def read_aligned_sentences(
   Raises:
     ConfigError: If the number of files or the first index is invalid.
     CorpusError: If a link is malformed or contains a number below
-      `first_index`, or if a line lacks `|||` (the error contains the file and
-      the line); if the files contain different sentences; or if a file is
-      empty.
+      `first_index`; if `first_index` is 0 but the links seem to be numbered
+      from 1; if a line lacks `|||` (the error contains the file and the line);
+      if the files contain different sentences; or if a file is empty.
   """
   if len(paths) not in (2, 3) or first_index not in (0, 1):
     raise errors.ConfigError(
@@ -88,7 +90,7 @@ def read_aligned_sentences(
   else:
     columns = [lines or {} for lines in numbered_lines]
   _check_same_sentences(columns, paths)
-  problems: list[str] = []
+  skipped_links: list[_SkippedLink] = []
   examples: list[labeled_examples.AlignedSentence] = []
   for key, (number, links) in columns[-1].items():
     sides = [column[key][1] for column in columns[:-1]]
@@ -96,7 +98,7 @@ def read_aligned_sentences(
       sides = _split_sides(sides[0], paths[0], columns[0][key][0])
     tokens = [tuple(corpus_lines.split_tokens(side)) for side in sides]
     sure, possible = _parse_links(
-      links, tokens, first_index, paths[-1], number, problems
+      links, tokens, first_index, paths[-1], number, skipped_links
     )
     examples.append(
       labeled_examples.AlignedSentence(
@@ -110,12 +112,69 @@ def read_aligned_sentences(
       )
     )
   file_reading.check_any(examples, paths[-1])
+  if first_index == 0:
+    _check_numbered_from_zero(examples, skipped_links)
   texts_by_side = [
     [' '.join(example.source_words) for example in examples],
     [' '.join(example.target_words) for example in examples],
   ]
   column_validation.check_languages(languages, texts_by_side, paths[0])
-  return file_reading.Reading(examples, tuple(problems))
+  return file_reading.Reading(
+    examples, tuple(skipped.describe() for skipped in skipped_links)
+  )
+
+
+class _SkippedLink(NamedTuple):
+  """Link to a word past the end of a sentence.
+
+  Attributes:
+    text: The link in the format of the file, such as '3-4'.
+    indices: Indices of the source and the target word, counted from 0.
+    num_words: Numbers of words in the source and the target sentence.
+    location: File and line of the link.
+  """
+
+  text: str
+  indices: tuple[int, int]
+  num_words: tuple[int, int]
+  location: str
+
+  def describe(self) -> str:
+    """Returns a message with the location of the link."""
+    return (
+      f'{self.location}: Skipping the link {self.text}, which is past the end '
+      f'of a sentence ({self.num_words[0]} and {self.num_words[1]} words)'
+    )
+
+
+def _check_numbered_from_zero(
+  examples: Iterable[labeled_examples.AlignedSentence],
+  skipped_links: Sequence[_SkippedLink],
+) -> None:
+  """Raises a CorpusError if links seem to be numbered from 1 instead of 0.
+
+  This is the case if no link contains the number 0, and if a skipped link would
+  be within its sentences if words were numbered from 1.
+  """
+  links = {link for example in examples for link in example.possible}
+  links.update(skipped.indices for skipped in skipped_links)
+  if any(0 in link for link in links):
+    return
+  for skipped in skipped_links:
+    if all(
+      index <= count
+      for index, count in zip(skipped.indices, skipped.num_words, strict=True)
+    ):
+      raise errors.CorpusError(
+        'The words of the links seem to be numbered from 1, because no link '
+        f'contains the number 0 and {len(skipped_links)} links are past the '
+        'end of a sentence',
+        got=skipped.text,
+        expected='links with words that are numbered from 0',
+        where=skipped.location,
+        fix='If words are numbered from 1, set first_index=1 '
+        '(--gin.FIRST_INDEX=1 or --index_base=1). Otherwise, correct the link.',
+      )
 
 
 def _read_numbered_lines(path) -> dict[int, tuple[int, str]] | None:
@@ -238,9 +297,14 @@ def _split_sides(text: str, path, number: int) -> list[str]:
 
 
 def _parse_links(
-  text: str, words, first: int, path, number: int, problems: list[str]
+  text: str,
+  words,
+  first: int,
+  path,
+  number: int,
+  skipped_links: list[_SkippedLink],
 ) -> tuple[frozenset, frozenset]:
-  """Returns the sure links and all links of a line."""
+  """Returns the sure links and all links of a line that are not skipped."""
   sure, possible = set(), set()
   for item in corpus_lines.split_tokens(text):
     match = _LINK.fullmatch(item)
@@ -258,12 +322,17 @@ def _parse_links(
         path,
         number,
         got=repr(item),
-        fix='Set first_index=0 if words are numbered from 0.',
+        fix='If words are numbered from 0, set first_index=0 '
+        '(--gin.FIRST_INDEX=0 or --index_base=0).',
       )
     if any(index >= len(side) for index, side in zip(link, words, strict=True)):
-      problems.append(
-        f'{path}:{number}: Skipping the link {item}, which is past the end of '
-        f'a sentence ({len(words[0])} and {len(words[1])} words)'
+      skipped_links.append(
+        _SkippedLink(
+          item,
+          link,
+          (len(words[0]), len(words[1])),
+          errors.line_location(path, number),
+        )
       )
       continue
     possible.add(link)
