@@ -32,6 +32,8 @@ def test_binding_without_a_value():
     ('SCHEDULE=inverse_sqrt', '"@schedules.InverseSqrt()"'),
     ('A=true', '--gin.A=True'),
     ('A=mean', '"\'mean\'"'),
+    ('TRAIN_FILES=en.conllu', "\"{'en': 'en.conllu'}\""),
+    ('SLOT_TEST_FILES=test.conll', "\"{'en': 'test.conll'}\""),
   ],
 )
 def test_the_hint_contains_a_value_that_gin_parses(binding, values):

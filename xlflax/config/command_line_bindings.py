@@ -80,6 +80,10 @@ def _check_value(binding: str) -> None:
       fix = f'Pass --gin.{name}="@{value}()" for an object of this class.'
     elif name in CLASSES_BY_MACRO:
       fix = _suggest_class(name, value)
+    elif name.endswith('_FILES'):
+      fix = (
+        f'Pass the file of each language: --gin.{name}="{{\'en\': {value!r}}}".'
+      )
     else:
       fix = (
         f'Pass --gin.{name}="\'{value}\'" if the value is text. Write numbers in '
