@@ -9,6 +9,7 @@ import pytest
 from tests.errors import assert_mentions, raises_error
 from tests.slow import mark_slow
 from xlflax import cli
+from xlflax.cli.analyze import analysis_options
 from xlflax.training import train_state
 from xlflax.training.checkpointing import checkpoints
 from xlflax.utils import errors
@@ -245,6 +246,14 @@ def test_vectors_of_one_language(folder, capsys):
     folder, capsys, [*flags, '--vec=de=x'], '--model_dir=nowhere'
   )
   assert_mentions(message, 'de')
+
+
+@pytest.mark.parametrize(
+  'item', ['de=de.txt,en=en.txt', 'de-en=a.de,a.en,de-fr=b.de,b.fr']
+)
+def test_several_files_in_one_value(item):
+  with raises_error(errors.ConfigError, got=item, where='--text'):
+    analysis_options.parse_named_files([item], '--text')
 
 
 def test_text_without_a_model():

@@ -13,7 +13,7 @@ def test_paths_by_language():
 
 
 @pytest.mark.parametrize(
-  'items', [['a.fr'], ['fr='], ['=a.fr'], ['en=a', 'en=b']]
+  'items', [['a.fr'], ['fr='], ['=a.fr'], ['en=a', 'en=b'], ['fr=a.fr,sw=b.sw']]
 )
 def test_invalid_paths_by_language(items):
   with raises_error(errors.ConfigError, got=items[-1], where='--input'):

@@ -11,6 +11,7 @@ from xlflax.utils import errors
   ('arguments', 'mentions'),
   [
     (['--input=text.txt'], 'text.txt'),
+    (['--input=fr=fr.txt,sw=sw.txt'], ('fr=fr.txt,sw=sw.txt', '--input')),
     (['--input=en=en.txt', '--label_scheme=words'], 'words'),
     (['--input=en=en.txt', '--max_seq_length=0'], '--max_seq_length'),
   ],

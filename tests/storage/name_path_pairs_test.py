@@ -40,6 +40,23 @@ def test_names(text, expected):
 @pytest.mark.parametrize(
   ('text', 'expected'),
   [
+    ('fr=a/fr.txt,sw=b/sw.txt', True),
+    ('fr=fr.txt, zh_Hans=zh.txt', True),
+    ('fr=x,sw=runs/mlm', True),
+    ('en-fr=a.en,a.fr,en-sw=b.en,b.sw', True),
+    ('en-fr=a.en,a.fr', False),
+    ('fr=data/split=train,version=2', False),
+    ('x=de,fr=1', False),
+  ],
+)
+def test_lists_of_several_languages(text, expected, tmp_path):
+  (tmp_path / 'de,fr=1').mkdir()
+  assert name_path_pairs.contains_several(text) == expected
+
+
+@pytest.mark.parametrize(
+  ('text', 'expected'),
+  [
     ('corpus@valid', ('corpus', 'valid')),
     ('corpus', ('corpus', '')),
     ('a@7', ('a@7', '')),

@@ -333,12 +333,17 @@ def parse_language_paths(
     The path of each language.
 
   Raises:
-    ConfigError: If a value has no language or path, or a language occurs twice.
+    ConfigError: If a value has no language or path, if a language occurs twice,
+      or if a value contains several languages.
   """
   paths_by_language: dict[str, str] = {}
   for item in items:
     language, path = name_path_pairs.split_name(item)
-    if not (language and path) or language in paths_by_language:
+    if (
+      not (language and path)
+      or language in paths_by_language
+      or name_path_pairs.contains_several(item)
+    ):
       raise errors.ConfigError(
         f'Each value of {option} must have the form LANGUAGE=PATH, with a '
         'different language for each path',

@@ -2,6 +2,10 @@
 
 import os
 import pathlib
+import re
+
+# Start of a second item, such as ',fr=' or ',en-fr='.
+_NEXT_LANGUAGE = re.compile(r',\s*[a-z]{2,3}([_-]\w+)*=')
 
 
 def split_name(text: str) -> tuple[str, str]:
@@ -26,6 +30,18 @@ def split_name(text: str) -> tuple[str, str]:
     (i for i in positions if _exists(text[i + 1 :])), positions[0]
   )
   return text[:position], text[position + 1 :]
+
+
+def contains_several(text: str) -> bool:
+  """Returns whether a text is a list such as 'fr=a.txt,sw=b.txt'.
+
+  The names must look like language codes or pairs of them. A text whose path
+  exists is a single item.
+  """
+  if not split_name(text)[0]:
+    return False
+  path = text.partition('=')[2]
+  return _NEXT_LANGUAGE.search(path) is not None and not _exists(path)
 
 
 def split_end(text: str) -> tuple[str, str]:

@@ -212,18 +212,23 @@ def parse_named_files(items: Sequence[str], option: str) -> dict[str, str]:
     option: Name of the option, for error messages.
 
   Raises:
-    ConfigError: If a value does not have the form NAME=FILE, or a name is
-      repeated.
+    ConfigError: If a value does not have the form NAME=FILE, if a name is
+      repeated, or if a value contains several names.
   """
   files: dict[str, str] = {}
   for item in items:
     name, path = name_path_pairs.split_name(item)
-    if not (name and path) or name in files:
+    if (
+      not (name and path)
+      or name in files
+      or name_path_pairs.contains_several(item)
+    ):
       raise errors.ConfigError(
         f'Each value of {option} must have the form NAME=FILE, with a '
         'different name for each file',
         got=item,
         where=option,
+        fix=f'Pass {option} once for each name.',
       )
     files[name] = path
   return files
