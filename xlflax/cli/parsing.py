@@ -20,8 +20,7 @@ import pydantic
 import rich.console
 
 from xlflax.cli import options as shared_options
-from xlflax.config import equivalent_settings
-from xlflax.utils import errors, name_suggestions
+from xlflax.utils import equivalent_settings, errors, name_suggestions
 
 Main = Callable[[Any], int | None]
 _HELP_FLAGS = ('--help', '-h')

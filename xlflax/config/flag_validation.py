@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from xlflax.config import binding_locations, config_files, equivalent_settings
-from xlflax.utils import errors, name_suggestions
+from xlflax.config import binding_locations, config_files
+from xlflax.utils import equivalent_settings, errors, name_suggestions
 
 _PACKAGE = pathlib.Path(__file__).parents[1]
 # Flags other than --gin that set macros.

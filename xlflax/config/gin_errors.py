@@ -13,8 +13,13 @@ from typing import Any
 
 import gin
 
-from xlflax.config import binding_locations, config_files, equivalent_settings
-from xlflax.utils import errors, name_suggestions, validation
+from xlflax.config import binding_locations, config_files
+from xlflax.utils import (
+  equivalent_settings,
+  errors,
+  name_suggestions,
+  validation,
+)
 
 # (scope, selector) -> parameter -> value, as Gin stores bindings. A macro X is
 # the parameter 'value' of ('X', 'gin.macro').

@@ -42,7 +42,12 @@ import annotated_types as at
 import pydantic
 from pydantic_core import PydanticCustomError
 
-from xlflax.utils import errors, name_suggestions, user_modules
+from xlflax.utils import (
+  equivalent_settings,
+  errors,
+  name_suggestions,
+  user_modules,
+)
 
 _T = TypeVar('_T')
 _Class = TypeVar('_Class', bound=type)
@@ -578,7 +583,7 @@ def _invalid_call(
         expected=name_suggestions.format_choices(names),
         where=name,
         fix=(suggest_dataclass(type(args[0]), str(key)) if args else None)
-        or name_suggestions.did_you_mean(str(key), names),
+        or _suggest_name(str(key), names),
       )
     if kind == 'unexpected_positional_argument':
       return errors.ConfigError(
@@ -617,6 +622,14 @@ def _invalid_call(
     f'{name}.{key}',
     suffix=f' of {own_name!r}' if isinstance(own_name, str) else '',
   )
+
+
+def _suggest_name(name: str, names: Sequence[str]) -> str | None:
+  """Returns a hint with the arguments that an unknown argument may mean."""
+  equivalents = equivalent_settings.suggest_parameters(name, names)
+  if equivalents:
+    return f'Did you mean {" or ".join(equivalents)}?'
+  return name_suggestions.did_you_mean(name, names)
 
 
 def _invalid_value(

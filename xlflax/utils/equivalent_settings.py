@@ -3,7 +3,8 @@
 Users of Hugging Face Transformers and T5X pass the names that they know, such
 as `--max_steps` or `--gin.MIXTURE_OR_TASK_NAME`. The table `SETTINGS` contains
 the corresponding options, macros and gin parameters of xlflax, for the error
-messages about unknown options, unused macros and unknown gin parameters.
+messages about unknown options, unused macros, unknown gin parameters and
+unknown arguments of Python classes.
 """
 
 import ast
@@ -349,7 +350,7 @@ def suggest_for_macro(name: str, uses: Collection[str]) -> str | None:
 
 
 def suggest_parameters(name: str, names: Collection[str]) -> list[str]:
-  """Returns the gin parameters that correspond to an unknown parameter.
+  """Returns the parameters that correspond to an unknown parameter.
 
   Args:
     name: Parameter that a class does not have, such as 'mask_prob'.

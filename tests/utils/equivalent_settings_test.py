@@ -9,7 +9,7 @@ from tests import gin_files
 from tests.errors import raises_error
 from xlflax import cli, trainer
 from xlflax.cli import parsing
-from xlflax.config import equivalent_settings, flag_validation, gin_config
+from xlflax.config import flag_validation, gin_config
 from xlflax.data import dataset_config
 from xlflax.evaluation import during_training
 from xlflax.models import encoder_config
@@ -17,7 +17,7 @@ from xlflax.objectives.pretraining import masked_lm
 from xlflax.training.checkpointing import checkpoints, run_directory
 from xlflax.training.devices import partitioning
 from xlflax.training.optimization import optimizers, schedules
-from xlflax.utils import errors
+from xlflax.utils import equivalent_settings, errors
 
 _SETTINGS = equivalent_settings.SETTINGS
 _REQUIRED = ["MODEL_DIR='runs/a'", "VOCABULARY='vocab'", 'TRAIN_STEPS=2000']
@@ -137,6 +137,28 @@ def test_unknown_options(command, option, flag):
     cli.parse(command, [f'{option}=2'])
   assert flag in caught.value.fix
   assert '--stop_after_steps' not in caught.value.fix
+
+
+@pytest.mark.parametrize(
+  ('cls', 'argument', 'parameter'),
+  [
+    (masked_lm.MaskedLM, 'mlm_probability', 'mask_ratio'),
+    (optimizers.Adam, 'lr', 'learning_rate'),
+    (optimizers.AdamW, 'beta2', 'b2'),
+    (optimizers.AdamW, 'max_grad_norm', 'clip_norm'),
+    (encoder_config.EncoderConfig, 'num_attention_heads', 'num_heads'),
+    (encoder_config.EncoderConfig, 'num_hidden_layers', 'num_layers'),
+    (encoder_config.EncoderConfig, 'intermediate_size', 'mlp_dim'),
+    (trainer.Trainer, 'max_steps', 'num_train_steps'),
+  ],
+)
+def test_unknown_arguments_of_classes(cls, argument, parameter):
+  with raises_error(
+    errors.ConfigError, got=argument, where=cls.__name__
+  ) as caught:
+    cls(**{argument: 1})
+  names = {field.name for field in dataclasses.fields(cls)}
+  assert set(re.findall(r'\w+', caught.value.fix)) & names == {parameter}
 
 
 def test_commands_without_an_equivalent():
