@@ -172,6 +172,8 @@ def test_invalid_values_raise_config_errors(field, value, where):
     ({'gears': 3}, '[3]'),
     ({'box': _Box}, '_Box(...)'),
     ({'opened': 'a'}, "open_it('a')"),
+    ({'opened': pathlib.PurePosixPath('a')}, "open_it('a')"),
+    ({'opened': _Box()}, "open_it('PATH')"),
   ],
 )
 def test_errors_suggest_a_correction(fields, fix):

@@ -727,7 +727,14 @@ def _suggest(value: Any, hint: Any) -> str | None:
   for member in members:
     if _accepts(member, [value]) and not isinstance(value, list | tuple):
       return f'Put it into a list: [{_shorten(value)}].'
-  return _suggest_base_class(value, hint)
+  if base_class := _suggest_base_class(value, hint):
+    return base_class
+  if type(value).__module__ == 'builtins':
+    return None
+  for member in members:
+    if opened_by := getattr(member, _OPENED_BY, None):
+      return f'Pass an object such as {opened_by.format(repr("PATH"))}.'
+  return None
 
 
 def _suggest_base_class(value: Any, hint: Any) -> str | None:
