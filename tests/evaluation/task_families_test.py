@@ -1,8 +1,12 @@
 """Task families register themselves and declare what they report."""
 
 import dataclasses
+import re
+
+import pytest
 
 from tests.errors import raises_error
+from xlflax.config import config_files
 from xlflax.evaluation import eval_task, task_families
 from xlflax.evaluation.metrics import metric
 from xlflax.evaluation.metrics.metric import Better, Metric, Unit
@@ -60,6 +64,37 @@ def test_text_of_a_family():
   assert task_families.task_arguments('one_file', _OPTIONS) == {}
   with raises_error(errors.ConfigError, mentions='--mixture=NAME'):
     task_families.task_arguments('parsing', {'corpus': 'c'})
+
+
+def test_tasks_on_labeled_examples_name_their_gin_files():
+  for name in task_families.task_names():
+    mixture = task_families.text_options(name).get('mixture')
+    is_required = mixture is not None and mixture.default is mixture.empty
+    if not is_required or name == 'nearest_sentences':
+      assert name not in task_families.GIN_FILES
+      continue
+    with raises_error(errors.ConfigError) as caught:
+      task_families.task_arguments(name, {'corpus': 'c'})
+    file = task_families.GIN_FILES[name]
+    assert f'--gin_file={file} --gin.TEST_FILES="{{' in caught.value.fix
+    text = (config_files.SHIPPED / file).read_text()
+    cls = task_families.find_task_class(name)
+    assert re.search(rf'evaluate\.tasks = \[@\w+\.{cls.__name__}\(\)\]', text)
+
+
+@pytest.mark.parametrize(
+  ('name', 'option'),
+  [
+    ('nearest_sentences', '--mixture=NAME'),
+    ('ranking', '--corpus=DIR'),
+    ('tatoeba', '--tatoeba=DIR'),
+  ],
+)
+def test_required_sources(name, option):
+  with raises_error(errors.ConfigError) as caught:
+    task_families.task_arguments(name, {})
+  assert option in caught.value.fix
+  assert '--gin_file' not in caught.value.fix
 
 
 def test_text_options_are_what_the_source_of_a_task_reads():

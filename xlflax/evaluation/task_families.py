@@ -15,6 +15,28 @@ from xlflax.evaluation import eval_task, tasks
 from xlflax.evaluation.metrics.metric import Better, Metric
 from xlflax.utils import errors, name_suggestions
 
+# Gin files that evaluate tasks on files of labeled examples.
+GIN_FILES = {
+  'bitext_mining': 'evaluate/mining.gin',
+  'classification': 'evaluate/classification.gin',
+  'clustering': 'evaluate/clustering.gin',
+  'likelihood_choice': 'evaluate/likelihood_choice.gin',
+  'multiple_choice': 'evaluate/multiple_choice.gin',
+  'pair_classification': 'evaluate/pair_classification.gin',
+  'parsing': 'evaluate/parsing.gin',
+  'probe': 'evaluate/probe.gin',
+  'question_answering': 'evaluate/question_answering.gin',
+  'regression': 'evaluate/regression.gin',
+  'semantic_similarity': 'evaluate/semantic_similarity.gin',
+  'tagging': 'evaluate/tagging.gin',
+  'word_alignment': 'evaluate/word_alignment.gin',
+}
+# Values of TEST_FILES for the tasks that read several files per language pair.
+_TEST_FILES = {
+  'bitext_mining': "{'fr-en': ('FILE.fr', 'FILE.en', 'FILE.gold')}",
+  'word_alignment': "{'fr-en': ('FILE', 'FILE.gold')}",
+}
+
 
 def task_names() -> tuple[str, ...]:
   """Returns the names that `xlflax evaluate --tasks` accepts."""
@@ -73,16 +95,37 @@ def task_arguments(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
   task_class, parameters = find_task_class(name), text_options(name)
   for parameter in parameters.values():
     if parameter.default is parameter.empty and parameter.name not in options:
-      value = 'NAME' if parameter.name == 'mixture' else 'DIR'
-      raise errors.ConfigError(
-        f'The evaluation task {name!r} requires a source of text',
-        fix=f'Pass --{parameter.name}={value}.',
-      )
+      raise _missing_source_error(name, parameter.name)
   name_argument = (
     {} if getattr(task_class, 'name', '') == name else {'name': name}
   )
   task_options = {key: options[key] for key in options if key in parameters}
   return name_argument | task_class.arguments(name, task_options)
+
+
+def _missing_source_error(name: str, option: str) -> errors.ConfigError:
+  """Returns the error for a task without the option that it requires.
+
+  Args:
+    name: Command-line name of the task.
+    option: Name of the required option, such as 'mixture'.
+  """
+  if option != 'mixture':
+    return errors.ConfigError(
+      f'The evaluation task {name!r} requires a source of text',
+      fix=f'Pass --{option}=DIR.',
+    )
+  hint = 'For a SeqIO mixture of such examples, pass --mixture=NAME.'
+  if name in GIN_FILES:
+    files = _TEST_FILES.get(name, "{'fr': 'FILE'}")
+    hint = (
+      f'For files, replace --tasks with --gin_file={GIN_FILES[name]} '
+      f'--gin.TEST_FILES="{files}". {hint}'
+    )
+  return errors.ConfigError(
+    f'The evaluation task {name!r} requires a source of labeled examples',
+    fix=hint,
+  )
 
 
 def find_metric(name: str) -> Metric:
