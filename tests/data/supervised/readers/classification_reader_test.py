@@ -212,7 +212,13 @@ def test_columns_must_be_known(write):
     ('a.csv', 'It rains.,It is wet.,1', ('CSV', "'quoting': 'csv'")),
     ('a.txt', '"It rains.","It is wet.","1"', 'CSV'),
     ('a.tsv', '{"text": "It rains."}', '--gin.FORMAT="\'jsonl\'"'),
-    ('a.tsv', 'It rains, and it is wet.', "{'text': 0, 'label': 1}"),
+    ('a.tsv', '{', 'finetune/question_answering.gin'),
+    ('a.tsv', '[', '--gin.FORMAT="\'jsonl\'"'),
+    (
+      'a.tsv',
+      '{"data": [{"paragraphs": []}]}',
+      'finetune/question_answering.gin',
+    ),
   ],
 )
 def test_a_line_with_another_separator_gets_a_hint(write, name, line, mentions):
@@ -221,6 +227,21 @@ def test_a_line_with_another_separator_gets_a_hint(write, name, line, mentions):
   ) as caught:
     classification_reader.read_tsv(write(name, f'{line}\n'), 'en')
   assert ('CSV' in str(caught.value)) == (not name.endswith('tsv'))
+
+
+def test_suggested_columns_are_columns_of_the_file(write):
+  with raises_error(errors.CorpusError, where='a.tsv:1') as caught:
+    classification_reader.read_tsv(write('a.tsv', 'It rains.\n'), 'en')
+  assert 'tab' in caught.value.fix
+  assert "'label'" not in caught.value.fix
+  with raises_error(
+    errors.CorpusError, where='b.tsv:1', mentions="{'text': 0, 'label': 1}"
+  ):
+    classification_reader.read_tsv(
+      write('b.tsv', 'It rains.\t1\n'),
+      'en',
+      columns={'text': 1, 'paired_text': 2, 'label': 3},
+    )
 
 
 def test_wildcards_are_not_expanded(tmp_path):

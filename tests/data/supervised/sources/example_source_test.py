@@ -235,6 +235,32 @@ def test_labels_of_a_source(nli, tmp_path):
     label_sets.labels_of(blind)
 
 
+@pytest.mark.parametrize(
+  ('text', 'hint'),
+  [
+    ('It rains.\n', '1 column.'),
+    ('It rains.\t\n', '2 columns.'),
+    (
+      '{\n"data": [\n{\n"paragraphs": []}]}\n',
+      'finetune/question_answering.gin',
+    ),
+    ('{"text": "It rains.", "label": "1"}\n', "'jsonl'"),
+  ],
+)
+def test_suggestions_for_files_without_labels(tmp_path, text, hint):
+  path = tmp_path / 'a.tsv'
+  path.write_text(text)
+  source = example_source.FileDataset(
+    format='tsv',
+    files={'en': str(path)},
+    options={'columns': {'text': 0, 'label': 1}},
+  )
+  with raises_error(errors.CorpusError) as caught:
+    label_sets.labels_of(source)
+  assert hint in caught.value.fix
+  assert '--gin.OPTIONS' not in caught.value.fix
+
+
 def test_entities_have_both_marks_of_each_type(tmp_path):
   def labels_in(text):
     (tmp_path / 'a.conll').write_text(text)

@@ -365,11 +365,8 @@ def _check_widths(rows, names, path, columns) -> Iterator:
 def _suggest_separator(fields: Sequence[str], path) -> str:
   """Returns a hint for a line that has too few tab-separated columns."""
   line = fields[0] if len(fields) == 1 else ''
-  if line.startswith('{') and line.endswith('}'):
-    return (
-      'The line seems to be a JSON object. Set the format, as in '
-      '--gin.FORMAT="\'jsonl\'".'
-    )
+  if json_hint := file_reading.suggest_json_format(line):
+    return json_hint
   name = os.fspath(path).lower().removesuffix('.gz').removesuffix('.zst')
   is_csv_line = line.startswith('"') and '","' in line
   if is_csv_line or (len(fields) == 1 and name.endswith('.csv')):
@@ -377,6 +374,11 @@ def _suggest_separator(fields: Sequence[str], path) -> str:
       'Columns must be separated by tabs. Convert the CSV file to a TSV file. '
       'If fields of the TSV file are enclosed in quotation marks, add '
       "'quoting': 'csv' to the options of this file (macro OPTIONS)."
+    )
+  if line:
+    return (
+      'Columns must be separated by tabs, but the line contains no tab. '
+      'Separate the columns, such as the text and the label, by tabs.'
     )
   return (
     'Columns must be separated by tabs, and the option `columns` must contain '

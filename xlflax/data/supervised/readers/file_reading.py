@@ -236,6 +236,30 @@ def format_column_count(fields: Sequence[str]) -> str:
   return '1 column' if len(fields) == 1 else f'{len(fields)} columns'
 
 
+def suggest_json_format(line: str) -> str | None:
+  """Returns a hint if the line of a TSV file seems to be JSON, or None.
+
+  Args:
+    line: Line without tabs.
+  """
+  line = line.strip()
+  is_object = line.startswith('{') and line.endswith('}')
+  if is_object and '"paragraphs"' not in line:
+    return (
+      'The line seems to be a JSON object. Set the format, as in '
+      '--gin.FORMAT="\'jsonl\'".'
+    )
+  if is_object or line in ('{', '[') or line.startswith(('{"', '[{')):
+    return (
+      'The file seems to be a JSON document. If it contains questions in the '
+      'SQuAD format, use finetune/question_answering.gin, or '
+      'evaluate/question_answering.gin for evaluation. Otherwise, convert the '
+      'file to one JSON object per line, and set the format, as in '
+      '--gin.FORMAT="\'jsonl\'".'
+    )
+  return None
+
+
 def check_no_header(
   fields: Sequence[str], names: Collection[str], path: str | os.PathLike
 ) -> None:

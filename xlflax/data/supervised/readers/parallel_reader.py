@@ -32,10 +32,10 @@ def read_tsv(
       raise file_reading.malformed_line_error(
         f'The line must contain a source text in column {columns[0]} and a '
         f'target text in column {columns[1]} (columns are counted from 0), '
-        f'but it has {len(fields)} columns'
+        f'but it has {file_reading.format_column_count(fields)}'
         if max(columns) >= len(fields)
         else f'The line must have {num_columns} columns, as in the first line, '
-        f'but it has {len(fields)} columns',
+        f'but it has {file_reading.format_column_count(fields)}',
         path,
         number,
         got=file_reading.shorten_quoted(line),

@@ -228,7 +228,7 @@ def _read_texts(folder: pathlib.Path, name: str, part: str) -> dict[str, Text]:
     if len(columns) != 1:
       raise file_reading.malformed_line_error(
         'The line must consist of an id, a tab and a text, but it has '
-        f'{len(columns) + 1} columns',
+        f'{file_reading.format_column_count([key, *columns])}',
         path,
         number,
         got=file_reading.shorten_quoted(line),
@@ -317,7 +317,7 @@ def _read_candidates(path) -> dict[str, tuple[str, ...]] | None:
     if len(fields) not in (2, 3):
       raise file_reading.malformed_line_error(
         'The line must have columns for query, document, and optionally a '
-        f'score, but it has {len(fields)} columns',
+        f'score, but it has {file_reading.format_column_count(fields)}',
         path,
         number,
         got=file_reading.shorten_quoted(line),

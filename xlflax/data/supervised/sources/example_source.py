@@ -170,12 +170,25 @@ class FileDataset(ExampleSource):
       part_files if isinstance(part_files, str) else part_files[0]
     )
     first_line = next(text for _, text in file_reading.read_lines(path))
-    num_columns = len(first_line.split('\t'))
-    options = {**options, 'columns': {'text': 0, 'label': 1}}
-    return (
+    fields = first_line.split('\t')
+    if len(fields) == 1 and (
+      json_hint := file_reading.suggest_json_format(first_line)
+    ):
+      return json_hint
+    description = (
       f'The labels are read from column {columns["label"]!r}, where columns are '
-      f'counted from 0, and the first line of {path} has {num_columns} columns. '
-      f'Set the columns of the file, such as --gin.OPTIONS="{options}".'
+      f'counted from 0, and the first line of {path} has '
+      f'{file_reading.format_column_count(fields)}.'
+    )
+    if len(fields) == 1:
+      return f'{description} Add the labels to the file, separated by tabs.'
+    suggested_columns = {'text': 0, 'label': 1}
+    if columns == suggested_columns:
+      return f'{description} Add the labels to this column of the file.'
+    options = {**options, 'columns': suggested_columns}
+    return (
+      f'{description} Set the columns of the file, such as '
+      f'--gin.OPTIONS="{options}".'
     )
 
   def find_line(self, part, values):
