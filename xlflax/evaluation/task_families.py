@@ -115,7 +115,7 @@ def _missing_source_error(name: str, option: str) -> errors.ConfigError:
       f'The evaluation task {name!r} requires a source of text',
       fix=f'Pass --{option}=DIR.',
     )
-  hint = 'For a SeqIO mixture of such examples, pass --mixture=NAME.'
+  hint = 'For a SeqIO mixture of labeled examples, pass --mixture=NAME.'
   if name in GIN_FILES:
     files = _TEST_FILES.get(name, "{'fr': 'FILE'}")
     hint = (
