@@ -11,6 +11,7 @@ import pytest
 
 from tests.errors import raises_error
 from tests.models import layer_stacking
+from tests.slow import mark_slow
 from xlflax.models import encoder, model_params
 from xlflax.models import encoder_config as model_config
 from xlflax.models import encoder_decoder_config as pair_config
@@ -89,7 +90,8 @@ def _apply(config):
   )
 
 
-@pytest.fixture(scope='module', params=_CONFIGS)
+# The imported models of tests/interop also have the options of EuroBERT.
+@pytest.fixture(scope='module', params=mark_slow(_CONFIGS, slow=['euro']))
 def case(request):
   """(configuration, parameters, logits of the packed rows)."""
   config = _CONFIGS[request.param]
@@ -190,7 +192,7 @@ def test_a_factor_stretches_all_periods():
   np.testing.assert_allclose(stretched.sin, plain.sin, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize('name', ['modern', 'euro'])
+@pytest.mark.parametrize('name', mark_slow(_CONFIGS, slow=['euro']))
 def test_an_encoder_reads_its_factor(name):
   """In local layers, too: places twice as far, periods twice as long."""
   config = dataclasses.replace(

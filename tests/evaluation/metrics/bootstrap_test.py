@@ -135,8 +135,8 @@ def test_examples_count_where_seeds_agree():
   'runs, spread, examples, together, languages',
   [
     (1, 0.0, 200, 1, 1),
-    (3, 0.0, 200, 1, 1),
-    (3, 0.04, 200, 1, 1),
+    pytest.param(3, 0.0, 200, 1, 1, marks=pytest.mark.slow),
+    pytest.param(3, 0.04, 200, 1, 1, marks=pytest.mark.slow),
     (1, 0.0, 200, 10, 1),  # 0.11 without clusters
     (3, 0.02, 200, 5, 1),
     (1, 0.0, 200, 5, 3),  # whose translations are drawn together

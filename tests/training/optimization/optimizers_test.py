@@ -1,6 +1,7 @@
 """Decayed and trained parameters, and the sharding of optimizer state."""
 
 import dataclasses
+import functools
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ import pytest
 from flax import linen as nn
 
 from tests.errors import raises_error
+from tests.slow import mark_slow
 from tests.training import tiny
 from xlflax.training import param_tree, train_state
 from xlflax.training.devices import partitioning
@@ -381,25 +383,27 @@ def _matrices(named):
 
 @pytest.fixture(scope='module')
 def muon_steps():
-  """Gradients and first steps of Muon: scanned layers, unrolled ones."""
+  """'scan' or 'unroll' -> (parameters, gradients, first step of Muon)."""
   optimizer = optimizers.Muon(
     learning_rate=1.0, clip_norm=None, ns_steps=12, eps=1e-30
   )
-  steps = {}
-  for loop in ('scan', 'unroll'):
+
+  @functools.cache
+  def make(loop):
     zeros = _encoder_params(loop)
     grads = _gradients(zeros)
-    steps[loop] = zeros, grads, _step(optimizer, zeros, grads)
-  return steps
+    return zeros, grads, _step(optimizer, zeros, grads)
+
+  return make
 
 
-@pytest.mark.parametrize('loop', ['scan', 'unroll'])
+@pytest.mark.parametrize('loop', mark_slow(['scan', 'unroll'], slow=['unroll']))
 def test_muon_steps_along_the_orthogonal_factor(muon_steps, loop):
   """U V^T of the gradient's decomposition, times 0.2 sqrt(largest side).
 
   Jordan's coefficients leave singular values between 0.68 and 1.14.
   """
-  _, grads, new = muon_steps[loop]
+  _, grads, new = muon_steps(loop)
   steps = _matrices(param_tree.flatten_params(new))
   assert len(steps) == 6 * (1 if loop == 'scan' else 2)
   for name, matrices in _matrices(param_tree.flatten_params(grads)).items():
@@ -416,7 +420,7 @@ def test_muon_steps_along_the_orthogonal_factor(muon_steps, loop):
 
 
 def test_muon_moves_all_else_as_adamw(muon_steps):
-  zeros, grads, new = muon_steps['scan']
+  zeros, grads, new = muon_steps('scan')
   adamw = optimizers.AdamW(learning_rate=1.0, clip_norm=None, eps=1e-30)
   expected = param_tree.flatten_params(_step(adamw, zeros, grads))
   named = param_tree.flatten_params(new)
@@ -442,7 +446,9 @@ def test_muon_takes_matrices_of_each_language_apart():
   'optimizer',
   [
     optimizers.Muon(learning_rate=0.1),
-    optimizers.StableAdamW(learning_rate=0.1),
+    pytest.param(
+      optimizers.StableAdamW(learning_rate=0.1), marks=pytest.mark.slow
+    ),
   ],
 )
 def test_sharded_and_frozen_steps_are_those_of_one_device(optimizer):
