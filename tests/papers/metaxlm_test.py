@@ -4,6 +4,7 @@ import jax
 import pytest
 
 from tests.papers import rows
+from tests.slow import mark_slow
 from xlflax.data import dataset_config
 from xlflax.data.tokenizers import vocabulary_spec
 from xlflax.objectives import objective_base
@@ -37,7 +38,10 @@ def test_rows_of_the_tables():
   )
 
 
-@pytest.mark.parametrize('row', _ROWS)
+# A trace takes several CPU seconds. The other rows are ablations.
+@pytest.mark.parametrize(
+  'row', mark_slow(_ROWS, set(_ROWS) - {'xlm', 'metaxlm', 'kd'})
+)
 def test_published_settings(row):
   """Table 7."""
   settings = rows.trace('metaxlm', row)
@@ -53,7 +57,9 @@ def test_published_settings(row):
   )
 
 
-@pytest.mark.parametrize('row', _ROWS)
+@pytest.mark.parametrize(
+  'row', mark_slow(_ROWS, set(_ROWS) - {'xlm', 'metaxlm'})
+)
 def test_tiny_configuration(row):
   rows.check_tiny_row('metaxlm', row)
 

@@ -12,6 +12,7 @@ import transformers
 
 from tests.errors import raises_error
 from tests.interop.huggingface import reference_models as reference
+from tests.slow import mark_slow
 from xlflax.interop.huggingface import (
   folder_writer,
   huggingface_export,
@@ -37,6 +38,11 @@ _HEADS = {
   'ModernBertForSequenceClassificationmean': 'classifier',
   'EuroBertForSequenceClassificationlate': 'classifier',
 }
+# Other models have a head of the same kind.
+_SLOW = (
+  'BertForSequenceClassification',
+  'EuroBertForSequenceClassificationlate',
+)
 
 
 def _named(model):
@@ -87,7 +93,7 @@ def _batch(name):
   return batch | gold, theirs | {'input_ids': torch.tensor(_IDS)}
 
 
-@pytest.mark.parametrize('name', list(_HEADS))
+@pytest.mark.parametrize('name', mark_slow(_HEADS, _SLOW))
 def test_loss_and_gradient_are_the_references(imported, name):
   model, run = imported(name)
   (objective,) = run.objectives.values()
@@ -124,7 +130,7 @@ def test_loss_and_gradient_are_the_references(imported, name):
   assert weight == (27 if 'Token' in name else 4)
 
 
-@pytest.mark.parametrize('name', list(_HEADS))
+@pytest.mark.parametrize('name', mark_slow(_HEADS, _SLOW))
 def test_the_record_has_the_labels(imported, name):
   _, run = imported(name)
   (objective,) = run.objectives.values()

@@ -9,6 +9,7 @@ import json
 import pytest
 
 from tests.interop.huggingface.huggingface_export_test import run_of
+from tests.slow import mark_slow
 from xlflax.interop.huggingface import folder_writer, huggingface_export
 
 pytest_plugins = ['tests.evaluation.fixtures']
@@ -51,7 +52,7 @@ def _lacking(path, names):
   }
 
 
-@pytest.mark.parametrize('model_type', _REQUIRED)
+@pytest.mark.parametrize('model_type', mark_slow(_REQUIRED, slow=['roberta']))
 @pytest.mark.parametrize('pooling', ['mean_all', 'first'])
 def test_a_sentence_encoder_can_be_served(
   run_of, tmp_path, model_type, pooling

@@ -49,9 +49,11 @@ def _made(kind, folder, **options):
   ('kind', 'options'),
   [
     ('EsmForMaskedLM', {'emb_layer_norm_before': True}),
-    ('EsmForMaskedLM', {'tie_word_embeddings': False}),
+    pytest.param(
+      'EsmForMaskedLM', {'tie_word_embeddings': False}, marks=pytest.mark.slow
+    ),
     ('EsmForSequenceClassification', {}),
-    ('EsmForTokenClassification', {}),
+    pytest.param('EsmForTokenClassification', {}, marks=pytest.mark.slow),
     ('EsmModel', {}),
   ],
 )

@@ -42,7 +42,11 @@ def _theirs(auto, folder, texts):
   ('options', 'model_type'),
   [
     (_SMALL, 'esm'),
-    (_SMALL | {'embedding_norm': False, 'rope_theta': 100.0}, 'esm'),
+    pytest.param(
+      _SMALL | {'embedding_norm': False, 'rope_theta': 100.0},
+      'esm',
+      marks=pytest.mark.slow,
+    ),
     (_PLAIN | {'layer_norm_epsilon': 1e-12}, 'roberta-prelayernorm'),
   ],
 )
