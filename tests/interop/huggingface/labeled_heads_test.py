@@ -213,11 +213,14 @@ def test_models_without_a_labeled_head_record_none(tmp_path):
 
 @pytest.mark.parametrize(
   'name',
-  [
-    'BertForSequenceClassification',
-    'XLMRobertaForSequenceClassification',
-    'ModernBertForSequenceClassificationmean',
-  ],
+  mark_slow(
+    [
+      'BertForSequenceClassification',
+      'XLMRobertaForSequenceClassification',
+      'ModernBertForSequenceClassificationmean',
+    ],
+    _SLOW,
+  ),
 )
 def test_a_published_reranker_keeps_its_head(name, tmp_path):
   kind, config_kind, options = reference.CLASSIFIERS[name]
