@@ -11,6 +11,7 @@ from xlflax import cli
 from xlflax.data.supervised.sources import example_source
 from xlflax.evaluation import during_training
 from xlflax.evaluation.tasks import tagging_task
+from xlflax.objectives.finetuning import token_classification
 from xlflax.training.hooks import evaluation_hook
 from xlflax.utils import errors
 
@@ -158,6 +159,30 @@ def test_labels_of_all_files_must_have_the_scheme_of_the_task(run, write, kind):
     errors.CorpusError, got='PROPN', where='other:2', mentions='SCHEME'
   ):
     run(train, *options)
+
+
+@pytest.mark.parametrize('kind', ['test', 'dev'])
+def test_the_trials_train_the_objectives_of_all_tasks(run, write, kind):
+  train = f'--gin.TRAIN_FILES={ {"en": write("train", _CONLL)}!r}'
+  pairs = {'en': write('pairs', 'a dog\tthe cat\tyes\nthe cat\ta dog\tno\n')}
+  options = (
+    [
+      '--eval_gin_file=evaluate/classification.gin',
+      f'--eval_gin=TEST_FILES={pairs!r}',
+    ]
+    if kind == 'test'
+    else [
+      f'--gin.DEV_FILES={ {"en": write("dev", _CONLL)}!r}',
+      '--metric_for_best_model=tagging/accuracy/en',
+      "--gin.Tagging.objective='tags'",
+    ]
+  )
+  with raises_error(
+    errors.ConfigError,
+    got='token_classification: TokenClassification',
+    mentions='objective',
+  ):
+    run(train, '--gin.FORMAT="conll"', *options)
 
 
 @pytest.mark.parametrize('part', ['en', 'mean'])
@@ -493,7 +518,9 @@ def test_training_checks_the_files_of_its_evaluation(tmp_path):
   hook = evaluation_hook.EvaluationHook(evaluation)
   trainer = types.SimpleNamespace(
     evaluation=evaluation,
-    objectives=types.SimpleNamespace(objectives=()),
+    objectives=types.SimpleNamespace(
+      objectives=[token_classification.TokenClassification(labels=('O', 'B-X'))]
+    ),
     checkpoints=types.SimpleNamespace(metric_for_best_model=None),
   )
   run = types.SimpleNamespace(trainer=trainer)

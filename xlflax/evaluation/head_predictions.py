@@ -1,7 +1,7 @@
 """Predictions of a fine-tuned head, in batches with a few static shapes."""
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import jax
@@ -34,23 +34,46 @@ def objective_of(
       a different class.
     CheckpointError: If the checkpoint does not contain the objective's head.
   """
-  objective = eval_model.objectives.get(name)
-  if not isinstance(objective, kind):
-    raise errors.ConfigError(
-      'The evaluation task requires a run that was fine-tuned with the '
-      f'objective {name!r} of class {kind.__name__}',
-      got=', '.join(
-        f'{key}: {type(value).__name__}'
-        for key, value in eval_model.objectives.items()
-      )
-      or 'no objective',
-      fix="Fine-tune the model first, or set the task's `objective`.",
-    )
+  objective = find_objective(eval_model.objectives, name, kind)
   if name not in eval_model.params.get('heads', {}):
     raise errors.CheckpointError(
       'The checkpoint does not contain the head that the task requires',
       got=', '.join(eval_model.params.get('heads', {})) or 'no head',
       expected=name,
+    )
+  return objective
+
+
+def find_objective(
+  objectives: Mapping[str, Any],
+  name: str,
+  kind: type[_Objective],
+  where: str | None = None,
+) -> _Objective:
+  """Returns the objective that trains a head.
+
+  Args:
+    objectives: Objectives of the run by name.
+    name: Name of the objective.
+    kind: Expected class of the objective.
+    where: Name of the evaluation task in the error message.
+
+  Raises:
+    ConfigError: If the run does not have the objective, or if the objective has
+      a different class.
+  """
+  objective = objectives.get(name)
+  if not isinstance(objective, kind):
+    raise errors.ConfigError(
+      'The evaluation task requires a run that was fine-tuned with the '
+      f'objective {name!r} of class {kind.__name__}',
+      got=', '.join(
+        f'{key}: {type(value).__name__}' for key, value in objectives.items()
+      )
+      or 'no objective',
+      where=where,
+      fix="Set the task's `objective` to the name of an objective that the run "
+      'trains, or fine-tune a run with this objective.',
     )
   return objective
 

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from tests.data.labeled_words import WordVocabulary
+from tests.errors import raises_error
 from tests.evaluation import one_hot_model
 from xlflax import cli
 from xlflax.data.supervised import labeled_examples
@@ -15,6 +16,7 @@ from xlflax.objectives.finetuning import (
   sequence_classification,
   token_classification,
 )
+from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
@@ -129,6 +131,17 @@ def test_other_utterances_are_refused(fixed):
     assert not result.metrics
   (failure,) = _task(texts, sentences, part='sw').evaluate(fixed).failures
   assert failure.part == 'sw'
+
+
+def test_utterances_and_objectives_are_checked_before_training(fixed):
+  texts, sentences = _examples(_UTTERANCES)
+  task = _task(texts, sentences)
+  task.check_inputs(fixed.objectives)
+  with raises_error(errors.CorpusError):
+    _task(texts, sentences[::-1]).check_inputs(fixed.objectives)
+  for objective in (_SLOTS, _INTENTS):
+    with raises_error(errors.ConfigError, mentions=objective.name):
+      task.check_inputs({objective.name: objective})
 
 
 def test_what_a_head_lacks_is_told(fixed):

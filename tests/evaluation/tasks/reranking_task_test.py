@@ -95,7 +95,7 @@ def _gain(rank):
 
 def test_metrics_before_and_after_reranking(reranker, folder, first_stage):
   task = _task(folder, first_stage=str(first_stage))
-  task.check_inputs({})
+  task.check_inputs(reranker.objectives)
   result = task.evaluate(reranker)
   assert not result.failures
   assert _ranking(result, 'q1')[0] == 'd2'
@@ -173,23 +173,31 @@ def test_equal_scores_are_sorted_as_in_trec_eval(tmp_path):
 @pytest.mark.parametrize(
   'line', ['q1 d1 0.5', 'q1 Q0 d1 1 high a', 'q1 Q0 d1 1 nan a']
 )
-def test_malformed_runs(folder, first_stage, line):
+def test_malformed_runs(reranker, folder, first_stage, line):
   (first_stage / 'de.tsv').write_text(line + '\n')
+  task = _task(folder, first_stage=str(first_stage))
   with raises_error(errors.CorpusError, mentions=1):
-    _task(folder, first_stage=str(first_stage)).check_inputs({})
+    task.check_inputs(reranker.objectives)
 
 
-def test_a_run_of_other_data(folder, first_stage):
+def test_a_run_of_other_data(reranker, folder, first_stage):
   (first_stage / 'de.tsv').write_text('q1 Q0 d9 1 0.5 a\n')
+  task = _task(folder, first_stage=str(first_stage))
   with raises_error(errors.CorpusError, got='d9'):
-    _task(folder, first_stage=str(first_stage)).check_inputs({})
+    task.check_inputs(reranker.objectives)
 
 
 def test_a_first_stage_is_required(reranker, folder):
   with raises_error(errors.ConfigError, where='Reranking.first_stage'):
-    _task(folder).check_inputs({})
+    _task(folder).check_inputs(reranker.objectives)
   (failure,) = _task(folder).evaluate(reranker).failures
   assert failure.part == 'de'
+
+
+def test_the_objective_is_checked_before_training(folder, first_stage):
+  task = _task(folder, first_stage=str(first_stage))
+  with raises_error(errors.ConfigError, got='no objective', where=task.name):
+    task.check_inputs({})
 
 
 def test_a_reranker_has_no_classes(reranker):

@@ -124,15 +124,16 @@ class HeadTask(labeled_task.LabeledTask):
     return check_examples(self.source.load(part), self.EXAMPLE, part)
 
   def check_inputs(self, objectives):
-    objective = objectives.get(self.objective)
+    objective = head_predictions.find_objective(
+      objectives, self.objective, self.HEAD, where=self.name
+    )
     for part in self.source.languages():
       examples = self.load_part(part)
       self.check_label_format(part, examples)
-      if isinstance(objective, self.HEAD):
-        notes: list[str] = []
-        self.check_labels(objective, part, examples, notes)
-        for note in notes:
-          logging.warning('%s: %s', self.name, note, extra=logs.ONCE)
+      notes: list[str] = []
+      self.check_labels(objective, part, examples, notes)
+      for note in notes:
+        logging.warning('%s: %s', self.name, note, extra=logs.ONCE)
 
   def example_statistics(
     self, gold: Sequence[Any], predictions: Any

@@ -46,6 +46,14 @@ class IntentsAndSlots(tagging_task.Tagging):
   predicted: tagging_task.Predicted = tagging_task.Predicted.MERGED_TYPES
   intents: classification_task.Classification
 
+  def check_inputs(self, objectives):
+    super().check_inputs(objectives)
+    self.intents.check_inputs(objectives)
+    for part in self.source.languages():
+      _check_same_utterances(
+        self.intents.load_part(part), self.load_part(part), part
+      )
+
   def inherit_inputs(self, eval_model):
     task = super().inherit_inputs(eval_model)
     intents = self.intents.inherit_inputs(eval_model)

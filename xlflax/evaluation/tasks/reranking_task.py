@@ -8,7 +8,7 @@ import numpy as np
 
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.sources import beir
-from xlflax.evaluation import eval_task, pair_scoring
+from xlflax.evaluation import eval_task, head_predictions, pair_scoring
 from xlflax.evaluation.metrics import embedding_metrics
 from xlflax.evaluation.metrics.example_statistics import Statistics
 from xlflax.evaluation.metrics.metric import MRR_10, NDCG_10, Metric, Unit
@@ -94,6 +94,9 @@ class Reranking(head_task.HeadOnTexts):
 
   def check_inputs(self, objectives) -> None:
     """Checks inputs by reading all queries, documents and candidates."""
+    head_predictions.find_objective(
+      objectives, self.objective, self.HEAD, where=self.name
+    )
     for part in self.source.languages():
       self._candidates(part, self.source.load(part))
 
