@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from tests.data.shifted_pairs import shifted_pairs
 from tests.errors import assert_mentions
 from xlflax.data import corpus_checks
 from xlflax.data.corpus import corpus_directory, corpus_writer, text_language
@@ -161,6 +162,20 @@ def test_numbered_columns(tmp_path):
   path = corpus_writer.write_parallel(tmp_path, ('en', 'de'), pairs)
   [warning] = corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path))
   assert_mentions(warning, path, '30 of 30')
+
+
+@pytest.mark.parametrize('lines', [1, -2])
+def test_shifted_lines(tmp_path, lines):
+  pairs = shifted_pairs(lines=lines, first=100)
+  path = corpus_writer.write_parallel(tmp_path, ('en', 'de'), pairs)
+  [warning] = corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path))
+  assert_mentions(warning, path, abs(lines), 'below' if lines > 0 else 'above')
+
+
+def test_parallel_lines_are_not_shifted(tmp_path):
+  pairs = shifted_pairs(lines=0)
+  corpus_writer.write_parallel(tmp_path, ('en', 'de'), pairs)
+  assert corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path)) == []
 
 
 @pytest.mark.parametrize('numbers', [(1, 2, 3), (1990, 1848, 3, 12, 7, 5, 9)])

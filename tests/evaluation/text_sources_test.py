@@ -1,8 +1,10 @@
 import gzip
+import logging
 import pathlib
 
 import pytest
 
+from tests.data.shifted_pairs import shifted_pairs
 from tests.errors import raises_error
 from xlflax.data.corpus import corpus_writer
 from xlflax.evaluation import text_sources
@@ -128,6 +130,18 @@ def test_columns_and_aligned_files(tmp_path):
   before = source.fingerprint()
   (tmp_path / 'x.ru').write_text('кот\n')
   assert source.fingerprint() != before
+
+
+@pytest.mark.parametrize('lines', [0, 1])
+def test_shifted_lines(tmp_path, caplog, lines):
+  sides = zip(*shifted_pairs(lines=lines), strict=True)
+  paths = tmp_path / 'test.en', tmp_path / 'test.de'
+  for path, side in zip(paths, sides, strict=True):
+    path.write_text('\n'.join(side))
+  source = text_sources.ParallelFiles(files={'en-de': tuple(map(str, paths))})
+  with caplog.at_level(logging.WARNING):
+    source.load(('en', 'de'))
+  assert len(caplog.records) == lines
 
 
 def test_max_pairs(tmp_path):

@@ -19,6 +19,7 @@ from xlflax.data.corpus import (
   corpus_directory,
   corpus_files,
   language_codes,
+  line_alignment,
   record_formats,
   text_language,
   text_similarity,
@@ -248,6 +249,7 @@ def _check_pairs(
   yield from _find_copied_pairs(origin, pairs)
   yield from _find_pairs_without_letters(origin, pairs)
   yield from _find_numbered_pairs(origin, pairs)
+  yield from _find_shifted_pairs(origin, pairs)
 
 
 def contains_json(file: corpus_files.TextFile) -> bool:
@@ -645,6 +647,33 @@ def _find_numbered_pairs(
       f'In {origin.name}, source or target starts with consecutive numbers in '
       f'{count:,} of {len(pairs):,} sampled pairs. Remove the numbers.'
     )
+
+
+def _find_shifted_pairs(
+  origin: _Origin, pairs: Sequence[corpus_directory.Pair]
+) -> Iterator[str]:
+  """Yields a message if translations seem to be in other lines."""
+  shift = line_alignment.find_shift(pairs)
+  if shift is not None:
+    yield describe_shift(shift, origin.name, pairs)
+
+
+def describe_shift(
+  shift: line_alignment.Shift, name: str, pairs: Sequence[tuple[str, str]]
+) -> str:
+  """Returns a message for parallel text whose lines seem to be shifted.
+
+  Args:
+    shift: Shift of a window of pairs.
+    name: Path of the file, or name of the task.
+    pairs: Sources and targets with which the shift was found.
+  """
+  source, target = pairs[shift.start]
+  return (
+    f'In {name}, the lengths of the texts suggest that translations are '
+    f'{shift} their sources, for example near the pair {source[:60]!r} and '
+    f'{target[:60]!r}. Check whether a line is missing on one side.'
+  )
 
 
 def _count_consecutive_numbers(lines: Sequence[str]) -> int:

@@ -530,5 +530,5 @@ class ParallelFiles(PairSource):
     paired_text = PairedText(
       [line.source for line in lines], [line.target for line in lines]
     )
-    column_validation.check_languages(pair, paired_text, paths)
+    column_validation.check_translations(pair, paired_text, paths)
     return paired_text

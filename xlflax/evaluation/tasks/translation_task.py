@@ -189,7 +189,7 @@ class TsvPairs(text_sources.PairSource):
     paired_text = text_sources.PairedText(
       [first for first, _ in rows], [second for _, second in rows]
     )
-    column_validation.check_languages(pair, paired_text, path)
+    column_validation.check_translations(pair, paired_text, path)
     return paired_text
 
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from xlflax.data import corpus_checks
-from xlflax.data.corpus import text_language
+from xlflax.data.corpus import line_alignment, text_language
 from xlflax.data.supervised import labeled_examples
 from xlflax.utils import errors, logs
 
@@ -271,6 +271,31 @@ def check_languages(
       where=str(path),
       fix='Swap the two columns or files, or rename the language split to '
       f'{second}-{first}.',
+    )
+
+
+def check_translations(
+  languages: Sequence[str | None], sides: Sequence[Sequence[str]], path: Any
+) -> None:
+  """Checks that two columns or files contain translations of each other.
+
+  Args:
+    languages: Language codes of the first and the second texts.
+    sides: First texts of all pairs, and second texts of all pairs. A warning is
+      logged if translations seem to be in other lines.
+    path: Path of the file, for messages.
+
+  Raises:
+    CorpusError: If the languages seem to be swapped (see `check_languages`).
+  """
+  check_languages(languages, sides, path)
+  pairs = list(zip(*sides, strict=True))
+  shift = line_alignment.find_shift(pairs)
+  if shift is not None:
+    logging.warning(
+      '%s',
+      corpus_checks.describe_shift(shift, str(path), pairs),
+      extra=logs.ONCE,
     )
 
 

@@ -118,7 +118,7 @@ def read_aligned_sentences(
     [' '.join(example.source_words) for example in examples],
     [' '.join(example.target_words) for example in examples],
   ]
-  column_validation.check_languages(languages, texts_by_side, paths[0])
+  column_validation.check_translations(languages, texts_by_side, paths[0])
   return file_reading.Reading(
     examples, tuple(skipped.describe() for skipped in skipped_links)
   )
