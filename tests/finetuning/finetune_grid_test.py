@@ -123,6 +123,18 @@ def test_another_configuration_in_the_folder(run):
     run('LEARNING_RATE=0.2', bindings=('SEED=3',))
 
 
+@pytest.mark.parametrize('steps, warns', [(20, True), (30, False)])
+def test_a_finished_trial_is_not_trained_again(run, caplog, steps, warns):
+  run('LEARNING_RATE=0.2')
+  run(
+    'LEARNING_RATE=0.2',
+    bindings=('SEED=3', f'fakes.FakeTrainer.num_train_steps={steps}'),
+    on_config_mismatch='continue',
+  )
+  names = [record.args for record in caplog.records if 'finished' in record.msg]
+  assert names == [('LEARNING_RATE=0.2',)] * warns
+
+
 @pytest.mark.parametrize('fits_checkpoint', [True, False])
 def test_continuing_is_suggested_only_if_the_checkpoint_fits(
   run, fits_checkpoint

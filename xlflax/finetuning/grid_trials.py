@@ -282,8 +282,10 @@ class TrialRunner:
       )
     else:
       self._check_same_run(record, trial)
-      if record.is_final and record.config == trial.fingerprint:
-        return record
+      if record.is_final:
+        if record.config == trial.fingerprint:
+          return record
+        self._warn_if_not_trained(record, trial)
     result = self._train(trial, record.seconds if record else 0.0)
     self._write(result)
     self._prune(result)
@@ -319,7 +321,7 @@ class TrialRunner:
     if recorded_hashes[0] != current_hashes[0]:
       message = (
         'The directory given with --output contains a trial with a different '
-        'configuration'
+        'configuration or with different training files'
       )
     elif record.is_final and recorded_hashes[-1] != current_hashes[-1]:
       message = (
@@ -337,6 +339,21 @@ class TrialRunner:
       else 'Pass a different --output. The trial cannot be resumed with the new '
       'settings, because its checkpoint does not fit the new model.',
     )
+
+  def _warn_if_not_trained(self, record: TrialResult, trial: MadeTrial) -> None:
+    """Warns that a finished trial does not take the new settings into account.
+
+    A trial that has become longer is trained to its new end without a warning.
+    """
+    _, *recorded_length, _ = record.config.split()
+    _, *current_length, _ = trial.fingerprint.split()
+    if recorded_length == current_length:
+      logging.warning(
+        'The trial %s had finished before its configuration or its training '
+        'data changed. It is not trained again. To train with the new settings '
+        'and data, pass a different --output.',
+        trial.trial.name,
+      )
 
   def _initial_fields(self, trial: MadeTrial) -> dict[str, Any]:
     """Returns the fields of a result that do not depend on training."""
