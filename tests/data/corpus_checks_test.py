@@ -118,6 +118,18 @@ def test_sides_without_letters(tmp_path):
   assert_mentions(warning, path, '10 of 100')
 
 
+def test_identifiers_instead_of_text(tmp_path):
+  lines = [f'GEN.1.{n}' for n in range(20)]
+  path = corpus_writer.write_monolingual(tmp_path, 'en', [lines])
+  rows = [
+    (line, text) for line, (text, _) in zip(lines, _pairs(20), strict=True)
+  ]
+  pair_path = corpus_writer.write_parallel(tmp_path, ('en', 'fi'), rows)
+  warnings = corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path))
+  for warning, name in zip(sorted(warnings), (pair_path, path), strict=True):
+    assert_mentions(warning, name, 'GEN.1.0', '20 of 20')
+
+
 def test_of_compressed_files_the_beginning_is_read(tmp_path):
   pairs = [*_copies(60), *_pairs(600)]
   for name, rows in (('a', pairs), ('b', pairs[::-1])):

@@ -82,6 +82,10 @@ _DROP_HINTS = (
 )
 # Suffix of a text file, which may be compressed.
 _TEXT_SUFFIX = re.compile(r'\.txt(\.gz|\.zst)?$')
+# Word with letters and digits, such as GEN.1.1, en-0042 or 3f2a.
+_IDENTIFIER = re.compile(
+  r'(?=[^0-9]*[0-9])(?=[^a-z]*[a-z])[a-z0-9][a-z0-9_.:/#-]*', re.IGNORECASE
+)
 # Number at the beginning of a line.
 _NUMBER = re.compile(r'([0-9]{1,9})[.:)]* +')
 
@@ -210,6 +214,7 @@ def _check_lines(
   wrong_script = _find_wrong_script(origin, text)
   yield from wrong_script
   yield from _find_lines_without_letters(origin, lines)
+  yield from _find_identifiers(origin, [lines])
   yield from _find_numbered_lines(origin, lines)
   yield from _find_json_lines(origin, lines)
   if not wrong_script:
@@ -248,6 +253,8 @@ def _check_pairs(
   yield from _find_quoted_pairs(origin, pairs)
   yield from _find_copied_pairs(origin, pairs)
   yield from _find_pairs_without_letters(origin, pairs)
+  if pairs:
+    yield from _find_identifiers(origin, list(zip(*pairs, strict=True)))
   yield from _find_numbered_pairs(origin, pairs)
   yield from _find_shifted_pairs(origin, pairs)
 
@@ -583,6 +590,32 @@ def _find_lines_without_letters(
         'Check which column the task reads as its text.',
       )
     )
+
+
+def _find_identifiers(
+  origin: _Origin, columns: Sequence[Sequence[str]]
+) -> Iterator[str]:
+  """Yields a message for each column that consists mostly of identifiers.
+
+  Args:
+    origin: File or task with the text.
+    columns: Sampled lines, or sampled sources and targets.
+  """
+  sides = ('The source', 'The target') if len(columns) == 2 else ('The text',)
+  for side, column in zip(sides, columns, strict=True):
+    identifiers = [
+      text for text in column if _IDENTIFIER.fullmatch(text.strip())
+    ]
+    if len(identifiers) > max(_MIN_COUNT, len(column) / 2):
+      yield (
+        f'{side} in {origin.name} seems to consist of identifiers, such as '
+        f'{identifiers[0]!r}, in {len(identifiers):,} of {len(column):,} '
+        'sampled examples. '
+        + origin.choose(
+          'Check that the file contains text.',
+          'Check which column the task reads as its text.',
+        )
+      )
 
 
 def _find_numbered_lines(
