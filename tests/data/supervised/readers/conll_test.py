@@ -115,6 +115,14 @@ def test_malformed_files_are_reported_by_line(write, text, options, values):
     conll.read_conll(write('a.tsv', text), 'xx', **options)
 
 
+@pytest.mark.parametrize('format_name', ['conll', 'uner', 'conllu_tags'])
+def test_json_lines_are_not_read_as_words(write, format_name):
+  line = '{"tokens": ["Ada", "saw"], "ner_tags": ["B-PER", "O"]}\n'
+  path = write('train.jsonl', line * 20)
+  with raises_error(errors.CorpusError, where=f'{path}:1', mentions='JSON'):
+    file_formats.read_files(format_name, path, 'en')
+
+
 def test_unknown_schemes(write):
   with raises_error(
     errors.ConfigError, got='bio', mentions=('plain', 'iob1', 'iob2')

@@ -192,6 +192,8 @@ def _read_sentences(
       match = _SENT_ID.match(text)
       sentence_id = match[1] if match else sentence_id
     else:
+      if num_columns is None:
+        file_reading.check_not_json(text, path, number)
       fields = [field.strip() for field in split(text)]
       num_columns = num_columns or len(fields)
       if len(fields) != num_columns:

@@ -202,6 +202,7 @@ def _parse_token(line: str, path, number: int) -> conllu.Token:
 
 def _check_columns(line: str, path, number: int) -> None:
   """Raises a CorpusError for a wrong number of columns or an empty column."""
+  file_reading.check_not_json(line, path, number)
   columns = line.split('\t')
   if len(columns) != _COLUMNS:
     raise file_reading.malformed_line_error(

@@ -236,6 +236,32 @@ def format_column_count(fields: Sequence[str]) -> str:
   return '1 column' if len(fields) == 1 else f'{len(fields)} columns'
 
 
+def check_not_json(line: str, path: str | os.PathLike, number: int) -> None:
+  """Raises a CorpusError if the line of a tagged file is a JSON object.
+
+  Args:
+    line: First line with a word.
+    path: Path of the file.
+    number: Line number.
+  """
+  if not line.lstrip().startswith('{'):
+    return
+  try:
+    value = json.loads(line)
+  except (ValueError, RecursionError):
+    return
+  if isinstance(value, dict):
+    raise malformed_line_error(
+      'Tagged sentences cannot be read from JSON. The file must have one word '
+      'per line with its tag, and an empty line between sentences',
+      path,
+      number,
+      got=shorten_quoted(line),
+      fix='Convert the file to columns, for example to word, tab and tag, and '
+      "set FORMAT to 'conll'.",
+    )
+
+
 def suggest_json_format(line: str) -> str | None:
   """Returns a hint if the line of a TSV file seems to be JSON, or None.
 
