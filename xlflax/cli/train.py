@@ -47,9 +47,9 @@ class TrainOptions(run_options.RunOptions):
       which the scheduler restarts the job. With 0, the exit code is 130 if the
       signal arrives before the run has finished a step.
     watchdog_timeout: Seconds without a step, batch or checkpoint after which
-      all processes write their stacks and the job exits with code 74. 0
-      disables the watchdog. Defaults to the larger of 900 and ten times the
-      duration of the longest step so far.
+      all processes write their stacks and the job exits with code 74. The
+      limit is at least ten times the duration of the longest step so far. 0
+      disables the watchdog. Defaults to 900.
     profile_steps: Range FIRST:LAST of steps to profile. The trace is written to
       MODEL_DIR/profile and can be opened in TensorBoard or at ui.perfetto.dev.
     profile_memory: Also write a device memory profile, which can be opened with

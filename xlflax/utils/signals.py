@@ -2,7 +2,7 @@
 
 SIGTERM, SIGHUP and SIGUSR1 end a command like Ctrl-C: `Stopped` is raised in
 the main thread, so that temporary files are removed and workers end. Training
-(`training.processes.preemption`) handles the same signals and saves a
+(`training.distributed.preemption`) handles the same signals and saves a
 checkpoint first.
 """
 
