@@ -26,7 +26,7 @@ class FinalizeOptions:
     vocabulary: Directory written by `xlflax vocab`.
     corpus: Corpus directory to read. Registers the tasks `corpus.*`.
     mixture: SeqIO mixture or task to cache. Repeat the option for several
-      mixtures. Defaults to the corpus's tasks.
+      mixtures. Defaults to corpus.mono and corpus.parallel.
     split: Split to cache. Repeat the option for several splits.
     shard_size: Bytes of text per cache file. An interrupted command
       repeats at most this much work.

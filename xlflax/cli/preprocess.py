@@ -45,10 +45,11 @@ class PreprocessOptions:
       dictionaries are processed in the same way.
     split_sentences: Split monolingual lines into sentences before all other
       processing (sentencex).
-    strip_markup: Remove HTML tags, comments and character references from all
-      lines, and drop lines that contain JavaScript, a CSS rule or a JSON
-      object. Elements that are not text, such as scripts and styles, are
-      removed with their content, which may extend over several lines.
+    strip_markup: Remove HTML tags and comments from all lines, replace
+      character references with their characters, and drop lines that contain
+      JavaScript, a CSS rule or a JSON object. Elements that are not text, such
+      as scripts and styles, are removed with their content, which may extend
+      over several lines.
     segment_chinese: Insert spaces between Chinese words (jieba).
     min_letters: Minimum number of letters per line. 0 keeps lines without
       letters, such as numbers.
@@ -63,7 +64,7 @@ class PreprocessOptions:
     min_language_probability: Minimum probability that a line is in the language
       of its file, such as 0.5 (py3langid). The candidates are all languages
       that the identifier supports, weighted by how often they occur in the
-      file. Files in other languages are not checked.
+      file. Files in languages that it does not support are not checked.
     max_length_ratio: Maximum length ratio between source and target.
     dedup: Duplicates to drop. "exact" ignores case and punctuation, and "fuzzy"
       drops near-duplicates found by MinHash. Held-out text is read first, so

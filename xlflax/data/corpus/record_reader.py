@@ -6,7 +6,7 @@ document, and a parallel record is a sentence pair. All commands can therefore
 read the same text from any of these formats:
 
     .jsonl[.gz|.zst]   one JSON object per line
-    .parquet, .arrow   rows of a table (extra `arrow`), also from `datasets`
+    .parquet, .arrow   rows of a table (extra `sources`), also from `datasets`
     .tar               WebDataset: members .txt, or .json with a record
     .tmx               pairs of a translation memory
     .zip               Moses pairs as published by OPUS: NAME.<l1> and NAME.<l2>
