@@ -30,15 +30,16 @@ def from_huggingface(
   pad_vocab_size_multiple: validation.PositiveInt = 128,
   partitioner: partitioning.Partitioner | None = None,
 ) -> Run:
-  """Converts a Hugging Face folder and opens the resulting run.
+  """Converts a Hugging Face model and opens the resulting run.
 
   Args:
-    folder: Local folder with a `config.json` file, weights and a tokenizer.
+    folder: Local folder with a `config.json` file, weights and a tokenizer, or
+      name of a model on the Hugging Face Hub.
     model_dir: Model directory to write. `load_run` can open it later. If None,
       a temporary directory is used and deleted when the process ends.
     languages: Codes of the languages to which ids are assigned. If None, the
-      languages of config.json are used, or those that multilingual models
-      usually have.
+      languages of config.json are used, or else those of common multilingual
+      models.
     vocabulary: Directory of a vocabulary that replaces the folder's tokenizer.
     unused_rows: Whether embedding rows that belong to no token are kept or are
       an error.
