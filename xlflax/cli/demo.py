@@ -10,10 +10,10 @@ from xlflax.demo import demo_corpus
 class DemoOptions:
   """Trains and evaluates a small cross-lingual encoder without a download.
 
-  The text consists of translated messages and names from installed PyPI
-  packages. The demo writes a corpus, a vocabulary and a token cache, pretrains
-  the encoder, and writes a report with plots that compares its retrieval
-  accuracy and perplexity with those of the untrained model.
+  The text consists of the translated messages of Django, which is installed
+  with xlflax. The demo writes a corpus, a vocabulary and a token cache,
+  pretrains the encoder, and writes a report with plots that compares its
+  retrieval accuracy and perplexity with those of the untrained model.
 
   Attributes:
     model_dir: Run directory. Text, vocabulary and cache are written to a
