@@ -7,8 +7,8 @@ import dataclasses
 class PushToHubOptions:
   """Uploads an exported model to the Hugging Face Hub.
 
-  New models are private. Weight files and ONNX graphs from an earlier upload
-  that are not in the directory are deleted from the Hub.
+  New models are private. Weight files, ONNX graphs and modules.json from an
+  earlier upload that are not in the directory are deleted from the Hub.
 
   Attributes:
     directory: Directory written by `xlflax convert to-hf`. You may edit its
