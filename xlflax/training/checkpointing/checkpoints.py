@@ -46,8 +46,8 @@ class CheckpointOptions:
     keep_period: Checkpoints whose step is a multiple of this number are always
       kept.
     metric_for_best_model: Evaluation metric whose best checkpoint is also kept,
-      for example 'retrieval/mean'. A checkpoint is written when the metric is
-      evaluated.
+      for example 'retrieval/accuracy/mean'. A checkpoint is written when the
+      metric is evaluated.
     greater_is_better: Whether higher values of `metric_for_best_model` are
       better. If None, the task determines it.
     enable_async_checkpointing: Whether to write checkpoints in the background
