@@ -48,7 +48,7 @@ Mine one negative per pair, and train on the result:
   xlflax mine-hard-negatives --model_dir=runs/search --pairs=pairs.tsv \
       --language=en --output=triples.jsonl
   xlflax train --gin_file=finetune/search.gin --model_dir=runs/search2 \
-      --gin.INIT_FROM="'runs/search'" --gin.GROUP=3 \
+      --gin.INIT_FROM="'runs/search'" --gin.GROUP=3 --gin.BATCH_SIZE=96 \
       --gin.TRAIN_FILES="{'en': 'triples.jsonl'}"
 
 Mine four negatives that score at most 90 % of the query's own document:
