@@ -87,8 +87,8 @@ class Trainer:
     gradient_accumulation_steps: Number of micro-batches per step.
     ema_decay: Decay of the averaged parameters. If None, no average is kept.
     non_finite: Policy for steps with a loss or gradient that is not finite.
-    max_consecutive_skips: Maximum number of consecutive steps that may be
-      skipped. One more skipped step ends the run.
+    max_consecutive_skips: Number of consecutive skipped steps that ends the
+      run.
     loss_spike_guard: Guard against loss spikes
       (`training.hooks.loss_spike_hook`). If None, loss spikes are not handled.
     log_metrics_every: Number of steps between two reports of the metrics.
