@@ -24,12 +24,13 @@ _BASED = {'xtreme-r': 'xtreme'}  # A recipe and the recipe that it extends.
 _HEADER = """# Suite recipes
 
 A recipe is a set of fine-tuning settings for the tasks of a suite. For example, `xlflax evaluate --suite=xtreme --recipe=xtreme` runs the suite with the settings from the scripts
-of the benchmark's publishers, so that the scores are comparable with published scores. `--recipe=default`, the default, uses the default settings of xlflax. You can also pass your own gin file that sets `SuiteTask.recipe`.
+of the benchmark's publishers, so that the scores are comparable with published scores. Without `--recipe`, or with `--recipe=default`, the suite uses the default settings of xlflax. To use your own
+settings, pass a gin file that sets `Suite.recipe`, the name of the recipe, and `SuiteTask.recipe`, its settings, such as a changed copy of `gin_configs/suites/recipes/glue.gin`.
 
-The result of a task contains a note with the fine-tuning settings that were used for the task. The fine-tuning settings are also part of the key under which the result is stored. Results that were
-obtained with different recipes cannot be written to the same `--output`.
+The result of each task contains a note with the recipe's settings. Results that were obtained with different recipes cannot be written to the same `--output`.
 
-Each of the following tables compares a recipe with the xlflax defaults. "The same" means that the recipe and the defaults have the same value. The settings in
+Each of the following tables compares a recipe with the xlflax defaults. "The same" means that the recipe and the defaults have the same value. `WARMUP_RATIO` is a fraction of the training steps if it is
+below 1, and otherwise a number of steps. A setting `select` of None means that no development set is used to select a checkpoint. The settings in
 which xlflax deviates from a recipe are listed below the recipe's table and in a note in each result.
 """
 
