@@ -29,17 +29,19 @@ class TranslateOptions:
     length_penalty: Exponent A for length normalization. The log probability of
       a hypothesis is divided by length^A.
     early_stopping: Stopping criterion of the search. "exact" stops when no
-      unfinished hypothesis can outscore the best one. "full" stops when
-      beam_size hypotheses are finished, as in fairseq.
-    n_best: Number of hypotheses per input line. If it is above 1, each output
-      line consists of the input line's number, the score and the text.
+      unfinished hypothesis can outscore the hypotheses that are written. "full"
+      stops when beam_size hypotheses are finished, as in fairseq.
+    n_best: Number of hypotheses per input line, at most beam_size. If it is
+      above 1, each output line consists of the input line's number, the score
+      and the text.
     max_length: Maximum number of tokens in an input line and in its
       translation. Longer input lines are truncated. Defaults to the model's
       number of positions.
     decoder_start_token: First input token of the decoder. Defaults to the token
       with which the run was trained.
     source_special_tokens: Special tokens of the encoder input. Defaults to the
-      special tokens with which the run was trained.
+      special tokens with which the run was trained, or to bos if they are not
+      recorded.
   """
 
   model_dir: str
