@@ -58,7 +58,8 @@ class EvaluateOptions:
       the gin macro MAX_EXAMPLES. The tasks bitext_mining, ranking and reranking
       always read all examples.
     checkpoint_steps: Checkpoints to evaluate. "last", "all", "best", "none", or
-      comma-separated training steps.
+      comma-separated training steps. With --suite, "all" and "none" are not
+      supported.
     metric_for_best_model: Metric recorded during training that selects the
       checkpoint of --checkpoint_steps=best, such as retrieval/accuracy/mean.
     random_init_baseline: Also evaluate the randomly initialized model, as a
