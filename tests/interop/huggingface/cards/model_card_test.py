@@ -14,12 +14,19 @@ __all__ = ['run_of']
 
 
 def _note(
-  directory, step, value, parameters='default', sentence=None, **settings
+  directory,
+  step,
+  value,
+  parameters='default',
+  sentence=None,
+  test_data='',
+  **settings,
 ):
   """A result of a checkpoint, as evaluation writes it."""
   result = eval_task.EvalResult(
     metrics={'accuracy/mean': value, 'accuracy/de': 0.25},
     score_metrics=('accuracy',),
+    test_data=test_data,
   )
   identity = {
     'split': 'test',
@@ -50,6 +57,20 @@ def test_measured_results_are_in_the_card(run_of):
     'retrieval (test)'
   }
   assert card.data.model_name == 'mine' and card.data.license == 'mit'
+
+
+def test_test_corpora_of_one_task_have_different_names(run_of):
+  directory, *_ = run_of()
+  for name, value in (('flores', 0.5), ('ntrex', 0.25)):
+    _note(directory, 3, value, test_data=f'data/{name}', data=name)
+  checked = huggingface_export.check_export(directory)
+  text = model_card.format_model_card(checked, name='mine')
+  results = huggingface_hub.ModelCard(text).data.eval_results
+  assert {
+    result.dataset_name: result.metric_value
+    for result in results
+    if result.metric_name == 'accuracy/mean'
+  } == {'retrieval (test, flores)': 0.5, 'retrieval (test, ntrex)': 0.25}
 
 
 def test_a_card_without_results(run_of):

@@ -4,6 +4,7 @@ The metadata follow the Hub's model cards: languages, license, base model and
 tags. The description of the training is generated from the run's files.
 """
 
+import collections
 import importlib.metadata
 import json
 import math
@@ -125,11 +126,17 @@ def _find_results(export: Export, pipeline: str) -> list[dict[str, Any]]:
     pipeline: Type of the results of tasks that do not pool hidden states.
   """
   results = []
-  groups = result_store.find_results(export.run.directory)
-  for group, result_by_step in groups.items():
-    result = result_by_step.get(export.step)
-    if result is None:
-      continue
+  group_results = {
+    group: result_by_step[export.step]
+    for group, result_by_step in result_store.find_results(
+      export.run.directory
+    ).items()
+    if export.step in result_by_step
+  }
+  num_groups = collections.Counter(
+    (group.task, group.split) for group in group_results
+  )
+  for group, result in group_results.items():
     metrics = []
     for metric_name, value in result.metrics.items():
       metric_type = metric_name.partition('/')[0]
@@ -139,7 +146,10 @@ def _find_results(export: Export, pipeline: str) -> list[dict[str, Any]]:
         )
     settings = _read_settings(export, group)
     if metrics and _matches_export(export, settings):
-      dataset, score_name = _describe_dataset(export, group)
+      is_unique = num_groups[group.task, group.split] == 1
+      dataset, score_name = _describe_dataset(
+        export, group, '' if is_unique else result.test_data
+      )
       if score_name is not None:
         metrics = [_rename_metric(metric, score_name) for metric in metrics]
       task_type = pipeline
@@ -160,9 +170,16 @@ def _read_settings(export: Export, group: result_store.Group) -> dict[str, Any]:
 
 
 def _describe_dataset(
-  export: Export, group: result_store.Group
+  export: Export, group: result_store.Group, test_data: str
 ) -> tuple[dict[str, Any], str | None]:
   """Returns the fields that describe a result's data set in a Hub model card.
+
+  Args:
+    export: The export.
+    group: Task, split and settings of the result.
+    test_data: Directory or SeqIO mixture with the test data, or '' if the task
+      and the split are a sufficient name. Only the last component of a path is
+      published.
 
   Returns:
     Name and type of the data set, and the name of the main score of a task of
@@ -170,7 +187,8 @@ def _describe_dataset(
   """
   task = _read_settings(export, group)['task']
   if not group.task.startswith(mteb_task.PREFIX):
-    name = f'{group.task} ({group.split})'
+    details = [group.split, *filter(None, [pathlib.PurePath(test_data).name])]
+    name = f'{group.task} ({", ".join(details)})'
     return {'name': name, 'type': group.task}, None
   dataset = {
     'name': f'MTEB {task["task"]}',
