@@ -1,11 +1,12 @@
-# A trial of xlflax on a CPU: the demonstration, and every command.
+# Image for trying xlflax on a CPU. By default, it runs `xlflax demo`.
 #
 #   docker build -t xlflax .
-#   docker run --rm -v "$PWD:/xlflax" xlflax                      # the demonstration
+#   docker run --rm -v "$PWD:/xlflax" xlflax
 #   docker run --rm -v "$PWD:/xlflax" xlflax xlflax tasks list
 #
-# All packages have the versions and hashes of requirements/cpu.lock; the base is
-# named by its digest. Images for GPUs and TPUs: launch/docker.
+# The packages have the versions and hashes in requirements/cpu.lock, and the base
+# image is pinned by its digest. launch/docker/ contains the images for GPUs and
+# TPUs.
 FROM python:3.11-slim-bookworm@sha256:a36c24f9cbdf4fd0f52d67f0823eeac19c2028c637cecc392d97f980d4fec56b
 
 WORKDIR /opt/source
@@ -13,6 +14,7 @@ COPY setup.py pyproject.toml README.md ./
 COPY requirements requirements
 COPY launch/docker/install.sh launch/docker/install.sh
 COPY gin_configs gin_configs
+COPY launch/templates launch/templates
 COPY tasks tasks
 COPY xlflax xlflax
 RUN launch/docker/install.sh cpu /opt/xlflax && rm -rf /opt/source
@@ -24,5 +26,5 @@ ENV PATH=/opt/xlflax/bin:$PATH \
 RUN useradd --uid 1000 --create-home xlflax && install -d -o xlflax /xlflax
 USER 1000
 WORKDIR /xlflax
-# `xlflax` is process 1, so Ctrl-C reaches it: training saves first.
+# `xlflax` is process 1, so it receives Ctrl-C and saves a checkpoint.
 CMD ["xlflax", "demo"]

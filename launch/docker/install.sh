@@ -9,7 +9,8 @@ kind=$1 venv=$2
 cd "$(dirname "$0")/../.."
 source=$(mktemp -d)  # The build writes files into the source tree.
 trap 'rm -rf "$source"' EXIT
-cp -r setup.py pyproject.toml README.md gin_configs tasks xlflax "$source"
+cp -r --parents setup.py pyproject.toml README.md gin_configs launch/templates \
+  tasks xlflax "$source"
 
 "${PYTHON:-python3}" -m venv "$venv"
 pip=("$venv/bin/python" -m pip --disable-pip-version-check)
