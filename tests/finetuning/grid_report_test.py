@@ -243,6 +243,9 @@ def test_notes_compare_the_selected_setting_with_the_untrained_model():
   assert 'nli/accuracy/fr' in equal and 'equals' in equal
   assert 'nli/accuracy/de' in worse and 'is worse' in worse
   assert grid_report.untrained_notes(make_report(_1=[0.5], _2=[0.4])) == []
+  # Without a selection metric, the last checkpoints are compared.
+  unselected = dataclasses.replace(report, select=None)
+  assert grid_report.untrained_notes(unselected) == [equal, worse]
 
 
 def test_a_difference_within_a_standard_deviation_is_named():

@@ -29,8 +29,7 @@ settings, pass a gin file that sets `Suite.recipe`, the name of the recipe, and 
 
 The result of each task contains a note with the recipe's settings. Results that were obtained with different recipes cannot be written to the same `--output`.
 
-Each of the following tables compares a recipe with the xlflax defaults. "The same" means that the recipe and the defaults have the same value. `WARMUP_RATIO` is a fraction of the training steps if it is
-below 1, and otherwise a number of steps. A setting `select` of None means that no development set is used to select a checkpoint. The settings in
+Each of the following tables compares a recipe with the xlflax defaults. "The same" means that the recipe and the defaults have the same value. A setting `select` of None means that no development set is used to select a checkpoint. The settings in
 which xlflax deviates from a recipe are listed below the recipe's table and in a note in each result.
 """
 

@@ -339,20 +339,23 @@ def untrained_notes(report: GridReport) -> list[str]:
   """Returns notes on tests in which training from scratch is not worse.
 
   The selected setting is compared with the best setting that starts from random
-  parameters, on the dev set and on each test set.
+  parameters, on the dev set, if a metric selects the setting, and on each test
+  set.
 
   Args:
     report: Report of the hyperparameter grid.
   """
-  if not (report.ranking and report.untrained_ranking and report.select):
+  if not (report.ranking and report.untrained_ranking):
     return []
   selected, untrained = report.ranking[0], report.untrained_ranking[0]
   tests = [report.test_spreads(s) for s in (selected, untrained)]
-  pairs = {f'dev {report.select}': (selected.dev, untrained.dev)} | {
+  pairs = {
     f'test {name}': (tests[0][name], tests[1][name])
     for name in tests[0]
     if name in tests[1] and name.rpartition('/')[0] in report.primary_metrics
   }
+  if report.select:
+    pairs = {f'dev {report.select}': (selected.dev, untrained.dev)} | pairs
   notes = []
   for name, (score_spread, baseline_spread) in pairs.items():
     score, baseline = score_spread.mean, baseline_spread.mean
