@@ -143,6 +143,15 @@ def test_mistakes(corpus, tmp_path, flags, mentions):
     cli.parse('pretrain', [str(corpus), output, *flags])()
 
 
+def test_a_corpus_without_monolingual_text(tmp_path):
+  (tmp_path / 'corpus/parallel').mkdir(parents=True)
+  (tmp_path / 'corpus/parallel/de-en.tsv').write_text('ein\tone\n' * 9)
+  output = f'--output={tmp_path / "out"}'
+  arguments = [str(tmp_path / 'corpus'), output, '--steps=4', '--dry_run']
+  with raises_error(errors.CorpusError, where=tmp_path / 'corpus'):
+    cli.parse('pretrain', arguments)()
+
+
 def test_commands():
   options = pretrain.PretrainOptions(
     corpus='corpus',

@@ -53,7 +53,7 @@ def _train_tagger(pretrained, directory):
       'BATCH_SIZE': 8,
       'TRAIN_STEPS': 10,
       'RANK': 2,
-      'ALPHA': 8.0,
+      'LORA_ALPHA': 8.0,
       'LEARNING_RATE': 2e-2,
     },
   ).build(Trainer).train()

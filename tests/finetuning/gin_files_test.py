@@ -302,7 +302,7 @@ def test_frozen_parts_are_those_of_a_sharing_plan(settings_of):
 
 
 @pytest.mark.parametrize(
-  'optimizer', ['AdamW', 'Adam', 'StableAdamW', 'Muon', 'Adafactor']
+  'optimizer', ['AdamW', 'Adam', 'StableAdamW', 'Muon', 'Adafactor', 'SGD']
 )
 @pytest.mark.parametrize('schedule', ['Linear', 'WSD', 'Cosine'])
 def test_every_optimizer_and_schedule(

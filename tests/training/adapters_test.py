@@ -79,7 +79,7 @@ def make_trainer(treebank):
 @pytest.fixture(scope='module')
 def run(make_trainer, pretrained, tmp_path_factory) -> pathlib.Path:
   directory = tmp_path_factory.mktemp('lora')
-  make_trainer(directory, pretrained, RANK=2, ALPHA=8.0).train()
+  make_trainer(directory, pretrained, RANK=2, LORA_ALPHA=8.0).train()
   return directory
 
 
@@ -118,7 +118,7 @@ def test_a_resumed_run_is_bit_identical(
   for stop in (2, None):
     bindings = [f'trainer.Trainer.stop_after_steps={stop}']
     make_trainer(
-      tmp_path, pretrained, bindings=bindings, RANK=2, ALPHA=8.0
+      tmp_path, pretrained, bindings=bindings, RANK=2, LORA_ALPHA=8.0
     ).train()
   tiny.assert_trees_equal(_saved(tmp_path), _saved(run))
 
@@ -231,7 +231,7 @@ def test_missing_adapters_are_noticed(damaged):
 def test_a_run_resumes_before_missing_adapters(
   damaged, run, make_trainer, pretrained
 ):
-  make_trainer(damaged, pretrained, RANK=2, ALPHA=8.0).train()
+  make_trainer(damaged, pretrained, RANK=2, LORA_ALPHA=8.0).train()
   tiny.assert_trees_equal(_saved(damaged), _saved(run))
 
 

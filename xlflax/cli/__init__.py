@@ -242,5 +242,6 @@ def _overview() -> str:
     'commands:\n'
     + '\n'.join(lines)
     + '\n\n`xlflax COMMAND --help` describes a command, with examples. `xlflax '
-    '--quiet\nCOMMAND` prints only results, warnings and errors.'
+    '--quiet\nCOMMAND` prints only results, warnings and errors. `xlflax '
+    '--version` prints\nthe version.'
   )

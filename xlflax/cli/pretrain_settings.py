@@ -16,6 +16,7 @@ import math
 from typing import Any
 
 from xlflax.cli import options as shared_options
+from xlflax.utils import errors
 
 _LOG = logging.getLogger(__name__)
 _MAX_BYTES = 1 << 30  # Maximum number of bytes of text that are read.
@@ -225,9 +226,22 @@ def _measure_step_seconds(
 
 
 def _read_statistics(corpus: Any) -> _TextStatistics:
-  """Reads the monolingual text, or its first gigabyte."""
+  """Reads the monolingual text, or its first gigabyte.
+
+  Raises:
+    CorpusError: If the corpus does not contain monolingual training text.
+  """
   from xlflax.data.corpus import line_reader
 
+  if not corpus.monolingual_languages():
+    raise errors.CorpusError(
+      '`xlflax pretrain` requires monolingual training text, because its '
+      'recipes train a masked language model, but the corpus contains only '
+      'sentence pairs',
+      where=str(corpus.directory),
+      fix='Add text files such as mono/en.txt, or use `xlflax train` with '
+      'objectives for sentence pairs.',
+    )
   texts = itertools.chain.from_iterable(
     line_reader.read_text(path)
     for language in corpus.monolingual_languages()

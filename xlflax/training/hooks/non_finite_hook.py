@@ -108,7 +108,7 @@ def _find_problem(
     return (
       message,
       'Lower the learning rate or clip the gradient. '
-      'Trainer.max_consecutive_skips is the maximum number of consecutive '
-      'skipped steps.',
+      'Trainer.max_consecutive_skips is the number of consecutive skipped '
+      'steps at which a run ends.',
     )
   return None
