@@ -121,6 +121,7 @@ def test_watching_a_finished_run(bucket, pretrained):
   assert list(watched_results.results['total']) == [10, 20]
 
 
+@pytest.mark.slow
 def test_curves(bucket):
   _evaluate(_RUN)
   study_base.analyze(

@@ -26,6 +26,7 @@ _READ = {
 }
 
 
+@pytest.mark.slow
 def test_exchange_of_read_artifacts_is_detected(tmp_path):
   cases = [((kind,), reader) for reader in _READ for kind in _READ[reader]]
   cases += [

@@ -144,6 +144,7 @@ def test_a_stream_of_no_use_is_an_error(pretrained, tmp_path, caplog, capsys):
   assert 'must have a label' in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_queries_find_their_documents(pretrained, sentences, tmp_path):
   """The run is saved and evaluated with the vectors that it trained."""
   texts, translations = sentences('en', 16), sentences('de', 16)

@@ -55,6 +55,7 @@ _COMMAND = next(text for kind, text in _BLOCKS if kind == 'bash')
 _TEXTS = [text for kind, text in _BLOCKS if kind == 'text']
 
 
+@pytest.mark.slow
 def test_the_complete_configuration_trains(folder):
   result = _run(_COMMAND.replace('STEPS=20', 'STEPS=2'), folder)
   assert not result.returncode, result.stderr[-4000:]

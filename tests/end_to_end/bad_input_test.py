@@ -10,6 +10,7 @@ import pytest
 
 from tests.end_to_end.conftest import TINY_MLM, losses, parameters
 from tests.errors import assert_mentions
+from tests.slow import mark_slow
 from xlflax import cli
 from xlflax.utils import errors
 
@@ -53,6 +54,7 @@ def test_missing_corpus(fails, workspace, tmp_path):
   assert '--corpus' in message and str(tmp_path / 'nowhere') in message
 
 
+@pytest.mark.slow
 def test_steps_beyond_max_epochs(fails, workspace, tmp_path):
   """A short dataset can be trained to its end, but not any further."""
   limit = '--gin.mono/dataset_config.DatasetConfig.max_epochs=1'
@@ -69,7 +71,7 @@ def test_steps_beyond_max_epochs(fails, workspace, tmp_path):
   assert max(losses(tmp_path / 'run')) == steps
 
 
-@pytest.mark.parametrize('mode', [(), ('--dry_run',)])
+@pytest.mark.parametrize('mode', mark_slow([(), ('--dry_run',)], slow=[()]))
 def test_selection_by_a_metric_that_is_not_computed(
   fails, workspace, tmp_path, mode
 ):

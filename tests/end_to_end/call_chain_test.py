@@ -6,6 +6,7 @@ import pathlib
 import traceback
 
 import optax
+import pytest
 
 import xlflax
 from tests.end_to_end.conftest import TINY_MLM
@@ -110,6 +111,7 @@ def _sums(run) -> list[tuple[int, str]]:
   return [(row['step'], row['sum']['loss']) for row in rows if 'sum' in row]
 
 
+@pytest.mark.slow
 def test_the_state_of_a_users_hook_survives_a_kill(
   workspace, tmp_path, monkeypatch
 ):

@@ -98,6 +98,7 @@ def _arrays(run, item: str):
   }
 
 
+@pytest.mark.slow
 def test_a_wrong_step_of_one_of_two_processes(workspace, tmp_path):
   """Process 1 computes step 24 wrongly: it is reported, and 24 is not saved."""
   run = tmp_path / 'run'

@@ -42,6 +42,7 @@ def all_phases(workspace, tmp_path_factory):
   return root
 
 
+@pytest.mark.slow
 def test_each_phase_begins_where_the_last_one_ended(all_phases):
   models = {n: run_directory.read_model(all_phases / n).config for n in _STEPS}
   assert [m.rope_theta for m in models.values()] == [1e4, 1.6e5, 1.6e5]

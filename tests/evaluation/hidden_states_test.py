@@ -69,7 +69,9 @@ def test_batch_size_does_not_matter(
   np.testing.assert_allclose(batch_states, expected, atol=1e-5)
 
 
-@pytest.mark.parametrize('shape', [(8, 1, 1), (2, 2, 2)])
+@pytest.mark.parametrize(
+  'shape', [pytest.param((8, 1, 1), marks=pytest.mark.slow), (2, 2, 2)]
+)
 def test_eight_devices_agree_with_one(eval_model, shape, texts):
   partitioner = partitioning.Partitioner(
     data=shape[0], fsdp=shape[1], tensor=shape[2]

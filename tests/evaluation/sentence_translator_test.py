@@ -96,6 +96,7 @@ def untrained(copier):
   ), boxed
 
 
+@pytest.mark.slow
 def test_batches_and_devices_do_not_matter(untrained, sentences):
   eval_model, boxed = untrained
   texts = sentences('en', 11)

@@ -68,6 +68,7 @@ def test_words_are_means_over_their_tokens_in_a_sentence_alone(
     assert states[i].dtype == np.float32
 
 
+@pytest.mark.slow
 def test_batch_size_and_devices_do_not_matter(eval_model, split):
   expected = _read(eval_model, split, _LANGUAGES)
   partitioner = partitioning.Partitioner(data=2, fsdp=2, tensor=2)

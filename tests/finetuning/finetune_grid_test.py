@@ -369,7 +369,13 @@ def test_directions(tmp_path, training_gin, fake_training):
     )
 
 
-@pytest.mark.parametrize('axes', [(), ('LEARNING_RATE=0.2,0.4', 'SEED=0,1')])
+@pytest.mark.parametrize(
+  'axes',
+  [
+    pytest.param((), marks=pytest.mark.slow),
+    ('LEARNING_RATE=0.2,0.4', 'SEED=0,1'),
+  ],
+)
 def test_report_includes_the_baseline_from_random_parameters(
   run, pretrained, tmp_path, axes
 ):

@@ -11,6 +11,7 @@ import pathlib
 import pytest
 
 from tests.integrity import artifacts
+from tests.slow import mark_slow
 from xlflax import integrity
 from xlflax.integrity import verification
 from xlflax.integrity.artifact_types import Requirement, format_file_table
@@ -96,7 +97,16 @@ def test_every_kind_has_a_type_and_is_tested():
 
 
 @pytest.mark.parametrize(
-  'kind', list(manifests.Kind), ids=lambda kind: kind.name
+  'kind',
+  mark_slow(
+    list(manifests.Kind),
+    slow=[
+      manifests.Kind.GRID,
+      manifests.Kind.SUITE,
+      manifests.Kind.PRETRAINING,
+    ],
+  ),
+  ids=lambda kind: kind.name,
 )
 def test_every_change_of_a_file_is_reported(make_artifacts, kind):
   first, second = make_artifacts(kind)

@@ -51,7 +51,7 @@ def _model(**options):
   [
     (_GPU, {}),
     pytest.param(_GPU, dict(remat='minimal'), marks=pytest.mark.slow),
-    (_TPU, {}),
+    pytest.param(_TPU, {}, marks=pytest.mark.slow),
   ],
 )
 def test_encoder_of_an_accelerator_is_that_of_a_cpu(target, options):

@@ -9,6 +9,7 @@ import pytest
 from flax import linen as nn
 from jax.sharding import PartitionSpec as P
 
+from tests.slow import mark_slow
 from tests.training import tiny
 from xlflax.models import adapter_config, adapter_layers, model_params
 from xlflax.models.heads import transformer_head
@@ -65,7 +66,7 @@ def test_no_adapters_by_default():
   )
 
 
-@pytest.mark.parametrize('scan', [True, False])
+@pytest.mark.parametrize('scan', mark_slow([True, False], slow=[True]))
 def test_lora_starts_as_its_base_with_the_same_parameters(scan):
   base = tiny.make_model(scan_layers=scan)
   model = tiny.make_model(scan_layers=scan, adapters=_LORA)
@@ -172,7 +173,7 @@ def test_invalid_configurations(make):
 _BOTTLENECK = adapter_config.Bottleneck(name='sw', reduction_factor=4)
 
 
-@pytest.mark.parametrize('scan', [True, False])
+@pytest.mark.parametrize('scan', mark_slow([True, False], slow=[True]))
 @pytest.mark.parametrize('norm_position', ['post', 'pre'])
 def test_bottlenecks_start_as_their_base(scan, norm_position):
   fields = dict(scan_layers=scan, norm_position=norm_position)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tests.errors import raises_error
+from tests.slow import mark_slow
 from xlflax.models import encoder, encoder_config
 from xlflax.models.attention import attention_weights
 from xlflax.utils import errors
@@ -33,7 +34,7 @@ def _softmax(scores):
   return weights / weights.sum(-1, keepdims=True)
 
 
-@pytest.mark.parametrize('scan_layers', [True, False])
+@pytest.mark.parametrize('scan_layers', mark_slow([True, False], slow=[True]))
 def test_weights_equal_numpy(scan_layers):
   model = _model(scan_layers=scan_layers)
   params = nn.unbox(model.init(jax.random.key(0), _TOKENS))['params']

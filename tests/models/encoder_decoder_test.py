@@ -186,7 +186,7 @@ def test_scanned_equals_unrolled_and_rematerialised(trees, kind):
 @pytest.mark.parametrize(
   'kind',
   mark_slow(
-    ['post_ln', 'tied', 'pre_ln', 't5', 'umt5'], slow=['tied', 'pre_ln', 'umt5']
+    ['post_ln', 'tied', 'pre_ln', 't5', 'umt5'], slow=['tied', 'pre_ln', 't5']
   ),
 )
 def test_cached_steps_equal_whole_rows(trees, kind):
@@ -351,7 +351,10 @@ def test_tied_decoder_is_the_causal_plug_in_of_an_encoder(trees):
   np.testing.assert_allclose(got, want, atol=1e-5)
 
 
-@pytest.mark.parametrize('which,layers', [('first', (0, 1)), ('last', (1, 2))])
+@pytest.mark.parametrize(
+  'which,layers',
+  mark_slow([('first', (0, 1)), ('last', (1, 2))], slow=[('last', (1, 2))]),
+)
 def test_shallow_tied_decoder_uses_the_first_or_last_layers(
   trees, which, layers
 ):

@@ -11,6 +11,7 @@ import pytest
 
 from tests.errors import raises_error
 from tests.models import layer_stacking
+from tests.slow import mark_slow
 from xlflax.models import encoder, model_params
 from xlflax.models import encoder_config as model_config
 from xlflax.training.devices import flops
@@ -162,7 +163,13 @@ def test_row_of_padding_has_finite_states_and_gradients(params):
   assert all(np.isfinite(x).all() for x in jax.tree.leaves((value, gradient)))
 
 
-@pytest.mark.parametrize('changes', [dict(remat='minimal'), dict(remat='full')])
+@pytest.mark.parametrize(
+  'changes',
+  [
+    dict(remat='minimal'),
+    pytest.param(dict(remat='full'), marks=pytest.mark.slow),
+  ],
+)
 def test_remat_changes_nothing(params, changes):
   key = jax.random.key(1)
   want = _training_loss(_model())(params, key)
@@ -264,7 +271,7 @@ def test_rows_beyond_the_vocabulary_are_never_predicted(params):
   )
 
 
-@pytest.mark.parametrize('tied', [True, False])
+@pytest.mark.parametrize('tied', mark_slow([True, False], slow=[False]))
 def test_padded_rows_change_no_other_parameter_and_no_loss(tied):
   """Rows of the vocabulary are drawn as without padding, the others are 0."""
   plain = _model(tie_word_embeddings=tied)

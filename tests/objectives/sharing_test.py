@@ -249,6 +249,7 @@ def _sentence_vectors(params, vocabulary, pairs):
   return vectors
 
 
+@pytest.mark.slow
 def test_each_side_of_an_alignment_has_its_languages_parts(params, vocabulary):
   output, gradient = _run(_MODEL, _ALIGN, vocabulary, params, _pairs())
   keep = [0, 1, 3]
@@ -266,6 +267,7 @@ def test_each_side_of_an_alignment_has_its_languages_parts(params, vocabulary):
       assert leaf[0].any() and leaf[2].any(), name
 
 
+@pytest.mark.slow
 def test_keys_of_a_queue_have_their_languages_parts(params, vocabulary):
   objective = SentenceAlignment(queue=MoCoQueue(size=8), direction='forward')
   state = objective.init_state(_MODEL, params, vocabulary)

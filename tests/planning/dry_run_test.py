@@ -57,6 +57,7 @@ def result():
   )
 
 
+@pytest.mark.slow
 def test_a_dummy_vocabulary_requires_no_start_model(monkeypatch, tmp_path):
   """The run that `init_from` names may be trained later."""
   settings = training_setup_test.make_settings(

@@ -10,6 +10,7 @@ import dataclasses
 
 import pytest
 
+from tests.slow import mark_slow
 from tests.training import tiny, training_setup_test
 from xlflax.data.tokenizers import vocabulary_spec
 from xlflax.planning import compilers, step_costs, traceable_attention
@@ -142,8 +143,10 @@ def test_update_of_a_layer(layer):
   assert 0.9 * 26 <= update <= 36
 
 
-@pytest.mark.parametrize('scan', [True, False])
-@pytest.mark.parametrize('norm_position', ['pre', 'post'])
+@pytest.mark.parametrize('scan', mark_slow([True, False], slow=[True]))
+@pytest.mark.parametrize(
+  'norm_position', mark_slow(['pre', 'post'], slow=['post'])
+)
 def test_costs_grow_linearly_with_the_number_of_layers(scan, norm_position):
   """Once, each layer without a scan was counted with all layers before it."""
   totals = [

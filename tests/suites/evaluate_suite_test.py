@@ -102,6 +102,7 @@ def _run(suite, runs, tmp_path, **fields):
   )
 
 
+@pytest.mark.slow
 def test_all_tasks(make_suite, runs, tmp_path):
   report = _run(make_suite(), runs[:1], tmp_path)
   results = report.results_by_task('mlm@20')
@@ -119,6 +120,7 @@ def test_all_tasks(make_suite, runs, tmp_path):
   assert (tmp_path / 'out' / 'mlm@20' / 'tuned' / 'trials').is_dir()
 
 
+@pytest.mark.slow
 def test_bindings_replace_axes_of_the_grid(make_suite, runs, tmp_path, caplog):
   """Values of the command line are not overridden by those of the grid."""
   with caplog.at_level('INFO'):
@@ -235,6 +237,7 @@ def test_failures_are_those_of_the_call(make_suite, runs, tmp_path):
   assert not has_result('broken', 'mlm@20', output)
 
 
+@pytest.mark.slow
 def test_costs_add_up_over_calls(make_suite, runs, tmp_path):
   suite = make_suite('plain')
   costs = []

@@ -123,6 +123,7 @@ def test_a_resumed_run_is_bit_identical(
   tiny.assert_trees_equal(_saved(tmp_path), _saved(run))
 
 
+@pytest.mark.slow
 def test_a_task_adapter_above_a_frozen_one(run, make_trainer, tmp_path):
   make_trainer(tmp_path, run, ADAPTER='second', RANK=3).train()
   before, after = _saved(run), _saved(tmp_path)
@@ -144,6 +145,7 @@ def test_two_adapters_of_one_name(run, make_trainer, tmp_path):
     make_trainer(tmp_path, run)
 
 
+@pytest.mark.slow
 def test_a_frozen_adapter_must_be_in_the_checkpoint(
   make_trainer, pretrained, tmp_path
 ):
@@ -155,6 +157,7 @@ def test_a_frozen_adapter_must_be_in_the_checkpoint(
   assert_mentions(raised.value, 'Trainer.init_from')
 
 
+@pytest.mark.slow
 def test_an_adapter_of_the_checkpoint_must_not_be_lost(
   run, make_trainer, pretrained, tmp_path
 ):
@@ -228,6 +231,7 @@ def test_missing_adapters_are_noticed(damaged):
   assert invalid == {'checkpoint 4'}
 
 
+@pytest.mark.slow
 def test_a_run_resumes_before_missing_adapters(
   damaged, run, make_trainer, pretrained
 ):
@@ -243,6 +247,7 @@ def test_another_adapter_is_another_checkpoint(run, tmp_path):
   assert checkpoint_items.checkpoint_identity(checkpoint) != before
 
 
+@pytest.mark.slow
 def test_a_bottleneck_above_a_frozen_lora(run, treebank, tmp_path):
   gin_config.load_gin_files(
     ['finetune/tagging.gin', 'adapters/mad_x.gin'],
@@ -267,6 +272,7 @@ def test_a_bottleneck_above_a_frozen_lora(run, treebank, tmp_path):
       assert np.abs(after[name]).max() > 0, name
 
 
+@pytest.mark.slow
 def test_a_random_base_is_reported(make_trainer, pretrained, tmp_path, caplog):
   trainer = dataclasses.replace(
     make_trainer(tmp_path, pretrained), init_from=None

@@ -80,6 +80,7 @@ def single():
   return _trained(tiny.one_device())
 
 
+@pytest.mark.slow
 def test_sharded_is_as_on_one_device(sharded, single):
   _, state, losses = sharded
   _, expected_state, wanted_losses = single

@@ -180,6 +180,7 @@ def _from_english(root, *more):
   return str(file)
 
 
+@pytest.mark.slow
 def test_frozen_body_and_matched_embeddings(root, english):
   """MetaXLM's +freezing: the body stays, embeddings and bias train."""
   init = _from_english(

@@ -180,6 +180,7 @@ def _frozen(*names):
   )
 
 
+@pytest.mark.slow
 def test_frozen_parameters_cost_no_gradient():
   """Neither arithmetic nor the gradient's norm counts them."""
   batches = {'mono': tiny.make_batch()}

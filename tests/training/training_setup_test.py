@@ -265,6 +265,7 @@ def test_flops_of_each_kind_of_step(setup):
   assert 0 < setup.flops((0,)) < setup.flops((1,))
 
 
+@pytest.mark.slow
 def test_benchmark_of_a_configuration():
   """Times real steps; its figures are consistent."""
   settings = make_settings(partitioner=tiny.one_device(), sdc_check_every=50)

@@ -8,6 +8,7 @@ import pytest
 from xlflax.data.seqio_tasks import tensorflow_setup
 
 
+@pytest.mark.slow
 def test_load_is_quiet_and_hides_accelerators():
   code = (
     'from xlflax.data.seqio_tasks import tensorflow_setup as h; h.load_tensorflow(); '

@@ -9,6 +9,7 @@ from flax import linen as nn
 from tests.data.labeled_words import WordVocabulary
 from tests.errors import raises_error
 from tests.evaluation import one_hot_model
+from tests.slow import mark_slow
 from xlflax.data import batch_keys
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.sources import concatenated_source
@@ -150,7 +151,9 @@ def _subject(model, objective, vocabulary):
   )
 
 
-@pytest.mark.parametrize('family', _CASES)
+@pytest.mark.parametrize(
+  'family', mark_slow(_CASES, slow=['choices', 'tagging', 'questions'])
+)
 def test_text_is_read_with_its_translation(
   family, stitch_eval_model, monkeypatch
 ):

@@ -151,6 +151,7 @@ def test_what_a_head_lacks_is_told(fixed):
   assert 'SequenceClassification' in failure.message
 
 
+@pytest.mark.slow
 def test_one_run_learns_both_and_is_scored(make_run, tmp_path):
   """By the gin files and commands of docs/evaluation.md."""
   make_run(tmp_path / 'run', steps=(1,))

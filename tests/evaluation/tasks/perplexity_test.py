@@ -8,6 +8,7 @@ import pytest
 from scipy import special
 
 from tests.errors import raises_error
+from tests.slow import mark_slow
 from xlflax.data import dataset_config
 from xlflax.evaluation import result_tables, text_sources, token_batches
 from xlflax.evaluation.tasks import perplexity
@@ -181,7 +182,7 @@ def test_sentences_one_a_row(task, eval_model):
   assert not any('were truncated' in note for note in blocks.notes)
 
 
-@pytest.mark.parametrize('batch_size', [8, 6])
+@pytest.mark.parametrize('batch_size', mark_slow([8, 6], slow=[8]))
 def test_eight_devices_agree_with_one(task, eval_model, batch_size):
   task = dataclasses.replace(task, batch_size=batch_size)
   partitioner = partitioning.Partitioner(data=4, tensor=2)

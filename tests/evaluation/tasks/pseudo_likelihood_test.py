@@ -12,6 +12,7 @@ from scipy import special
 
 from tests.errors import raises_error
 from tests.evaluation import one_hot_model
+from tests.slow import mark_slow
 from xlflax.data.supervised import file_formats
 from xlflax.evaluation import hidden_states, text_sources
 from xlflax.evaluation.tasks import pseudo_likelihood
@@ -71,7 +72,7 @@ def _by_hand(eval_model, log_p, text, language, *, word):
   )
 
 
-@pytest.mark.parametrize('hidden', ['token', 'word'])
+@pytest.mark.parametrize('hidden', mark_slow(['token', 'word'], slow=['token']))
 def test_pseudo_perplexity_agrees_with_numpy(
   corpus, eval_model, sentences, log_p, hidden
 ):

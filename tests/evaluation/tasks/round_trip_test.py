@@ -82,6 +82,7 @@ def _by_hand(eval_model, texts, layer):
   return returned, len(sides[0])
 
 
+@pytest.mark.slow
 def test_accuracy_agrees_with_a_loop(eval_model, sentences):
   text = {code: sentences(code, 6) for code in ('de', 'en', 'ja')}
   task = round_trip.RoundTrip(source=Given(text=text), layer=1)

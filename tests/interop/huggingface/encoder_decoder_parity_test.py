@@ -138,10 +138,7 @@ def _same_tensors(first, second):
 
 
 @pytest.mark.parametrize(
-  'name',
-  mark_slow(
-    models.MODELS, set(models.MODELS) - {'t5', 'mt5', 'mbart', 'm2m_100'}
-  ),
+  'name', mark_slow(models.MODELS, set(models.MODELS) - {'t5', 'mbart'})
 )
 def test_the_way_back_is_bit_identical(imported, tmp_path, name):
   model, folder, run = imported(name)
@@ -165,6 +162,7 @@ def test_the_way_back_is_bit_identical(imported, tmp_path, name):
     )
 
 
+@pytest.mark.slow
 def test_unrolled_layers_go_back_too(imported, tmp_path):
   _, folder, run = imported('umt5', scan_layers=False)
   folder_writer.write_folder(

@@ -55,6 +55,7 @@ def translator(run_of):
   return make
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('start', 'symbols'), [('language', 'language_suffix'), ('eos', 'bos')]
 )
@@ -100,7 +101,7 @@ def test_a_direction_of_an_encoder_is_refused(run_of):
 @pytest.mark.parametrize(
   ('kind', 'symbols', 'noted'),
   [
-    ('mbart', 'bos', True),
+    pytest.param('mbart', 'bos', True, marks=pytest.mark.slow),
     ('mbart', 'language_suffix', True),
     ('mt5', 'bos', False),
   ],

@@ -16,6 +16,7 @@ from flax import linen as nn
 
 from tests.errors import assert_mentions, raises_error
 from tests.models import random_parameters
+from tests.slow import mark_slow
 from xlflax.config import config_files, gin_config
 from xlflax.interop.huggingface import (
   export_plan,
@@ -86,10 +87,25 @@ def run_of(tmp_path, vocabulary, vocabulary_dir):
   ('options', 'model_type', 'first_row'),
   [
     ({}, 'bert', 0),
-    ({'head_activation': 'gelu', 'activation': 'relu'}, 'roberta', 1),
+    pytest.param(
+      {'head_activation': 'gelu', 'activation': 'relu'},
+      'roberta',
+      1,
+      marks=pytest.mark.slow,
+    ),
     ({'norm_position': 'pre'}, 'roberta-prelayernorm', 1),
-    ({'norm_position': 'pre', 'embedding_norm': False}, 'xlm-roberta-xl', 1),
-    ({'type_vocab_size': 1, 'position_offset': 1}, 'roberta', 0),
+    pytest.param(
+      {'norm_position': 'pre', 'embedding_norm': False},
+      'xlm-roberta-xl',
+      1,
+      marks=pytest.mark.slow,
+    ),
+    pytest.param(
+      {'type_vocab_size': 1, 'position_offset': 1},
+      'roberta',
+      0,
+      marks=pytest.mark.slow,
+    ),
     ({'type_vocab_size': 1, 'position_offset': 2}, 'roberta', 0),
     ({'norm_position': 'pre', 'position_offset': 3}, 'roberta-prelayernorm', 0),
   ],
@@ -127,7 +143,9 @@ def test_models_of_xlflax_are_exported_exactly(
   assert config['pad_token_id'] == tokenizer.pad_token_id == 0
 
 
-@pytest.mark.parametrize('family', [None, 'post_ln', 'pre_ln'])
+@pytest.mark.parametrize(
+  'family', mark_slow([None, 'post_ln', 'pre_ln'], slow=['post_ln'])
+)
 def test_a_round_trip_keeps_the_languages_of_the_run(run_of, tmp_path, family):
   model = None
   if family:
@@ -190,6 +208,7 @@ def test_constant_positions_that_begin_elsewhere_are_not_exported():
   assert export_plan.find_export_type(moved, pad_id=0) == 'm2m_100'
 
 
+@pytest.mark.slow
 def test_post_norm_encoder_decoders_are_exported_exactly(run_of, tmp_path):
   sizes = {key: value for key, value in _SIZES.items() if key != 'num_layers'}
   directory, model, params = run_of(

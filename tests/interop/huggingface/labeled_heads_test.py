@@ -40,6 +40,7 @@ _HEADS = {
 }
 # Other models have a head of the same kind.
 _SLOW = (
+  'XLMRobertaForSequenceClassification',
   'BertForSequenceClassification',
   'EuroBertForSequenceClassificationlate',
 )

@@ -163,11 +163,14 @@ def test_an_adapter_of_peft_gives_the_same_logits(name, bases, tmp_path):
   'options',
   [
     {'use_rslora': True},
-    {
-      'rank_pattern': {'query': 5},
-      'alpha_pattern': {r'layer\.1\.attention\.self\.value': 1},
-    },
-    {'layers_to_transform': [1]},
+    pytest.param(
+      {
+        'rank_pattern': {'query': 5},
+        'alpha_pattern': {r'layer\.1\.attention\.self\.value': 1},
+      },
+      marks=pytest.mark.slow,
+    ),
+    pytest.param({'layers_to_transform': [1]}, marks=pytest.mark.slow),
     {'task_type': 'FEATURE_EXTRACTION'},
   ],
 )
@@ -263,6 +266,7 @@ def test_a_run_with_adapters_is_no_hugging_face_model(bases, tmp_path):
   assert cli.main(['convert', 'to-hf', str(run), '--output=hf']) == 2
 
 
+@pytest.mark.slow
 def test_an_adapter_is_replaced_by_that_of_another_run(bases, tmp_path):
   model, _, base = bases('bert')
   task = dataclasses.replace(_LORA, name='task')

@@ -167,6 +167,7 @@ def test_other_models_of_mgtes_code_are_refused(changes, part, tmp_path):
   assert part in caught.value.got
 
 
+@pytest.mark.slow
 def test_nomic_with_the_options_of_its_first_code_alone(tmp_path):
   """transformers reads none of them, so the folder goes back to that code."""
   model = released_configs_test.published(
@@ -336,6 +337,7 @@ def _spm(folder):
   )
 
 
+@pytest.mark.slow
 def test_mdeberta_with_spm_model_alone(tmp_path):
   """As its publishers' folder; texts are normalised as the model says."""
   (tmp_path / 'hf').mkdir()
@@ -371,6 +373,7 @@ def test_mdeberta_with_spm_model_alone(tmp_path):
   assert back.encode('cat', 'dog') == [cls, *cat, sep, *dog, sep]
 
 
+@pytest.mark.slow
 def test_xlm_v_and_glot500_with_a_sentencepiece_model_alone(tmp_path):
   """Theirs has more pieces than XLM-R's; the layout is the same."""
   (tmp_path / 'hf').mkdir()

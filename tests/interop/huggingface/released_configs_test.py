@@ -106,11 +106,7 @@ def _apply(model, params, ids, states):
       'xlm-roberta-base',
       'bert-base-multilingual-cased',
       'mt5-base',
-      'mbart-large-50',
-      'nllb-200-distilled-600M',
       'mmBERT-base',
-      'xlm-mlm-100-1280',
-      'LaBSE',
     },
   ),
 )

@@ -12,6 +12,7 @@ import xlflax
 from tests.errors import raises_error
 from tests.interop.huggingface import reference_tokenizers
 from tests.interop.huggingface.huggingface_export_test import run_of
+from tests.slow import mark_slow
 from xlflax.evaluation import sentence_embedding
 from xlflax.interop.huggingface import (
   folder_writer,
@@ -156,7 +157,7 @@ def _expected(folder, kind):
   return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize('kind', ['mean', 'dense'])
+@pytest.mark.parametrize('kind', mark_slow(['mean', 'dense'], slow=['mean']))
 def test_a_folder_encodes_the_same_and_goes_back(encoder, tmp_path, kind):
   make = _mean if kind == 'mean' else _dense
   folder = make(tmp_path / 'st', encoder)
@@ -308,6 +309,7 @@ def test_sentence_embedding_of_a_run_is_kept(run_of):
   assert not other.normalize
 
 
+@pytest.mark.slow
 def test_vectors_that_an_export_leaves_out_are_noted(run_of, tmp_path):
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
   plain = folder_writer.write_folder(

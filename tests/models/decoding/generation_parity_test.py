@@ -7,6 +7,7 @@ import torch
 import transformers
 
 from tests.interop.huggingface import encoder_decoder_models as hf
+from tests.slow import mark_slow
 from xlflax.data.tokenizers import vocabulary_spec
 from xlflax.models import decoding, encoder_decoder
 
@@ -97,7 +98,7 @@ def _reference(model, **options):
   return tokens.reshape(4, 2, -1), result.sequences_scores.reshape(4, 2)
 
 
-@pytest.mark.parametrize('make', [_mt5, _mbart])
+@pytest.mark.parametrize('make', mark_slow([_mt5, _mbart], slow=[_mt5]))
 def test_beams_are_those_of_the_reference(make, tmp_path):
   model = make()
   config, params = hf.convert_model(model, tmp_path)

@@ -11,6 +11,7 @@ import pytest
 import scipy.stats
 
 from tests.errors import raises_error
+from tests.slow import mark_slow
 from xlflax.data.tokenizers import vocabulary_spec
 from xlflax.models import (
   decoding,
@@ -160,7 +161,7 @@ def _lengths(tokens):
   return np.where(ended.any(-1), ended.argmax(-1) + 1, tokens.shape[-1])
 
 
-@pytest.mark.parametrize('penalty', [0.0, 1.0, 2.0])
+@pytest.mark.parametrize('penalty', mark_slow([0.0, 1.0, 2.0], slow=[1.0, 2.0]))
 def test_wide_beam_is_the_exhaustive_search(params, exhaustive, penalty):
   """49 beams hold every unfinished row of two tokens."""
   got = _generate(

@@ -182,6 +182,7 @@ def test_shared_plan_reads_with_the_languages_own_parts(batch):
   assert [bool(np.any(x)) for x in language_gradient] == [False, True, False]
 
 
+@pytest.mark.slow
 def test_encoder_of_an_encoder_decoder(batch):
   model = encoder_decoder.EncoderDecoder(
     model_config.with_vocabulary(

@@ -11,6 +11,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from tests.errors import raises_error
 from tests.objectives.finetuning import fixtures
+from tests.slow import mark_slow
 from xlflax.data.supervised import supervised_dataset
 from xlflax.data.supervised.featurizers import classification_featurizer
 from xlflax.data.supervised.sources import example_source
@@ -171,6 +172,7 @@ def _taught(batch, width=8):
   return gold, batch | {'vectors': gold.view(np.int32)}
 
 
+@pytest.mark.slow
 def test_a_teacher_s_vectors_are_met_as_by_mse_loss(model, whole):
   """Sentence-Transformers' MSELoss is torch's, of all texts of the batch."""
   batch, params, contrast = whole
@@ -252,8 +254,11 @@ def test_what_does_not_fit_is_refused():
     retrieval_contrastive.RetrievalContrastive(group_size=1)
 
 
-@pytest.mark.parametrize('mini_batch_size', [None, 8])
-@pytest.mark.parametrize('pooling', ['mean_all', 'mean', 'first'])
+@pytest.mark.parametrize('mini_batch_size', mark_slow([None, 8], slow=[None]))
+@pytest.mark.parametrize(
+  'pooling',
+  mark_slow(['mean_all', 'mean', 'first'], slow=['mean_all', 'first']),
+)
 def test_texts_that_share_rows_have_the_gradient_of_rows_apart(
   model, whole, pooling, mini_batch_size
 ):
@@ -266,6 +271,7 @@ def test_texts_that_share_rows_have_the_gradient_of_rows_apart(
   _same(_run(packed, model, params, batch), expected)
 
 
+@pytest.mark.slow
 def test_packed_documents_of_all_devices_are_negatives(model, whole):
   batch, params, expected = whole
   rows = NamedSharding(

@@ -235,7 +235,7 @@ def test_hand_made_literal(params, vocabulary, context, run):
 @pytest.mark.parametrize(
   'fields',
   [
-    dict(chunk_size=7),
+    pytest.param(dict(chunk_size=7), marks=pytest.mark.slow),
     pytest.param(
       dict(logit_positions=LogitPositions.ALL), marks=pytest.mark.slow
     ),
@@ -362,6 +362,7 @@ def test_dropout_is_on_in_training_only(params, pairs, context, run):
   assert first != second != plain
 
 
+@pytest.mark.slow
 def test_sharded_equals_one_device(pairs, context, run):
   batch = jax.tree.map(lambda x: np.concatenate([x[:5], x[:3]]), pairs)
   mesh = Mesh(np.array(jax.devices()), ('data',))

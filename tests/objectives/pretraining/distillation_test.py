@@ -232,6 +232,7 @@ def test_the_masked_lm_is_added_from_the_same_states(distill, batch):
   assert combined.metrics['distill/masked_lm_loss'].weight == len(losses)
 
 
+@pytest.mark.slow
 def test_in_chunks_is_as_whole(distill, batch):
   """Three slots at a time, of seven."""
   chunked = dataclasses.replace(distill, chunk_size=3)

@@ -266,7 +266,9 @@ def test_both_sides_of_pairs_are_rows(batch, context, run):
   )
 
 
-@pytest.mark.parametrize('objective', [HALF, VARIANTS[3]])
+@pytest.mark.parametrize(
+  'objective', [HALF, pytest.param(VARIANTS[3], marks=pytest.mark.slow)]
+)
 def test_sharded_equals_one_device(objective, batch, context, run):
   batch = jax.tree.map(lambda x: np.concatenate([x, x]), batch)
   mesh = Mesh(np.array(jax.devices()), ('data',))

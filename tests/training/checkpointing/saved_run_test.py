@@ -79,6 +79,7 @@ def test_heads_come_along(make_run, tmp_path, eval_model):  # noqa: F811
   tiny.assert_trees_equal(params['heads'], heads)
 
 
+@pytest.mark.slow
 def test_untrained_parameters(directory):
   run = saved_run.load_run(directory)
   alone, sharded = (

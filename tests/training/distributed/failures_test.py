@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from tests.slow import mark_slow
 from xlflax.training.distributed import failures
 
 _HOST = socket.gethostname()
@@ -82,7 +83,7 @@ def _survivors(lost: int) -> list[int]:
   return [i for i in range(3) if i != lost]
 
 
-@pytest.mark.parametrize('lost', [0, 2])
+@pytest.mark.parametrize('lost', mark_slow([0, 2], slow=[2]))
 def test_a_killed_process_ends_the_others(start_job, lost):
   job = start_job({}, {}, {})
   job.wait_for_step()

@@ -301,6 +301,7 @@ def test_the_option_of_repeatable_programs_is_xlas():
   assert jax.jit(jnp.sin, compiler_options=options)(0.0) == 0
 
 
+@pytest.mark.slow
 def test_two_kinds_of_steps_with_micro_batches_and_a_queue(monkeypatch):
   """Each kind is replayed; the state has the bits of a run without replay."""
   monkeypatch.setattr(stragglers, 'gather_host_names', lambda: ['node-a'])

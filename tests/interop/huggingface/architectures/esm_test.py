@@ -52,9 +52,9 @@ def _made(kind, folder, **options):
     pytest.param(
       'EsmForMaskedLM', {'tie_word_embeddings': False}, marks=pytest.mark.slow
     ),
-    ('EsmForSequenceClassification', {}),
+    pytest.param('EsmForSequenceClassification', {}, marks=pytest.mark.slow),
     pytest.param('EsmForTokenClassification', {}, marks=pytest.mark.slow),
-    ('EsmModel', {}),
+    pytest.param('EsmModel', {}, marks=pytest.mark.slow),
   ],
 )
 def test_import_and_export_round_trip(tmp_path, kind, options):

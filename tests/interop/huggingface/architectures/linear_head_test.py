@@ -47,7 +47,11 @@ def _theirs(auto, folder, texts):
       'esm',
       marks=pytest.mark.slow,
     ),
-    (_PLAIN | {'layer_norm_epsilon': 1e-12}, 'roberta-prelayernorm'),
+    pytest.param(
+      _PLAIN | {'layer_norm_epsilon': 1e-12},
+      'roberta-prelayernorm',
+      marks=pytest.mark.slow,
+    ),
   ],
 )
 def test_states_and_logits_are_the_runs(run_of, tmp_path, options, model_type):

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.slow import mark_slow
 from xlflax.models.attention import attention_backends, masks
 from xlflax.models.attention.fused import attention_vjp, tpu_attention
 from xlflax.models.encoder_config import AttentionBackend
@@ -58,7 +59,7 @@ def _compare(arrays, bias, mask, *, tolerance=1e-5, **options):
 _DROPOUT = dict(dropout_rate=0.2, dropout_key=jax.random.key(7))
 
 
-@pytest.fixture(params=['gpu', 'tpu'])
+@pytest.fixture(params=mark_slow(['gpu', 'tpu'], slow=['tpu']))
 def kernels(request, monkeypatch):
   """The kernels of GPUs and of TPUs, interpreted."""
   if request.param == 'tpu':
@@ -75,7 +76,7 @@ def test_packed_rows_with_dropout_a_window_and_shared_keys(kernels):
   _compare(arrays, None, mask, **_DROPOUT)
 
 
-@pytest.mark.parametrize('causal', [False, True])
+@pytest.mark.parametrize('causal', mark_slow([False, True], slow=[False]))
 def test_sequences_of_one_segment_and_of_several(kernels, causal):
   """On GPUs, kernels compare segments only for the second and third sequence.
 
@@ -115,6 +116,7 @@ def test_full_rows_in_bfloat16(kernels):
   _compare(arrays, None, None, tolerance=2e-2)
 
 
+@pytest.mark.slow
 def test_packed_rows_with_dropout_and_a_bias_in_bfloat16(kernels):
   arrays, bias = _arrays(length=80, memory_length=80, dtype=jnp.bfloat16)
   mask = masks.make_self_attention_mask(jnp.asarray(_SEGMENTS))
