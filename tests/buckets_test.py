@@ -468,6 +468,7 @@ def test_text_vocabulary_and_cache_in_a_bucket(
   assert cli.main([*inside, '--size=80']) == 2
 
 
+@pytest.mark.slow
 def test_verify_reads_and_repairs_a_bucket(bucket):
   """As on disk: first valid, then with missing files, then repaired."""
   source = paths.to_path('gs://bucket/repaired')

@@ -149,6 +149,7 @@ def run(finished, tmp_path):
   return shutil.copytree(finished, tmp_path / 'run')
 
 
+@pytest.mark.slow
 def test_directory_of_another_configuration(fails, workspace, run):
   message = fails(
     *_train(

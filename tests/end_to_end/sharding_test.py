@@ -45,9 +45,9 @@ def test_eight_devices_equal_one(workspace, single, tmp_path):
   _assert_close(losses(tmp_path / 'run'), single, 1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-  'mesh, options',
-  [(_MESH[1:], TINY_MLM), pytest.param(_MESH, TINY, marks=pytest.mark.slow)],
+  'mesh, options', [(_MESH[1:], TINY_MLM), (_MESH, TINY)]
 )
 def test_two_processes_equal_one_device(workspace, tmp_path, mesh, options):
   """Parameters and layers are split; each process has half of the devices."""

@@ -1,6 +1,7 @@
 """A student learns a teacher's vectors for translations, by commands."""
 
 import numpy as np
+import pytest
 
 from xlflax import cli, load_run
 from xlflax.evaluation import sentence_embedding
@@ -8,6 +9,7 @@ from xlflax.evaluation import sentence_embedding
 pytest_plugins = ['tests.evaluation.fixtures']
 
 
+@pytest.mark.slow
 def test_translations_get_the_vectors_of_the_text(
   make_run, sentences, tmp_path
 ):

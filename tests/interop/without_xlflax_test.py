@@ -46,6 +46,7 @@ def test_public_calls_of_orbax_read_the_parameters(run, call):
   jax.tree.map(np.testing.assert_array_equal, parameters, dict(run.params()))
 
 
+@pytest.mark.slow
 def test_a_model_in_nnx_computes_the_same(run):
   ids = jnp.array([[1, 9, 8, 2]])
   languages = jnp.zeros_like(ids)

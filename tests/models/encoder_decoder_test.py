@@ -353,7 +353,7 @@ def test_tied_decoder_is_the_causal_plug_in_of_an_encoder(trees):
 
 @pytest.mark.parametrize(
   'which,layers',
-  mark_slow([('first', (0, 1)), ('last', (1, 2))], slow=[('last', (1, 2))]),
+  [('first', (0, 1)), pytest.param('last', (1, 2), marks=pytest.mark.slow)],
 )
 def test_shallow_tied_decoder_uses_the_first_or_last_layers(
   trees, which, layers

@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 
 from tests.models import random_parameters
 from xlflax.models.encoder import Encoder
@@ -10,6 +11,7 @@ from xlflax.objectives.pretraining.masked_lm import MaskedLM
 from xlflax.objectives.pretraining.sentence_alignment import SentenceAlignment
 
 
+@pytest.mark.slow
 def test_losses_and_gradients_in_bfloat16(pairs, context):
   config = EncoderConfig(
     num_layers=1,

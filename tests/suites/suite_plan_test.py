@@ -214,6 +214,7 @@ def test_tables_of_a_paper(suite, make_run, tmp_path):
   assert len(plan.tables) == 2
 
 
+@pytest.mark.slow
 def test_results_of_another_run_are_rejected(suite, make_run, tmp_path):
   folders = [tmp_path / 'a', tmp_path / 'b']
   runs = []

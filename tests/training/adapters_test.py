@@ -112,6 +112,7 @@ def test_the_optimizer_has_no_state_of_the_base(run):
   assert all(adapter_config.adapter_name(name) for name in moments)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_is_bit_identical(
   run, make_trainer, pretrained, tmp_path
 ):

@@ -316,6 +316,7 @@ class _Dice(tiny.Regression):
     return out._replace(loss=out.loss._replace(total=out.loss.total * factor))
 
 
+@pytest.mark.slow
 def test_encoder_trains_under_strict_rank_promotion():
   """A real step of MLM: the loss falls, with metrics for each language."""
   assert jax.config.jax_numpy_rank_promotion == 'raise'

@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests.slow import mark_slow
 from tests.training import tiny
 from xlflax.training import param_tree, train_step
 from xlflax.training.optimization import optimizers
@@ -32,7 +33,7 @@ def _train(multiple: int, **fields):
   return losses, param_tree.flatten_params(state.params)
 
 
-@pytest.mark.parametrize('tied', [True, False])
+@pytest.mark.parametrize('tied', mark_slow([True, False], slow=[False]))
 def test_padded_rows_do_not_change_training(tied):
   losses, params = _train(1, tie_word_embeddings=tied)
   padded_losses, padded = _train(128, tie_word_embeddings=tied)

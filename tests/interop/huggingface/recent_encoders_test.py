@@ -282,6 +282,7 @@ def test_t5_gemma_is_refused(kind, tmp_path):
   assert 'mmBERT' in caught.value.fix
 
 
+@pytest.mark.slow
 def test_byt5_without_files_of_its_vocabulary(tmp_path):
   """Bytes, as its tokenizer has them; sentinels after them."""
   theirs = transformers.ByT5Tokenizer()

@@ -76,9 +76,8 @@ def _run(bound_model, params):
   return jax.jit(jax.value_and_grad(loss))(params)
 
 
-@pytest.mark.parametrize(
-  'make', [_encoder, pytest.param(_t5, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize('make', [_encoder, _t5])
 def test_fused_attention_changes_no_model(make):
   params = random_parameters.draw_parameters(make('xla')[0], spread=0.2)
   want, got = (_run(make(backend), params) for backend in ('xla', 'fused'))

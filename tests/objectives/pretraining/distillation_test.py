@@ -212,6 +212,7 @@ def test_matches_numpy(distill, batch, temperature):
   np.testing.assert_array_equal(named['tokens'].total, [14, 18, 2])
 
 
+@pytest.mark.slow
 def test_the_masked_lm_is_added_from_the_same_states(distill, batch):
   """Its mean is over the chosen tokens of all languages."""
   objective = dataclasses.replace(distill, mlm_weight=0.5)

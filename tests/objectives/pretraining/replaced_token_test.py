@@ -221,6 +221,7 @@ def test_pairs_in_one_row(batch):
   assert output.metrics['rtd/discriminator_loss'].weight[1] == 11
 
 
+@pytest.mark.slow
 def test_each_loss_trains_its_own_network(batch):
   """No gradient of the discriminator's loss flows into the generator."""
   params = _params()
