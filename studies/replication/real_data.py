@@ -78,8 +78,8 @@ class RealSpec:
     """
     if corpora is None or treebanks is None:
       raise errors.ConfigError(
-        'Real languages require a folder with corpora and a folder with '
-        'treebanks',
+        'The study in real languages requires a folder with corpora and a '
+        'folder with treebanks',
         got=f'--corpora={corpora}, --treebanks={treebanks}',
         fix='Pass both --corpora=DIR and --treebanks=DIR.',
       )

@@ -244,9 +244,10 @@ def score_mapped_layers(
   depths = [len(side) for sides in (train, test) for side in sides]
   if len(set(depths)) != 1:
     raise errors.AnalysisError(
-      'To fit one alignment map per layer, the hidden states of both '
-      'languages must have the same number of layers in the training data and '
-      f'in the test data, but the numbers of layers are {depths}'
+      'To fit one alignment map per layer, all hidden states must have the '
+      'same number of layers',
+      got='training data with {} and {} layers, test data with {} and {} '
+      'layers'.format(*depths),
     )
   first, second = [], []
   for train_source, train_target, test_source, test_target in zip(

@@ -123,8 +123,8 @@ def orient_map(
   if target == first:
     return saved, None
   return saved, (
-    f'The map is from {first} to {second}, but the states are those of '
-    f'{target}, and the head is that of {source}.'
+    f'The map is from {first} to {second}, but the hidden states are from '
+    f'{target}, and the head is from {source}.'
   )
 
 

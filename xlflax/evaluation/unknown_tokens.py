@@ -80,7 +80,7 @@ def find_high_rates(
 
 
 def describe_high_rate(metric: str, part: str, model: str, rate: float) -> str:
-  """Describes why a metric of a language is not compared, as a full sentence.
+  """Explains in a sentence why a metric is not compared for a language.
 
   Args:
     metric: Name of the metric.
@@ -89,7 +89,7 @@ def describe_high_rate(metric: str, part: str, model: str, rate: float) -> str:
     rate: Fraction of the tokens that are unknown.
   """
   return (
-    f'{metric} of {part} and means that contain {part} are not compared, '
+    f'{metric} is not compared for {part} and for means that include {part}, '
     f'because {format_rate(rate)} of the tokens of {part} are unknown tokens '
     f'for {model}, which are easy to predict or are not scored.'
   )

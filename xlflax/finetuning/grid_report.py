@@ -369,7 +369,7 @@ def untrained_notes(report: GridReport) -> list[str]:
     relation = 'equals' if score == baseline else 'is worse than'
     note = (
       f'{name}: the score of the selected setting ({score_spread}) {relation} '
-      'that of the randomly initialized, fine-tuned model '
+      'the score of the randomly initialized, fine-tuned model '
       f'({baseline_spread}).'
     )
     stds = [
@@ -380,7 +380,7 @@ def untrained_notes(report: GridReport) -> list[str]:
     if len(stds) == 2 and abs(score - baseline) <= max(stds):
       note += ' The difference is within one standard deviation over seeds.'
     elif not stds:
-      note += ' Each score is that of a single seed.'
+      note += ' Each score was computed with a single seed.'
     notes.append(note)
   return notes
 

@@ -15,6 +15,15 @@ from xlflax.utils import errors
 
 SECONDS = 60  # Default time limit for the response of a bucket.
 _READABLE: set[str] = set()  # Paths that have been listed successfully.
+# Hint on setting the credentials, by URL scheme of the bucket.
+_CREDENTIAL_HINTS = {
+  'gs': ' To set the credentials, run `gcloud auth application-default login`, '
+  'or set GOOGLE_APPLICATION_CREDENTIALS.',
+  's3': ' To set the credentials, run `aws configure`. For a store other than '
+  'Amazon S3, also set AWS_ENDPOINT_URL.',
+  'az': ' To set the credentials, run `az login`, and set '
+  'AZURE_STORAGE_ACCOUNT_NAME.',
+}
 
 
 def check_usable(
@@ -106,15 +115,13 @@ def _request(
   if isinstance(error, errors.XlflaxError):
     raise error
   if error is not None:
+    scheme = os.fspath(path).partition('://')[0]
     raise errors.RunDirectoryError(
       f'The bucket cannot be used. The command requires {permission}',
       got=_one_line(error),
       where=os.fspath(path),
-      fix="Check the bucket's name, this machine's credentials "
-      '(gs: `gcloud auth application-default login`, or '
-      'GOOGLE_APPLICATION_CREDENTIALS; s3: `aws configure`, and '
-      'AWS_ENDPOINT_URL for a store other than Amazon S3; az: `az login`, and '
-      'AZURE_STORAGE_ACCOUNT_NAME) and its network connection.',
+      fix="Check the bucket's name, and this machine's network connection and "
+      f'credentials.{_CREDENTIAL_HINTS.get(scheme, "")}',
       status=_status(error),
     ) from error
 

@@ -95,8 +95,7 @@ class Lease:
       raise _lease_error(
         self._path,
         self._lost,
-        'Another process has started to write to this directory and has taken '
-        'over the lease of the directory from this process',
+        'Another process has taken over this directory and is writing to it',
       )
 
   def _take(self) -> None:

@@ -140,10 +140,11 @@ def to_local_path(name: str | os.PathLike, *, where: str) -> pathlib.Path:
   """
   if '://' in os.fspath(name):
     raise errors.RunDirectoryError(
-      'The path must be a file or directory on disk. It must not be in a bucket',
+      'The path must refer to a local file or directory, not to a bucket',
       got=os.fspath(name),
       where=where,
-      fix='Pass a path on disk, and copy the files from or to the bucket.',
+      fix='Pass a local path, and copy the files between the local disk and '
+      'the bucket.',
     )
   return pathlib.Path(name)
 

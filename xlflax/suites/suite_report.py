@@ -151,11 +151,11 @@ class TaskResult:
         continue
       if duplicates := metrics.keys() & result.metrics.keys():
         raise errors.ConfigError(
-          'The task of the suite contains two evaluation tasks that report the '
-          'same metric',
+          'The evaluation tasks in one `SuiteTask` must report different '
+          'metrics',
           got=', '.join(sorted(duplicates)),
           where=self.task,
-          fix='Define the evaluation tasks in two separate tasks of the suite.',
+          fix='Define one `SuiteTask` for each evaluation task.',
         )
       metrics |= result.metrics
       notes += result.notes

@@ -149,11 +149,11 @@ def _add_replay(
   )
   if replay.fraction and is_new.all():
     raise errors.ConfigError(
-      f'The mixture {dataset.mixture!r} of the dataset {dataset.name!r} has '
-      'no text to replay, because all of its tasks have text in a new '
-      'language. `ReplayOptions.fraction` must be 0 for such a mixture',
+      f'`ReplayOptions.fraction` must be 0 for the dataset {dataset.name!r}, '
+      f'because each task of its mixture {dataset.mixture!r} has text in a new '
+      'language',
       got=replay.fraction,
-      fix='Add text in the old languages, set the fraction to 0, or '
+      fix='Add tasks with text in only the old languages to the mixture, or '
       f'{exclude}.',
     )
   if is_new.all():

@@ -37,7 +37,7 @@ def read_task_examples(
   Args:
     task: Name of a SeqIO task whose languages are registered.
     vocabulary: Vocabulary that the run uses.
-    split: Split of the task.
+    split: Name of the split, such as 'train'.
     start: Number of examples to skip.
     size: Number of examples in each batch. The last batch may be smaller.
     num_threads: Number of threads for tokenization.
@@ -171,7 +171,7 @@ def _convert(block, names, task) -> tokenized_examples.Examples:
   sides = tuple(block.get(name) for name in names)
   if not all(isinstance(side, tokenized_examples.Ragged) for side in sides):
     raise errors.CorpusError(
-      f'The examples of the task {task!r} must have the features '
+      f'In the task {task!r}, each example must have the features '
       f'{", ".join(names)}, and these features must contain token ids',
       got=', '.join(sorted(block)),
     )

@@ -290,8 +290,8 @@ def write_comparison(
     '"development set" and "evaluated during training" mark results of '
     'evaluations during training. "layer 8 of 12" names the layer whose hidden '
     'states are scored, where layer 0 is the embedding output. For two runs, '
-    'tables contain the difference of their last checkpoints, whose interval is '
-    'that of the paired bootstrap on the same examples. A difference is '
+    'tables contain the difference between their last checkpoints, with an '
+    'interval from the paired bootstrap on the same examples. A difference is '
     'significant if its 95 % interval does not contain 0. '
     + result_tables.EXPLAINED_BASELINES,
     tables,

@@ -486,7 +486,7 @@ def record_unknown_rate(
     )
   else:
     note += (
-      f'which are not scored, so that the perplexity of {part} is that of the '
-      'remaining tokens only and cannot be compared'
+      f'which are not scored. The perplexity of {part} is therefore computed '
+      'from the remaining tokens only and cannot be compared'
     )
   notes.append(note)

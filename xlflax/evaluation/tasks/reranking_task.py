@@ -197,12 +197,12 @@ class Reranking(head_task.HeadOnTexts):
       return candidates
     if data.candidates is None:
       raise errors.ConfigError(
-        'Reranking requires a ranking of the documents: either TREC runs in '
-        f'the directory `first_stage`, or the file {beir.CANDIDATES} in the '
-        f'data of {part!r}',
+        'Reranking requires a first-stage ranking of the documents, but '
+        f'`first_stage` is not set, and the data for {part!r} does not contain '
+        f'the file {beir.CANDIDATES}',
         where=errors.field_location(self, 'first_stage'),
         fix='Evaluate the task `ranking` (--tasks=ranking), and set '
-        '`first_stage` to the directory with its result files.',
+        '`first_stage` to the directory that contains its result files.',
       )
     return data.candidates
 

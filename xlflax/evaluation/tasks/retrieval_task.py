@@ -256,7 +256,7 @@ class Retrieval(sentence_task.SentenceTask):
     pair_rows: list[eval_task.Row] = []
     files: dict[str, str] = {}
     notes = [
-      f'accuracy is that of layer {layer} of '
+      f'accuracy is computed from layer {layer} of '
       f'0..{eval_model.model.config.num_layers}',
       'accuracy is the mean of both directions: each sentence of one language '
       'retrieves its translation among the sentences of the other language '

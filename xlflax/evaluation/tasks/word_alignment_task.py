@@ -129,7 +129,7 @@ class WordAlignment(labeled_task.LabeledTask):
     (layer,) = self.scored_layers(eval_model)
     failures = eval_task.Failures(self.name)
     notes = [
-      f'aer is that of {self.methods[0].value} at layer {layer} of '
+      f'aer is computed with {self.methods[0].value} at layer {layer} of '
       f'0..{eval_model.model.config.num_layers}'
     ]
     scores: dict[str, ScoresByMethod] = {}

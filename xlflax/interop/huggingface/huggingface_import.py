@@ -403,8 +403,8 @@ def _verify(checked_import: Import, model_dir: pathlib.Path) -> list[str]:
     )
   else:
     notes = [
-      'The token ids were not compared, because the vocabulary is not that of '
-      'the folder.'
+      'The token ids were not compared, because the vocabulary differs from '
+      'the vocabulary in the folder.'
     ]
   read = saved_parameters.Reader(
     checkpoint_reader.checkpoint_path(model_dir, 0)

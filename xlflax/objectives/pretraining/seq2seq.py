@@ -132,8 +132,8 @@ class SequenceToSequence(objective_base.Objective):
       f'decoder{also}',
       got=type(model).__name__,
       expected='an EncoderDecoder',
-      fix='Pass the gin file of an encoder-decoder in place of that of the '
-      'model, such as --gin_file=models/tiny_t5.gin, '
+      fix="Replace the model's gin file with the gin file of an "
+      'encoder-decoder, such as --gin_file=models/tiny_t5.gin, '
       '--gin_file=models/transformer_base.gin or '
       f'--gin_file=models/mt5_base.gin. {fix}'.strip(),
     )

@@ -61,7 +61,7 @@ def check_finite_step(
     checkpoint = (
       'No good checkpoint exists.'
       if last is None
-      else f'The last good checkpoint is that of step {last}.'
+      else f'The last good checkpoint was saved at step {last}.'
     )
     raise errors.TrainingError(
       f'Training stopped at step {step}. {message}',

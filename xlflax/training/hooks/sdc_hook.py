@@ -157,7 +157,7 @@ class SilentDataCorruptionHook(hook_base.Hook):
     last_agreed = (
       'No earlier step was compared'
       if self._last_agreed is None
-      else 'The last comparison without a difference was that of step '
+      else 'The last comparison without a difference was made at step '
       f'{self._last_agreed}'
     )
     raise errors.TrainingError(

@@ -57,10 +57,9 @@ def check_fit(
   problems += position_problems(init.model_dir, sources, model)
   if problems:
     raise errors.CheckpointError(
-      'The model of this run would compute a different function than the '
-      'model in the checkpoint. The model of this run must use all parameters '
-      'of the checkpoint, and the same row of the position embeddings for '
-      'each position',
+      'The model of this run must compute the same function as the model in '
+      'the checkpoint. It must use all parameters of the checkpoint, and '
+      'position 0 must be the same row of the position embedding table',
       got='; '.join(problems),
       where=str(checkpoint),
       fix=f'{build_hint(init.model_dir)} If parameters may remain unused, list '

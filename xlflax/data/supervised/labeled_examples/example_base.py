@@ -252,8 +252,8 @@ def _decode_columns(
   missing = set(forms) - set(columns) - optional
   if missing:
     raise errors.CorpusError(
-      f'The examples of a task of the family {cls.KIND!r} must have the '
-      f'features {", ".join(sorted(missing))}',
+      f'In a {cls.KIND!r} task, each example must have the features '
+      f'{", ".join(sorted(missing))}',
       got=', '.join(sorted(columns)),
       where=where,
       fix="Rename the features in one of the task's preprocessors.",

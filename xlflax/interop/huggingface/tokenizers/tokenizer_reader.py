@@ -291,14 +291,13 @@ def _check_class(settings, supported: Sequence[str]) -> None:
     class_stem not in ('', 'PreTrained', *supported)
     or word_tokenizer != 'basic'
   ):
-    tokenizer = class_name or 'A tokenizer'
     supported_classes = ', '.join(supported)
     raise errors.VocabularyError(
-      f'{tokenizer} with the word_tokenizer_type {word_tokenizer!r} can only '
-      f'be imported from {huggingface_vocabulary.FILE}. If '
-      f'{huggingface_vocabulary.FILE} does not exist, the word_tokenizer_type '
-      "must be 'basic', and the tokenizer class must be one of "
-      f'{supported_classes}',
+      'To import a tokenizer from a folder without '
+      f'{huggingface_vocabulary.FILE}, its tokenizer_class must be one of '
+      f"{supported_classes}, and its word_tokenizer_type must be 'basic'",
+      got=f'tokenizer_class={class_name!r}, '
+      f'word_tokenizer_type={word_tokenizer!r}',
       fix='Pass an xlflax vocabulary with --vocabulary=DIR.',
     )
 
