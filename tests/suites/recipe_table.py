@@ -29,7 +29,7 @@ settings, pass a gin file that sets `Suite.recipe`, the name of the recipe, and 
 
 The result of each task contains a note with the recipe's settings. Results that were obtained with different recipes cannot be written to the same `--output`.
 
-Each of the following tables compares a recipe with the xlflax defaults. "The same" means that the recipe and the defaults have the same value. A setting `select` of None means that no development set is used to select a checkpoint. The settings in
+Each of the following tables compares a recipe with the xlflax defaults. "The same" means that the recipe and the defaults have the same value. If the value of `select` is None, the checkpoint is not selected on a development set. The last checkpoint is used instead. The settings in
 which xlflax deviates from a recipe are listed below the recipe's table and in a note in each result.
 """
 

@@ -205,10 +205,9 @@ def _other_measure_section(
     return
   yield '\n## Claims whose verdict depends on the measure\n'
   yield (
-    'Most claims were declared with one of the measures `transfer` and '
-    '`retrieval`. The verdicts on the following claims\nwould be different '
-    'with `retrieval` instead of `transfer`, or with `transfer` instead '
-    'of `retrieval`.\n'
+    'For most claims, the declared measure is either `transfer` or '
+    '`retrieval`. The following claims\nwould have a different verdict if they '
+    'were tested with the other one of these two measures.\n'
   )
   yield from _table(
     (
