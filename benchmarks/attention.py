@@ -96,8 +96,8 @@ def compute_attention(
   Args:
     variant: One of `VARIANTS`, or 'formula' for the float32 reference.
     query: Queries of shape [batch, length, heads, width].
-    key: Keys of the same shape.
-    value: Values of the same shape.
+    key: Keys of the same shape as `query`.
+    value: Values of the same shape as `query`.
     segment_ids: Segment IDs of shape [batch, length].
 
   Returns:
@@ -137,8 +137,8 @@ def compute_with_gradients(
   Args:
     variant: Attention implementation, as in `compute_attention`.
     query: Queries of shape [batch, length, heads, width].
-    key: Keys of the same shape.
-    value: Values of the same shape.
+    key: Keys of the same shape as `query`.
+    value: Values of the same shape as `query`.
     cotangent: Cotangent of the output, with the same shape as `query`.
     segment_ids: Segment IDs of shape [batch, length].
 

@@ -670,7 +670,8 @@ def _make_parser() -> argparse.ArgumentParser:
     '--num_layers',
     type=int,
     metavar='N',
-    help='Number of layers of the models. Default: that of each case.',
+    help='Number of layers of the models. Defaults to the number of layers '
+    'of each case.',
   )
   parser.add_argument(
     '--binding',

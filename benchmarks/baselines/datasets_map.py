@@ -18,7 +18,7 @@ def load_fast_tokenizer(model: str):
 
 
 def main(arguments: list[str] | None = None) -> None:
-  """Writes the token IDs of text files to `--output`; prints their number."""
+  """Tokenizes text files to `--output` and prints the number of tokens."""
   import datasets
 
   parser = argparse.ArgumentParser(description=__doc__)

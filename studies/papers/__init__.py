@@ -1,1 +1,1 @@
-"""Dry runs and tiny training runs of the models in papers' result tables."""
+"""Dry runs and training runs of tiny models for the papers' result tables."""

@@ -55,7 +55,7 @@ VOCABULARIES = {
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-  """A row in a paper's result table, for which a tiny model is trained.
+  """A row in a paper's result table and the training run of its tiny model.
 
   Attributes:
     name: Name of the run.

@@ -1,4 +1,4 @@
-"""Tiny training runs for the rows in the papers' result tables."""
+"""Training runs of tiny models, which correspond to rows of the papers."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from xlflax.config import gin_config
 def paper_row(
   name: str, table: str, row: str, file: str, *inputs: str, **options: Any
 ) -> runner.Row:
-  """Returns the tiny training run for a row in a paper's result table.
+  """Returns the training run of the tiny model for a row of a paper's table.
 
   Args:
     name: Name of the run.

@@ -53,8 +53,9 @@ def build_parser() -> argparse.ArgumentParser:
   add(
     '--seeds',
     type=int,
-    help='Number of seeds of every condition. Defaults to that of the '
-    'published page in synthetic languages, and to three in real languages.',
+    help='Number of seeds for every condition. In synthetic languages, the '
+    'default is the number of seeds on the published page. In real languages, '
+    'the default is three.',
   )
   add(
     '--corpora',

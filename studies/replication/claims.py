@@ -137,8 +137,8 @@ def judge_interval(
 ) -> Verdict:
   """Derives a verdict on a claimed order of scores from a 95 % interval.
 
-  The interval is that of the difference: the score of the second condition
-  minus that of the first.
+  The interval is the interval of the difference, which is the score of the
+  second condition minus the score of the first condition.
 
   * BELOW: Reproduced if the interval is above 0, contradicted if it is below.
   * SAME: Reproduced if the interval is within -margin .. margin, contradicted

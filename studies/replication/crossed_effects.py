@@ -27,7 +27,7 @@ def compare_crossed(first: np.ndarray, second: np.ndarray) -> Significance:
   """Computes the score difference of two conditions, with its 95 % interval.
 
   The difference has a 95 % interval. Its squared error is the sum of two
-  squared errors: that of the means by seed, and that of the means by language.
+  squared errors: one for the means by seed, and one for the means by language.
   On average, this sum is not less than the true squared error. The degrees of
   freedom follow Satterthwaite (1946).
 

@@ -71,7 +71,7 @@ def create_eval_model(
   params,
   objectives: Sequence[objective_base.Objective] = (),
 ) -> eval_task.EvalModel:
-  """Returns a trained model as the object that evaluation tasks require.
+  """Creates the `EvalModel` of a trained model, as used by evaluation tasks.
 
   Args:
     setup: Model, vocabulary and settings of the training run.

@@ -41,7 +41,10 @@ class Study:
     return {condition.name: condition for condition in self.conditions}
 
   def select_claims(self, names: tuple[str, ...]) -> tuple[Claim, ...]:
-    """Returns the selected claims together with their controls.
+    """Returns the selected claims from the papers and the controls for them.
+
+    Each control is a further comparison, which decides whether the effect in a
+    claim has the cause that the paper states (see `claims.apply_controls`).
 
     Args:
       names: Names of claims or papers. If empty, all claims are selected.

@@ -1,4 +1,8 @@
-"""Synthetic meanings of the examples of each task, without overlap of splits."""
+"""Generators of the synthetic examples for each task family.
+
+An example is represented by its meaning, which does not depend on a language.
+The splits of a task family have no example in common.
+"""
 
 import dataclasses
 import functools
@@ -23,7 +27,7 @@ REVIEW_LABELS = ('negative', 'positive')
 def draw_examples(
   options: SyntheticOptions, renderer: Renderer, family: str
 ) -> dict[str, list]:
-  """Draws the meanings of the examples in a task family.
+  """Draws the examples of a task family, represented by their meanings.
 
   The test and validation examples do not depend on the number of training
   examples.

@@ -31,7 +31,7 @@ def layer_columns(
     label: Label of the color bar. Values are between 0 and 1.
     columns: Values of all layers by (group, column). Columns of one group are
       adjacent. In columns with fewer layers, the last rows are empty.
-    layers: Layer numbers of the rows. If empty, they are counted from 0.
+    layers: Layer number of each row. If empty, the rows are numbered from 0.
   """
   depth = max(map(len, columns.values()))
   values = np.full((depth + 1, len(columns)), np.nan)
@@ -81,9 +81,10 @@ def matrices(
     panels: Arrays of values of shape [L, M], by panel name.
     first: Label for the row axis.
     second: Label for the column axis.
-    first_layers: Layer numbers of the rows. If empty, they are counted from 0.
-    second_layers: Layer numbers of the columns. If empty, they are counted
-      from 0.
+    first_layers: Layer number of each row. If empty, the rows are numbered from
+      0.
+    second_layers: Layer number of each column. If empty, the columns are
+      numbered from 0.
   """
   num_rows = max(len(values) for values in panels.values())
   num_columns = max(values.shape[1] for values in panels.values())

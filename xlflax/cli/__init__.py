@@ -196,7 +196,7 @@ def _check_encoding(name: str, arguments: Sequence[str]) -> None:
 
 
 def _run_command(name: str, arguments: Sequence[str], level: int) -> int:
-  """Parses and runs a command; prints its errors and returns its status."""
+  """Runs a command, prints its errors, and returns its exit status."""
   from xlflax.utils import environment_variables, live_display, logs
 
   as_json = '--json' in arguments

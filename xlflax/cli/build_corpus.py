@@ -144,7 +144,10 @@ Export Wiki40B in English and Chinese, for `xlflax preprocess` and `vocab`:
 
 
 def build_from_libreoffice(options: LibreofficeOptions) -> None:
-  """Writes LibreOffice's help pages as a corpus; downloads missing packages."""
+  """Writes a corpus of LibreOffice help pages.
+
+  Missing packages are downloaded.
+  """
   from xlflax.data.corpus_builders import aligned_corpora, libreoffice
 
   # Language codes in file names of a corpus contain no hyphen.

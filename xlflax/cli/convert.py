@@ -76,8 +76,9 @@ class ToHfOptions:
       writing files.
     step: Training step of the checkpoint. Defaults to the last checkpoint.
     architecture: Value of model_type in config.json. Defaults to the
-      tokenizer's model type, or else that of the model from which the run was
-      initialized, or else the first type that can represent the model.
+      tokenizer's model type. If the tokenizer has none, it defaults to the
+      model type of the model from which the run was initialized, or else to the
+      first model type that can represent the model.
     head: Head to export, or "states" to export the encoder without a head.
       Defaults to the model's head.
     license: License for the model card, such as mit. Defaults to the license of

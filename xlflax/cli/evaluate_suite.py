@@ -149,7 +149,7 @@ def _build_suite(options: 'evaluate.EvaluateOptions') -> Any:
 def _parse_steps(
   options: 'evaluate.EvaluateOptions',
 ) -> list[int] | Literal['best'] | None:
-  """Returns the training steps to evaluate; None for the last checkpoint."""
+  """Returns the training steps to evaluate, or None for the last checkpoint."""
   if options.checkpoint_steps == 'last':
     return None
   if options.checkpoint_steps == 'best':

@@ -354,7 +354,7 @@ def _write_page(options: FinetuneOptions, reports: dict[str, Any]) -> None:
 
 
 def _print_report(language: str, report: Any) -> int:
-  """Prints the tables and the failures of a grid; returns its exit code."""
+  """Prints the tables and failures of a grid and returns its exit status."""
   import rich.console
 
   from xlflax.finetuning import finetune_grid, grid_trials

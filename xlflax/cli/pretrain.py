@@ -168,7 +168,10 @@ def is_finished(command: list[str], output: str) -> bool:
 
 
 def _run_stoppable(command: list[str], preemption_exit_code: int) -> int:
-  """Runs a command; returns `preemption_exit_code` if a signal stops it."""
+  """Runs a command and returns its exit status.
+
+  If a signal stops the command, `preemption_exit_code` is returned.
+  """
   try:
     with signals.reraise_stop():
       return run_command(command)

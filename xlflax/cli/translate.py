@@ -80,7 +80,7 @@ Average the last ten checkpoints, and write four hypotheses per line:
 
 
 def main(options: TranslateOptions) -> None:
-  """Translates the input; standard output receives only translations."""
+  """Translates the input. Only translations are written to standard output."""
   _check_paths(options)
   compilation_cache.enable(options.compilation.compilation_cache)
   translator = _open_translator(options)

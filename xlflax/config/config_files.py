@@ -297,7 +297,7 @@ def read_gin_file(name: str, search: Sequence[str] = ()) -> Tree:
 
 
 def _read(name: str, search: tuple[str, ...], above: tuple[str, ...]) -> Tree:
-  """Reads a gin file; `above` are the files that include it."""
+  """Reads a gin file, which the files in `above` include."""
   if name in above:
     raise errors.ConfigError(
       'A gin file must not include itself',

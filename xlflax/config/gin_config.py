@@ -1,6 +1,6 @@
 """Construction of objects from gin files and bindings.
 
-The flags are those of T5X: `--gin_file`, `--gin.NAME=VALUE` and
+The flags are the same as in T5X: `--gin_file`, `--gin.NAME=VALUE` and
 `--gin_search_paths`. Files are found by path, in the search paths, and among
 the files of the package (`pretrain/mlm.gin`).
 

@@ -110,7 +110,7 @@ class _Origin(NamedTuple):
   Attributes:
     name: Name in messages, which is the path of a file or `the task NAME`.
     languages: Language of the text, or the languages of source and target.
-    file: File that contains the text. If None, the text is that of a task.
+    file: File that contains the text. If None, the text is from a task.
   """
 
   name: str

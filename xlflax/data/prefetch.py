@@ -159,7 +159,10 @@ def _local_spans(sharding, shape) -> list[tuple[int, int]]:
 
 
 class _LocalRows:
-  """Rows of a batch that this process's devices hold, each read only once."""
+  """Rows of a batch that are stored on this process's devices.
+
+  Each row is read only once.
+  """
 
   def __init__(self, loader, step, spans):
     self._chunks = [
@@ -172,7 +175,7 @@ class _LocalRows:
 
     Args:
       key: Batch key of the array.
-      index: One slice of the global array for each of its dimensions.
+      index: Slices of the global array, one for each dimension.
     """
     first = index[0].start or 0
     start, batch = max(

@@ -155,7 +155,7 @@ def describe_preprocessing(
     name: Name of the task.
     vocabulary: Vocabulary for tasks that were registered without a vocabulary.
       If None, such tasks are shown only up to tokenization.
-    split: Split of the task.
+    split: Name of the split, such as 'train'.
     num_examples: Number of examples to show after each step.
 
   Raises:

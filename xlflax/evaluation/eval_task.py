@@ -148,8 +148,8 @@ class EvalResult:
     is_development: Whether the task was evaluated during training. Such results
       may select checkpoints and settings, so they are not test results.
     layers: Indices of the layers whose hidden states the scores use. 0 is the
-      embedding output. The tuple is empty if the scores are those of the
-      model's outputs.
+      embedding output. The tuple is empty if the scores are computed from
+      the model's outputs.
     num_layers: Number of the model's layers. None if `layers` is empty.
     declarations: Declarations of the task's metrics, by which reports interpret
       a stored result if the module of the task is not imported.
@@ -368,7 +368,7 @@ class EvalTask(validation.ValidatedFields):
     """Returns the layers whose hidden states the scores use.
 
     0 is the embedding output. By default, the result is empty, which means that
-    the scores are those of the model's outputs.
+    the scores are computed from the model's outputs.
 
     Args:
       eval_model: Model to evaluate.

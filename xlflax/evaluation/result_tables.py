@@ -667,10 +667,11 @@ def format_interval(metric: str, interval: Interval | None) -> str:
 
 
 def describe_layers(result: eval_task.EvalResult) -> str:
-  """Returns the layers whose hidden states the scores of a result use.
+  """Describes the layers from which the scores of a result are computed.
 
-  The text is 'layer 8 of 12', or 'layers 1 and 12 of 12' for means over layers.
-  It is empty if the scores are those of the model's outputs.
+  The description is 'layer 8 of 12', or 'layers 1 and 12 of 12' if the hidden
+  states of these layers are averaged. It is empty if the scores are computed
+  from the model's outputs.
 
   Args:
     result: Evaluation result of one checkpoint.

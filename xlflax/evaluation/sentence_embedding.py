@@ -119,17 +119,18 @@ class SentenceEmbedding:
     layer: int | None = None,
     **fields: Any,
   ) -> 'SentenceEmbedding':
-    """Returns sentence-vector settings in which some fields are overridden.
+    """Returns a copy of the settings with new values for the given fields.
 
     Dense layers and normalization apply only to the pooled states for which
-    they were trained. If a pooling or a different layer is given, both are
-    therefore removed.
+    they were trained. If `pooling` or a different layer is given, the copy
+    therefore has no dense layers and no normalization.
 
     Args:
-      pooling: Pooling method. If None, it is unchanged.
-      layer: Layer whose hidden states are pooled. If None, the layers are
+      pooling: New pooling method. If None, the pooling method is unchanged.
+      layer: New layer whose hidden states are pooled. If None, the layers are
         unchanged.
-      **fields: Values of other fields. If None, a field is unchanged.
+      **fields: New values of other fields. A field is unchanged if its value is
+        None.
     """
     changes: dict[str, Any] = {
       name: value for name, value in fields.items() if value is not None

@@ -14,7 +14,7 @@ from xlflax.utils import class_registry, errors, line_splitting, validation
 @class_registry.register('tatoeba')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Tatoeba(text_sources.PairSource):
-  """A folder that contains Tatoeba test sets in LASER's and XTREME's format.
+  """A folder with Tatoeba test sets, in the file format of LASER and XTREME.
 
   `tatoeba.deu-eng.deu` and `tatoeba.deu-eng.eng` contain one sentence per line.
   Lines with the same number are translations of each other. A language is

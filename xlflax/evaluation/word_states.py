@@ -135,7 +135,7 @@ def states_of_readings(
 
 
 def _truncate(reading: Reading, limit: int) -> Reading:
-  """Returns the first tokens of a sentence; truncated words are removed."""
+  """Returns the first tokens of a sentence, without truncated words."""
   truncated_words = np.unique(reading.words[limit:])
   word_numbers = reading.words[:limit]
   is_truncated = np.isin(word_numbers, truncated_words)

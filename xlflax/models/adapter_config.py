@@ -102,8 +102,8 @@ class Bottleneck(Adapter):
   With the output f of the block and its residual input x, the adapter replaces
   f by f + U(act(D(norm(f + x)))), where the linear maps D and U reduce and
   restore the width (MAD-X, Pfeiffer et al. 2020, section 3.2; configuration
-  `seq_bn` of AdapterHub). The norm is that of the layer. In encoders with norms
-  before the blocks, the input of D is f + x. The adapters of a stack are
+  `seq_bn` of AdapterHub). The norm is the layer's own norm. In encoders with
+  norms before the blocks, the input of D is f + x. The adapters of a stack are
   applied one after the other. U is zero at initialization, so that the model
   computes the same function as its base.
 

@@ -282,7 +282,7 @@ def weighted_mean(value: WeightedMean) -> jax.Array:
     value: Weighted mean of shape [] or [languages].
 
   Returns:
-    Array of the same shape.
+    Array of the same shape as `value`.
   """
   return jnp.where(
     value.weight > 0,

@@ -112,10 +112,11 @@ def metrics_by_language(
 
   Args:
     name: Name of the objective, which prefixes its metrics.
-    values: Mapping from metric keys to arrays of the same shape.
-    weights: Weights of the values, with the same shape as `values`.
+    values: Mapping from metric keys to arrays, which all have the same shape.
+    weights: Weights of the values, with the same shape as each array in
+      `values`.
     language_ids: Language of each value, an integer array with the same shape
-      as `values`.
+      as each array in `values`.
     vocabulary: Vocabulary specification with the number of languages.
   """
   count = len(vocabulary.languages)

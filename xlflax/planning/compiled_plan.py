@@ -213,8 +213,8 @@ def describe_parts(
 
   Returns:
     For each part and phase 'count' (operations), 'flops', 'bytes' and
-    'seconds', longest first. FLOPs and bytes are those of all devices, seconds
-    are those of one device. The list is empty for CPUs.
+    'seconds', longest first. FLOPs and bytes are sums over all devices. The
+    seconds are the time on one device. The list is empty for CPUs.
   """
   if machine.accelerator is None:
     return []

@@ -176,8 +176,9 @@ def _count_parameters(setup: training_setup.Setup) -> dict[str, Any]:
 def _measure_local_run(setup: training_setup.Setup) -> dict[str, Any]:
   """Returns a run's memory and time on this process's devices.
 
-  Memory is that of the compiled steps. The time is estimated for a known
-  accelerator. On a CPU, it is computed from the measured rate of a matmul.
+  The memory is computed for the compiled steps. The time is estimated for
+  a known accelerator. On a CPU, it is computed from the measured rate of a
+  matmul.
   """
   state = setup.factory.abstract_sharded
   machine = _local_machine(setup)

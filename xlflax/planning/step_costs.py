@@ -19,9 +19,9 @@ them:
   compute it. Otherwise, the residual stream and its gradient would be computed
   from the outputs of all other layers.
 
-Shapes are those of the complete arrays of all devices. In a `shard_map`, the
-FLOPs and bytes of a shard are multiplied by the number of devices, and each
-operation is counted once.
+All shapes are global shapes, that is, shapes of the complete arrays. In a
+`shard_map`, the FLOPs and bytes of a shard are multiplied by the number of
+devices, and each operation is counted once.
 """
 
 import collections

@@ -143,10 +143,11 @@ class Run(saved_run.SavedRun):
       pooling: 'mean' over the tokens that are not special, 'mean_all' over all
         tokens, or 'first' for the state of the first token. With any of them,
         dense layers and normalization are left out. If None, the field
-        `sentence` determines the pooling: that of the published sentence
-        encoder from which the run was initialized, or else the mean.
+        `sentence` determines the pooling. It contains the pooling of the
+        published sentence encoder from which the run was initialized, or else
+        the mean.
       max_length: Maximum number of tokens per text, including special tokens.
-        If None, the limit that `sentence` defines, or else that of the model.
+        If None, the limit that `sentence` defines, or else the model's limit.
       prompt: Text that is prepended to each text, such as 'query: '. If None,
         the prompt named by `prompt_name` is used.
       prompt_name: Name of a prompt that the run defines. 'query' and 'document'

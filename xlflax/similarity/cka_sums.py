@@ -103,7 +103,15 @@ class _ModelSums:
     self.squares = np.zeros(len(self.origin))
 
   def add_shifted(self, states: np.ndarray, dtype: Any) -> _Batch:
-    """Adds states [layers, n, D] minus `origin` to the sums."""
+    """Subtracts `origin` from hidden states and adds them to the running sums.
+
+    Args:
+      states: Hidden states of shape [layers, n, D].
+      dtype: Data type of the returned vectors.
+
+    Returns:
+      The shifted hidden states of each layer and their squared norms.
+    """
     values, norms = [], []
     for index, layer in enumerate(states):
       shifted = layer.astype(np.float64)
@@ -116,7 +124,11 @@ class _ModelSums:
 
 
 class _ProductSums:
-  """Sums of products of layers x [n, D] and y [n, E] of two models."""
+  """Sums of products between the hidden states of two models.
+
+  In the names of the sums, x [n, D] denotes a layer of the first model, and
+  y [n, E] denotes a layer of the second model.
+  """
 
   def __init__(
     self, left: _ModelSums, right: _ModelSums, diagonal: bool, debiased: bool

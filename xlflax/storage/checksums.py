@@ -300,13 +300,17 @@ def find_changes(
   *,
   largest: int | None = None,
 ) -> dict[str, str]:
-  """Returns the files that do not match their digests, with descriptions.
+  """Finds files that do not match their digests and describes their changes.
 
   Args:
     directory: Directory that contains the files.
     files: Mapping from paths relative to the directory to digests.
     largest: Size in bytes above which only a file's size is checked. If
       None, all contents are checked.
+
+  Returns:
+    Mapping from the relative path of each changed, missing or unreadable file
+    to a description such as 'a.txt is missing'.
   """
   descriptions: dict[str, str] = {}
   current: dict[str, str] = {}

@@ -143,8 +143,8 @@ def make_inputs(settings: 'Trainer') -> Inputs:
 def peak_memory() -> int:
   """Returns the peak memory of the benchmark in bytes.
 
-  The value is the peak memory of the first device if the device reports it, and
-  that of this process otherwise.
+  If the first device reports its peak memory, this value is returned.
+  Otherwise, the peak memory of this process is returned.
   """
   device_peak = device_rates.peak_memory_bytes(jax.local_devices()[0])
   if device_peak is not None:

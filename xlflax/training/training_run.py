@@ -244,11 +244,11 @@ class TrainingRun:
     return batches
 
   def step_function(self, active: tuple[int, ...]):
-    """Returns the compiled step function that trains some of the objectives.
+    """Returns the compiled step function for the given objectives.
 
     Args:
-      active: Indices, in the objective mixture, of the objectives that the step
-        trains.
+      active: Objectives that the step trains, as indices into the objective
+        mixture.
 
     Returns:
       A function `(state, batches) -> (state, StepOutput)`.

@@ -1,4 +1,4 @@
-"""Descriptions of the errors of the JSON parser for messages."""
+"""Descriptions of JSON parsing errors for use in error messages."""
 
 import json
 import re
@@ -31,10 +31,10 @@ def is_truncated(error: Exception) -> bool:
 
 
 def describe_error(error: Exception) -> str:
-  """Returns the reason for which a text is not valid JSON, with the position.
+  """Returns the reason and the position of a JSON parsing error.
 
-  The position is a column. If the text consists of several lines, it is a line
-  and a column.
+  The position is a column. If the text consists of several lines, the position
+  is a line and a column.
 
   Args:
     error: Error raised by `json.loads`.

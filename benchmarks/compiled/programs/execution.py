@@ -32,7 +32,7 @@ class Run:
       idle until the collective finishes.
     waited: Seconds for which the device is idle while it waits for memory
       copies.
-    busy: Seconds that the device spends on executing kernels.
+    busy: Seconds for which the device executes kernels.
     windowed: Map from each windowed loop to its number of iterations. A
       windowed loop computes the partial sums into which the XLA partitioner has
       split a matmul.

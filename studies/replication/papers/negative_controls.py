@@ -1,4 +1,4 @@
-"""Negative controls: training methods whose effective component is removed."""
+"""Negative controls: training methods without the component under test."""
 
 import dataclasses
 

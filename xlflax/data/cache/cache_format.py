@@ -129,7 +129,7 @@ class TaskMeta:
 
   Attributes:
     task: SeqIO name of the task.
-    split: Split of the task, such as 'train'.
+    split: Name of the split, such as 'train'.
     languages: Language codes of the source and target texts, in order.
     source_examples: Number of examples in the source, from which the sampling
       rates are computed (N_i).

@@ -265,8 +265,8 @@ class TokenCache:
 
     Args:
       corpus: Corpus from which the cache was written.
-      mixture: Mixture whose tasks are checked.
-      split: Split of the tasks.
+      mixture: Name of the mixture whose tasks are checked.
+      split: Name of the split that is checked in each task, such as 'train'.
       languages: Languages that are read. If None, all languages are read.
 
     Raises:

@@ -96,7 +96,7 @@ def split_into_shards(
   Args:
     tasks: Registered tasks, including this task.
     task: Name of the task.
-    split: Split of the task.
+    split: Name of the split, such as 'train'.
     fingerprint: Fingerprint of the source; see `text_tasks.Tasks.fingerprint`.
     vocabulary: Hash of the vocabulary that encodes the text.
     languages: Language codes of the source and target texts.

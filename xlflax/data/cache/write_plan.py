@@ -26,7 +26,7 @@ class Job:
   Attributes:
     cache: Directory of the cache.
     task: SeqIO name of the task.
-    split: Split of the task.
+    split: Name of the split, such as 'train'.
     languages: Language codes of the source and target texts.
     vocabulary: Hash of the vocabulary that encodes the text.
     fingerprint: Fingerprint of the task's source, as JSON text.

@@ -554,7 +554,7 @@ def is_corpus_directory(directory: pathlib.Path) -> bool:
 
 
 def suggest_parent(directory: str | pathlib.Path) -> str | None:
-  """Suggests the corpus directory for the path of one of its split folders.
+  """Suggests the parent directory if the path is a split folder of a corpus.
 
   For example, the result for `c/test` is 'Did you mean c?'.
 
@@ -562,7 +562,7 @@ def suggest_parent(directory: str | pathlib.Path) -> str | None:
     directory: Path that was passed as a corpus directory.
 
   Returns:
-    The suggestion, or None if the path is not the folder of a split.
+    The suggestion, or None if the path is not a split folder of a corpus.
   """
   directory = paths.to_path(directory)
   if paths.is_bucket(directory) or directory.name not in FOLDERS.values():

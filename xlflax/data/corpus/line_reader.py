@@ -2,7 +2,7 @@
 
 All readers of text files use the definitions in this module. A line ends with
 LF, CRLF or CR. Tokens are separated by ASCII spaces and tabs. A no-break space
-is part of a token. ASCII white space at both ends of a line is removed. Files
+is part of a token. ASCII white space is removed from both ends of a line. Files
 with the extension `.gz`, `.zst` or `.xz` are decompressed while they are read,
 and files that contain records are converted to lines (`record_reader`).
 TensorFlow is not required.
@@ -249,8 +249,8 @@ def read_lines(
 
   Args:
     path: Path of the file.
-    strip: Characters to remove at both ends of a line. If None, ASCII white
-      space is removed.
+    strip: Characters to remove from both ends of each line. If None, ASCII
+      white space is removed.
     of_records: Whether to convert the records of a record format, such as JSON
       lines or Parquet, to lines of text.
     on_bad_record: Function that is called with the error of each record that
@@ -288,8 +288,8 @@ def read_span(
   Args:
     path: Path of an uncompressed text file.
     span: Range of bytes.
-    strip: Characters to remove at both ends of a line. If None, ASCII white
-      space is removed.
+    strip: Characters to remove from both ends of each line. If None, ASCII
+      white space is removed.
 
   Raises:
     CorpusError: If the file cannot be opened.
@@ -367,7 +367,7 @@ def absolute_line_numbers(
 
 
 def _seek_line(stream: BinaryIO, start: int) -> int:
-  """Seeks to the first line at or after a byte offset; returns its offset."""
+  """Seeks to the first line at or after a byte offset and returns it."""
   if not start:
     return 0
   offset = start - 1

@@ -118,7 +118,7 @@ class Dictionary:
   def from_language(self, language: str) -> Iterator[tuple[str, str, Entry]]:
     """Yields (word, translation, entry), where the word is in `language`.
 
-    The order is that of the file. If the dictionary does not contain
+    The entries are in the order of the file. If the dictionary does not contain
     `language`, nothing is yielded.
     """
     if language == self.languages[0]:

@@ -268,7 +268,7 @@ def text_blocks(
   Args:
     rows: Source of the task's rows.
     switch: Code-switching step. If None, the text is not switched.
-    split: Split of the task.
+    split: Name of the split, such as 'train'.
     start: Number of rows to skip.
     size: Number of rows in each block. The last block may be shorter.
     piece: File or range of a file to read. If None, all rows are read. The

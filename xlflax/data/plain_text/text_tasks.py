@@ -113,7 +113,7 @@ def describe_wrong_size(
 
   Args:
     task: Name of the task.
-    split: Split of the task.
+    split: Name of the split, such as 'train'.
     declared_size: Number of examples that the source declares.
     num_examples: Number of examples that the source contains.
   """

@@ -36,7 +36,7 @@ def mix_bits(values: np.ndarray) -> np.ndarray:
     values: Array of at least one dimension, uint64.
 
   Returns:
-    Array of the same shape, uint64.
+    Array of the same shape as `values`, uint64.
   """
   values = values + _GOLDEN
   values = (values ^ (values >> np.uint64(30))) * _FIRST

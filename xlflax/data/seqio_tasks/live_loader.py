@@ -327,7 +327,7 @@ def _check_source_size(task: str, split: str, num_examples: int) -> None:
 
   Args:
     task: Name of the task.
-    split: Split of the task.
+    split: Name of the split, such as 'train'.
     num_examples: Number of examples after preprocessing. If it is the declared
       number, the examples of the source are not counted.
   """

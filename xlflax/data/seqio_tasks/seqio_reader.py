@@ -78,7 +78,7 @@ def read_blocks(
     name: Name of a task. Its languages do not have to be registered.
     vocabulary: Vocabulary that the run uses, for tasks with a deferred
       vocabulary.
-    split: Split of the task.
+    split: Name of the split, such as 'train'.
     size: Number of examples in each block. The last block may be shorter.
     num_threads: Number of threads that tokenize each block.
     start: Number of examples to skip before tokenization starts.
@@ -149,7 +149,7 @@ def read_texts(
 
   Args:
     name: Name of the task.
-    split: Split of the task.
+    split: Name of the split, such as 'train'.
     block_size: Number of examples to read at a time.
   """
   task = task_registry.get_task(name, split=split)

@@ -35,7 +35,7 @@ def check_index(index: Any, size: int, *, where: str) -> None:
 
 
 def validate_texts(method: Method) -> Method:
-  """Decorates a method to validate its first argument as texts."""
+  """Wraps a method to check that its argument `texts` contains only texts."""
   where = f'Vocabulary.{method.__name__}.texts'
 
   @functools.wraps(method)
@@ -54,7 +54,7 @@ def validate_texts(method: Method) -> Method:
 
 
 def validate_ids(method: Method) -> Method:
-  """Decorates a method to validate its first argument as token ids."""
+  """Wraps a method to check that its argument `ids` contains only token ids."""
   where = f'Vocabulary.{method.__name__}.ids'
 
   @functools.wraps(method)
@@ -68,7 +68,7 @@ def validate_ids(method: Method) -> Method:
 
 
 def validate_id(method: Method) -> Method:
-  """Decorates a method to validate its first argument as a token id."""
+  """Wraps a method to check that its argument `index` is a token id."""
   where = f'Vocabulary.{method.__name__}.index'
 
   @functools.wraps(method)
@@ -80,7 +80,7 @@ def validate_id(method: Method) -> Method:
 
 
 def validate_token(method: Method) -> Method:
-  """Decorates a method to validate its first argument as a token."""
+  """Wraps a method to check that its argument `piece` is a string."""
   where = f'Vocabulary.{method.__name__}.piece'
 
   @functools.wraps(method)

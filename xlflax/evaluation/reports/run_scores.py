@@ -36,17 +36,17 @@ def build_table(
 
   The table contains the untrained model and, for a single run, its last
   checkpoints, or, for several runs, the last checkpoint of each run. For two
-  runs, the table also contains the difference of their last checkpoints, with the
-  interval of the paired bootstrap. Scores have 95 % confidence intervals if
-  per-example scores are stored, and scores of baselines if they are stored. The
-  title lists the training languages without a score. Runs without results in the
-  group are not shown.
+  runs, the table also contains the difference between their last checkpoints,
+  with the interval of the paired bootstrap. Scores have 95 % confidence
+  intervals if per-example scores are stored. Scores of baselines are shown if
+  they are stored. The title lists the training languages without a score. Runs
+  without results in the group are not shown.
 
   Args:
     group: Group of comparable results, which have the same task, split and
       settings.
     runs: Records of the runs to compare.
-    differences: Differences of two runs, as returned by `compare_runs`.
+    differences: Differences between two runs, as returned by `compare_runs`.
     display_name: Name of the group in the title. If None, the name of the task
       is used.
   """
@@ -226,7 +226,7 @@ def summarize(
   Args:
     group: Group of comparable results.
     runs: Records of the runs to compare.
-    differences: Differences of two runs, as returned by `compare_runs`.
+    differences: Differences between two runs, as returned by `compare_runs`.
     display_name: Name of the group. If None, the name of the task is used.
   """
   metric = find_primary_metric(_last_results(group, runs))
@@ -317,10 +317,11 @@ def describe_unknown_tokens(
   *,
   display_name: str | None = None,
 ) -> list[str]:
-  """Returns a sentence for each language that is not compared.
+  """Explains why the scores of the runs are not compared in some languages.
 
   The scores of a language are not compared if they are likelihoods and if a run
-  has many unknown tokens in its text. The list is empty for a single run.
+  has many unknown tokens in the text of this language. The result contains one
+  sentence for each such language and run. It is empty for a single run.
 
   Args:
     group: Group of comparable results.

@@ -85,7 +85,7 @@ class ChoiceTask(labeled_task.LabeledTask):
 class MultipleChoice(ChoiceTask, head_task.HeadOnTexts):
   """Fraction of questions for which a head scores the correct choice highest.
 
-  Metrics and files are those of `ChoiceTask`.
+  The metrics and files are the same as in `ChoiceTask`.
   """
 
   HEAD = multiple_choice.MultipleChoice

@@ -299,8 +299,8 @@ class LikelihoodChoice(multiple_choice_task.ChoiceTask):
 
   A text and a choice, joined by a space, form a sentence. The score of the
   choice is the pseudo-log-likelihood of its tokens, such as those of
-  XStoryCloze's endings, or those after the pronoun in XWinograd. Metrics and
-  files are those of `ChoiceTask`.
+  XStoryCloze's endings, or those after the pronoun in XWinograd. The
+  metrics and files are the same as in `ChoiceTask`.
 
   Attributes:
     mask_unit: Tokens that are masked while a token is predicted (see

@@ -30,9 +30,9 @@ def rotary_angles(
   Args:
     positions: Positions p, int32 of shape [B or 1, T].
     dim: Width D of a head. It must be even.
-    theta: Base theta of the rotation periods.
-    factor: Factor by which the periods of all rotation angles are multiplied
-      (Chen et al. 2023).
+    theta: Base of the rotation frequencies, theta in the formula.
+    factor: Factor by which the positions are divided (position interpolation,
+      Chen et al. 2023).
   """
   frequencies = theta ** (-np.arange(0, dim, 2, dtype=np.float32) / dim)
   frequencies /= factor

@@ -53,11 +53,11 @@ class DecodingOptions:
     early_stopping: Criterion by which BEAM ends before the length limit: EXACT
       or FULL.
     temperature: Temperature of SAMPLE, by which the logits are divided.
-    top_k: Number of most probable tokens that SAMPLE draws from. If None,
-      SAMPLE draws from all tokens.
-    top_p: Total probability that the most probable tokens must reach. SAMPLE
-      draws only from these tokens, selected after `top_k` (Holtzman et al.
-      2020).
+    top_k: Number of tokens from which SAMPLE draws. They are the most probable
+      tokens. If None, SAMPLE draws from all tokens.
+    top_p: Probability threshold of nucleus sampling (Holtzman et al. 2020).
+      After `top_k` is applied, SAMPLE draws from the smallest set of most
+      probable tokens whose total probability is at least `top_p`.
     suppressed_ids: Ids of tokens that are never generated.
 
   Raises:

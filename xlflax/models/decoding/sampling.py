@@ -72,9 +72,9 @@ def truncate_logits(
   Args:
     logits: Logits of shape [R, V].
     top_k: Number of most probable tokens to keep. If None, all tokens are kept.
-    top_p: Total probability that the kept tokens must reach. Among the top k
-      tokens, the most probable tokens are kept until their probabilities sum to
-      this value. At least one token is kept.
+    top_p: Probability threshold of nucleus sampling. Among the top k tokens,
+      the most probable tokens are kept until the sum of their probabilities is
+      at least `top_p`. At least one token is kept.
 
   Returns:
     An array of shape [R, V].

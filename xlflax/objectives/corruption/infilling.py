@@ -114,8 +114,8 @@ class InfillingPolicy:
     """Draws span lengths that add up to `num_to_mask`, of shape [B].
 
     Returns:
-      The lengths, int32 [B, slots], and a boolean array of the same shape, True
-      for slots that contain a span.
+      The lengths, int32 [B, slots], and a boolean array of shape [B, slots],
+      which is True for slots that contain a span.
     """
     draw = jax.random.uniform(rng, (num_to_mask.shape[0], slots))
     thresholds = jnp.asarray(_poisson_cdf(self.poisson_lambda), jnp.float32)
@@ -171,7 +171,7 @@ def begins_word(token_ids, vocabulary: VocabularySpec) -> jax.Array:
       does not record them, all ids start a word.
 
   Returns:
-    Boolean array of the same shape.
+    Boolean array of the same shape as `token_ids`.
   """
   if not any(vocabulary.word_starts):
     return jnp.ones(token_ids.shape, bool)

@@ -75,7 +75,7 @@ def average_checkpoints(
 
   Args:
     chosen: Mapping from each model directory to the steps of its checkpoints to
-      average. The model is that of the first run.
+      average. The model configuration is taken from the first run.
     output: Model directory to write.
 
   Returns:

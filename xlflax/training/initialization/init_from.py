@@ -52,16 +52,18 @@ class InitFromCheckpoint:
   Attributes:
     model_dir: Model directory of the run that provides the parameters.
     step: Step of the checkpoint. If None, the newest checkpoint is used.
-    include: Patterns of names of this model's parameters to initialize. If (),
-      all parameters are initialized.
-    exclude: Patterns of parameters that keep their random initialization.
+    include: Regular expressions that select the parameters to initialize, by
+      their names in this model. If (), all parameters are selected.
+    exclude: Regular expressions that select the parameters that keep their
+      random initialization, by their names in this model.
     assignment_map: (pattern, replacement) pairs that convert a name of this
       model to the name in the checkpoint, as in `re.sub`.
     allow_missing: Whether an included parameter may be absent from the
       checkpoint. The parameters of a new adapter that is trained may always be
       absent.
-    unused: Patterns of the checkpoint's `model/` parameters that may remain
-      unused. All other selected parameters must be used.
+    unused: Regular expressions that select the `model/` parameters of the
+      checkpoint that may remain unused. All other parameters that `include` and
+      `exclude` select must be used.
     vocabulary_matching: Options for a pretrained run with a different
       vocabulary. Its embeddings are matched by token instead of by id.
     decoder: Options for an encoder-decoder that is initialized from an encoder.

@@ -349,7 +349,7 @@ class SGD(Optimizer):
 class Adafactor(Optimizer):
   """Adafactor (Shazeer & Stern 2018), which factors second moments.
 
-  The fields are those of `optax.adafactor`.
+  The fields have the same meaning as the arguments of `optax.adafactor`.
 
   Attributes:
     decay_rate: Exponent with which the second moment's decay rate changes over

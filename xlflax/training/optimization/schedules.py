@@ -305,7 +305,7 @@ def resolve_schedules(value: Any, total_steps: int) -> Any:
 
 
 def _shorten_warmup(warmup_steps: int, total_steps: int) -> int:
-  """Returns a tenth of the run's steps as the new warmup; logs a warning."""
+  """Returns a tenth of the run's steps as the new warmup and logs a warning."""
   shortened_warmup = total_steps // 10
   logging.warning(
     'The warmup of %d steps is not shorter than the run of %d steps. '

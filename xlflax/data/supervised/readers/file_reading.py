@@ -173,7 +173,7 @@ def read_csv(
 ) -> Iterator[tuple[int, dict[str, str]]]:
   """Yields (line number, fields) for each row of a table with a header.
 
-  The line number is that of the row's last line. The fields are a dict by
+  The line number is the number of the row's last line. The fields are a dict by
   column name.
 
   Args:

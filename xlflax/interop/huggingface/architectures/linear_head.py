@@ -29,7 +29,7 @@ NAMES = (
 
 
 def head_shapes(width: int) -> dict[str, tuple[int, ...]]:
-  """Returns the parameter shapes of a head transform that acts as the identity.
+  """Returns the shapes of the parameters of the identity head transform.
 
   Args:
     width: Size of the hidden states.
@@ -38,7 +38,7 @@ def head_shapes(width: int) -> dict[str, tuple[int, ...]]:
 
 
 def head_tensors(architecture, config) -> set[str]:
-  """Returns the names of the tensors that form an identity head transform.
+  """Returns the names of the tensors of the identity head transform.
 
   The result is empty if the model itself has a head transform, or if the
   architecture does not support an identity transform.
@@ -49,9 +49,10 @@ def head_tensors(architecture, config) -> set[str]:
 
 
 def read_head_parameter(name: str, read, epsilon: float) -> np.ndarray:
-  """Computes a parameter of a head transform that acts as the identity.
+  """Computes one parameter of the identity head transform, in float32.
 
-  The parameter is float32.
+  With these parameters, the head transform returns the run's last hidden states
+  unchanged.
 
   Args:
     name: Name of the parameter, one of `NAMES`.
