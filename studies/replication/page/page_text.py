@@ -125,7 +125,7 @@ The two languages have different scripts. A tenth of the content words are the s
 measures are defined in `studies/replication/measures.py` and, for `nli`, in `entailment.py`:
 
 * `transfer`: A tagger is trained on the first language. The tagging accuracy is measured in the second language, on words that do not occur in the first language.
-* `retrieval`: Accuracy of retrieving translations that share no word. The mean hidden state of each language is subtracted from the hidden states in this language.
+* `retrieval`: Accuracy of retrieving translations, for sentence pairs without a common word. The mean hidden state of each language is subtracted from the hidden states in this language.
 * `nli/...`: Accuracy of sentence-pair classifiers that are trained on translations.
 * `bleu`: BLEU of translations by greedy decoding, on a scale from 0 to 1.
 * `mapped_retrieval`: Retrieval accuracy after an orthogonal map that is learned on different translations.
@@ -233,7 +233,7 @@ seed 100 did not influence any choice of settings.
 
 `studies/replication/measures.py` defines all measures. The claims use the following two measures:
 
-* `retrieval`: Accuracy of retrieving held-out translations that share no string, among 400 sentences, averaged over both directions and all layers. The mean hidden state of each language is
+* `retrieval`: Accuracy of retrieving translations among 400 held-out sentences. The two sentences of each pair have no word in common. The accuracy is averaged over both directions and all layers. The mean hidden state of each language is
   subtracted from the hidden states in this language.
 * `transfer`: A tagger is trained on English (Universal Dependencies, EWT). The accuracy in predicting universal parts of speech is then measured in the other languages (GSD), on words that do not
   occur in the English test sentences.

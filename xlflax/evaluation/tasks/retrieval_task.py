@@ -102,9 +102,9 @@ class Retrieval(sentence_task.SentenceTask):
   directions. A pair with English is named by its other language.
 
   - `accuracy/<pair>`: accuracy@1 by cosine.
-  - `accuracy_unshared/<pair>`, `accuracy_shared/<pair>`: accuracy of pairs
-    whose sentences share no string, or some string. The candidates are all
-    sentences.
+  - `accuracy_unshared/<pair>`, `accuracy_shared/<pair>`: accuracy on
+    the pairs whose sentences have no word in common, and on the remaining
+    pairs. The candidates are all sentences.
   - `csls/<pair>`, `csls_unshared/<pair>`: accuracies by CSLS.
   - `string_overlap/<pair>`, `string_overlap_unshared/<pair>`: accuracies of
     character 3-grams without any model.
