@@ -365,9 +365,9 @@ class EvalTask(validation.ValidatedFields):
     """
 
   def scored_layers(self, eval_model: EvalModel) -> tuple[int, ...]:
-    """Returns the layers whose hidden states the scores use.
+    """Returns the layers from which the scores are computed.
 
-    0 is the embedding output. By default, the result is empty, which means that
+    Layer 0 is the embedding output. By default, the result is empty, which means that
     the scores are computed from the model's outputs.
 
     Args:

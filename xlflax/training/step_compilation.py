@@ -74,11 +74,11 @@ class StepCompiler:
     return active in self._steps
 
   def step_of(self, active: tuple[int, ...]):
-    """Returns the compiled step function that trains the active objectives.
+    """Returns the compiled step function for the given objectives.
 
     Args:
-      active: Indices, in the objective mixture, of the objectives that the step
-        trains.
+      active: Objectives that the step trains, as indices into the objective
+        mixture.
 
     Raises:
       Exception: If the compilation failed.

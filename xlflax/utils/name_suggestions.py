@@ -125,7 +125,7 @@ def suggest_model(name: str) -> str | None:
 
 
 def suggest_corpus_directory(path: pathlib.Path) -> str | None:
-  """Suggests the corpus directory for the path of one of its folders or files.
+  """Suggests the corpus directory that contains the given folder or file.
 
   For example, the result for `c/mono` and for `c/mono/en.txt` is 'Did you mean
   c?'.
