@@ -1,8 +1,9 @@
 """A process of a job that exchanges a number in each step, for tests.
 
 Its argument is a JSON object: arguments of `distributed.initialize`, and
-`result_path`, `versions` of packages, a `fault` at step 20, and
-`signal_at_start`. It prints 'step 5' once, and writes the step at which it
+`result_path`, `versions` of packages, a `fault` at step 20,
+`signal_at_start`, and `delay`, the seconds between joining the job and
+training. It prints 'step 5' once, and writes the step at which it
 stops, or its error, to `result_path` as JSON.
 """
 
@@ -59,6 +60,7 @@ def main(text: str) -> int:
   jax.config.update('jax_platforms', 'cpu')
   fault, versions = options.pop('fault', ''), options.pop('versions', {})
   signal_at_start = options.pop('signal_at_start', False)
+  delay = options.pop('delay', 0)
   package_versions = joining.package_versions()
   joining.package_versions = lambda: package_versions | versions
   try:
@@ -68,6 +70,7 @@ def main(text: str) -> int:
         from xlflax.utils import signals
 
         signals.note_signal(signal.SIGUSR1)
+      time.sleep(delay)
       step = _train(fault)
       result_path.write_text(json.dumps({'stopped_at': step}))
   except errors.XlflaxError as error:

@@ -163,3 +163,10 @@ def test_a_request_before_the_first_step_stops_all_before_it(start_job):
   assert job.exit_codes() == [0, 0], job.errors()
   first, second = (result['stopped_at'] for result in job.results())
   assert first == second < 2000
+
+
+def test_a_request_is_kept_for_a_process_that_does_not_listen_yet(start_job):
+  job = start_job({'signal_at_start': True}, {'delay': 2})
+  assert job.exit_codes() == [0, 0], job.errors()
+  first, second = (result['stopped_at'] for result in job.results())
+  assert first == second < 2000

@@ -155,8 +155,6 @@ class FailureMonitor:
     last_words: Function that returns a sentence to print when the failure of
       another process ends this one, for example the checkpoint from which the
       run can be resumed.
-    on_stop_request: Function that is called with the description of a stop
-      request.
   """
 
   def __init__(
@@ -169,7 +167,9 @@ class FailureMonitor:
     self.process_id, self.hosts, self.client = process_id, hosts, client
     self.doing: Callable[[], str] = lambda: 'starting'
     self.last_words: Callable[[], str] = lambda: ''
-    self.on_stop_request: Callable[[str], None] = lambda reason: None
+    self._stop_lock = threading.Lock()
+    self._on_stop_request: Callable[[str], None] | None = None
+    self._unhandled_stop_requests: list[str] = []
     self._exit = exit_process
     self._exit_code: int | None = None
     # The lock is never released, so that only one thread ends the process.
@@ -199,6 +199,19 @@ class FailureMonitor:
   def request_stop(self, reason: str) -> None:
     """Requests that all processes, including this one, stop."""
     self._publish({'stop': reason})
+
+  def handle_stop_requests(self, handler: Callable[[str], None]) -> None:
+    """Sets the function that is called with the description of stop requests.
+
+    It is also called with the requests that have already arrived, for example
+    from a process that started training earlier.
+    """
+    with self._stop_lock:
+      self._on_stop_request = handler
+      reasons = self._unhandled_stop_requests
+      self._unhandled_stop_requests = []
+    for reason in reasons:
+      handler(reason)
 
   def fail(self, message: str, exit_code: int, *, stacks: bool = False) -> None:
     """Reports this process's failure. The process must exit afterwards.
@@ -253,9 +266,18 @@ class FailureMonitor:
       self._num_events += 1
       event = json.loads(text)
       if 'stop' in event:
-        self.on_stop_request(event['stop'])
+        self._receive_stop_request(event['stop'])
       else:
         self._follow(event['failure'])
+
+  def _receive_stop_request(self, reason: str) -> None:
+    """Handles a stop request, or keeps it until there is a handler."""
+    with self._stop_lock:
+      handler = self._on_stop_request
+      if handler is None:
+        self._unhandled_stop_requests.append(reason)
+        return
+    handler(reason)
 
   def _publish(self, event: Mapping[str, Any]) -> None:
     """Appends an event. Does nothing if JAX's service is no longer available."""

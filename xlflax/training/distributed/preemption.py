@@ -49,10 +49,19 @@ class StopConsensus:
     self._monitor = monitor
     self.on_request: Callable[[str], None] = lambda reason: None
     self._lock = threading.Lock()
+    self._request_lock = threading.Lock()
     self._num_checks = 0
     self._stop_at: int | None = None
     self._is_requested = False
-    monitor.on_stop_request = self._receive
+
+  def listen(self, on_request: Callable[[str], None]) -> None:
+    """Starts receiving stop requests, including those that came earlier.
+
+    Args:
+      on_request: New value of the attribute `on_request`.
+    """
+    self.on_request = on_request
+    self._monitor.handle_stop_requests(self._receive)
 
   def request(self, reason: str) -> None:
     """Requests that all processes stop, and returns immediately."""
@@ -72,9 +81,10 @@ class StopConsensus:
 
   def _receive(self, reason: str) -> None:
     """Starts the agreement at the first request."""
-    if self._is_requested:
-      return
-    self._is_requested = True
+    with self._request_lock:
+      if self._is_requested:
+        return
+      self._is_requested = True
     # The monitor's thread must stay free to receive failures.
     threading.Thread(target=self._agree, args=(reason,), daemon=True).start()
 
@@ -112,8 +122,8 @@ class StopRequest:
   in a row. A second SIGINT interrupts immediately.
 
   Args:
-    on_stop_request: Function that is called in another thread as soon as the run is
-      requested to stop, even while a call of JAX blocks the main thread.
+    on_stop_request: Function that is called in another thread as soon as the
+      run is requested to stop, even while a call of JAX blocks the main thread.
   """
 
   def __init__(self, on_stop_request: Callable[[], None] = lambda: None):
@@ -130,7 +140,7 @@ class StopRequest:
   def __enter__(self):
     self._consensus = _job_consensus()
     if self._consensus is not None:
-      self._consensus.on_request = self._receive_from_others
+      self._consensus.listen(self._receive_from_others)
     if threading.current_thread() is threading.main_thread():
       self._context.enter_context(signals.listen_for_signals(self._receive))
       for number in filter(signals.is_handled, signals.SIGNALS):
