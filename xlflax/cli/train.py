@@ -54,7 +54,7 @@ class TrainOptions(run_options.RunOptions):
       MODEL_DIR/profile and can be opened in TensorBoard or at ui.perfetto.dev.
     profile_memory: Also write a device memory profile, which can be opened with
       pprof.
-    report_to: Destination of metrics in addition to metrics.jsonl. Repeat the
+    report_to: Where to write metrics, in addition to metrics.jsonl. Repeat the
       option for several destinations. "jsonl" alone disables all other
       destinations, and "terminal" logs losses by objective and language.
       Defaults to tensorboard.

@@ -30,7 +30,7 @@ def load_run(
   Raises:
     RunDirectoryError: If the directory does not contain a run before the
       timeout.
-    VocabularyError: If the vocabulary is still missing at the timeout.
+    VocabularyError: If the vocabulary is still missing after the timeout.
   """
   last_error: errors.XlflaxError | None = None
 

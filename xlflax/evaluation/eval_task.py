@@ -65,7 +65,7 @@ class EvalModel:
       size if it does not affect their results.
     objectives: Training objectives of the run by name. They contain the labels
       of the heads.
-    inputs: Settings with which the run turned labeled examples into model
+    inputs: Settings by which the run converted labeled examples to model
       inputs, by the name of the objective.
     sentence: Definition of how sentence vectors are computed from hidden
       states.

@@ -228,7 +228,7 @@ Each model is trained on all four languages (in ECS, on two languages). The enco
 rotary positions and layer norms before each block. The encoders are trained with Muon, and 40 % of the tokens are masked. Each training step reads {size.batch} sequences of {size.length} tokens.
 If sequences consist of monolingual text or of concatenated sentence pairs, they are twice as long as other sequences, and a step reads half as many of them. For each language other than English, there are 8,000 sentence pairs with English.
 
-The conditions with CA-MLM and the conditions that are compared with them use learned positions, because cross-attention does not support rotary positions. A pilot run of the untrained encoder with
+CA-MLM and the conditions that it is compared with use learned positions, because cross-attention does not support rotary positions. A pilot run of the untrained encoder with
 seed 100 did not influence any choice of settings.
 
 `studies/replication/measures.py` defines all measures. The claims use the following two measures:

@@ -8,7 +8,7 @@ tokenizer has a token for each of some characters. `ids`: hard texts that
 xlflax, the folder and the folder that comes back read alike. `logits`: the
 largest difference from transformers, of all those texts. `after 20 steps`: the
 same of the model that xlflax trains so long, on these texts, and exports, and
-how far its logits moved. `back`: whether the tensors are the same, bit by bit.
+how far its logits moved. `back`: whether the tensors are the same, bit for bit.
 """
 
 import collections

@@ -1,7 +1,7 @@
 """Imported models compute what the reference library computes.
 
 Logits to 2e-5, gradients of the masked LM's loss to 1e-4, in float32; the way
-back gives the same tensors, bit by bit.
+back gives the same tensors, bit for bit.
 """
 
 import functools

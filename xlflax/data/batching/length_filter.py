@@ -95,8 +95,8 @@ def count_truncated(
   """Counts the examples in which the source or the target was truncated.
 
   Args:
-    truncated: For source and target, the lengths after truncation, [examples].
-    lengths: For source and target, the lengths before truncation, [examples].
+    truncated: Lengths of source and target after truncation, each [examples].
+    lengths: Lengths of source and target before truncation, each [examples].
   """
   is_truncated = np.logical_or.reduce(
     [after < before for after, before in zip(truncated, lengths, strict=True)]

@@ -2,7 +2,7 @@
 
 A defective processor can return wrong results without an error. Every
 `Trainer.sdc_check_every` steps, a step is computed twice by the same program
-from copies of one state. All results must be equal bit by bit, and so must the
+from copies of one state. All results must be equal bit for bit, and so must the
 replicas of an array on different devices. Each device computes checksums of its
 own memory (`training.devices.array_checksums`), which are compared. A
 difference ends the run without saving its state.
@@ -38,7 +38,7 @@ _REQUIREMENTS = {
 
 
 class SilentDataCorruptionHook(hook_base.Hook):
-  """Computes every n-th step twice and compares the results bit by bit.
+  """Computes every n-th step twice and compares the results bit for bit.
 
   Args:
     setup: Setup of the run, which specifies the interval between checks.

@@ -284,8 +284,7 @@ def _check_empty_node(node, is_in_order: bool, path, number: int) -> None:
   """Raises a CorpusError if an empty node does not follow its word."""
   if not is_in_order:
     raise file_reading.malformed_line_error(
-      f'The line of the empty node {node[0]}.{node[2]} must be after the line '
-      f'of the word {node[0]}',
+      f'The empty node {node[0]}.{node[2]} must follow the word {node[0]}',
       path,
       number,
     )
