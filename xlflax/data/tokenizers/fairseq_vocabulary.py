@@ -155,9 +155,9 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
       }
     except (KeyError, ValueError, TypeError) as error:
       raise errors.VocabularyError(
-        'The description of the vocabulary does not contain a valid '
-        '`id_layout`, `extra_ids` and `codes`, which define the token ids '
-        f'({type(error).__name__}: {error})',
+        'The fields `id_layout`, `extra_ids` and `codes` of the vocabulary must '
+        f'be valid, because they define its token ids ({type(error).__name__}: '
+        f'{error})',
         where=base_vocabulary.DESCRIPTION_FILE,
       ) from error
     return cls(contents[FILE], layout, description=description, **arguments)
