@@ -1,4 +1,4 @@
-"""Scores of text pairs that a head with one output computes."""
+"""Scoring of text pairs with a single-output head."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

@@ -95,7 +95,7 @@ def hide_spines(axes) -> None:
 
 
 def add_legend(canvas, grid: Iterable, names: Sequence[str]) -> None:
-  """Adds one legend for all panels that is not wider than the figure.
+  """Adds a shared legend that fits the width of the figure.
 
   Args:
     canvas: Figure with constrained layout. Its height is increased to make
@@ -268,7 +268,7 @@ def _text_color(position: float, around_zero: bool) -> str:
 def save_figure(
   canvas: figure.Figure, path: pathlib.Path, *, dpi: int
 ) -> pathlib.Path:
-  """Writes a figure as PNG to disk or a bucket and returns its path."""
+  """Writes a figure to a PNG file and returns the path."""
   content = io.BytesIO()
   canvas.savefig(content, format='png', dpi=dpi)
   paths.write_atomically(path, content.getvalue())

@@ -92,7 +92,7 @@ class ResultStore:
     )
 
   def read_all(self) -> 'dict[Group, dict[Step, eval_task.EvalResult]]':
-    """Returns all stored results, including those of earlier calls."""
+    """Returns all stored results, including those from earlier calls."""
     return find_results(self.directory)
 
   def group(self, task: eval_task.EvalTask) -> 'Group':
@@ -128,7 +128,7 @@ class ResultStore:
 
 
 class Group(NamedTuple):
-  """Key of comparable results, which have the same task, split and settings.
+  """Key for comparable results: task name, split and settings.
 
   The results of a group can be plotted as one curve over training steps.
 
@@ -153,7 +153,7 @@ def name_groups(
   *,
   has_split: bool = True,
 ) -> dict[Group, str]:
-  """Returns a name for each group, which distinguishes it from other groups.
+  """Returns a distinct name for each result group.
 
   A group is named after its task. If groups have the same task, their names
   contain the properties in which they differ, as in 'retrieval (test split,
@@ -200,7 +200,7 @@ def result_identity(
   parameters: str = 'default',
   sentence: sentence_embedding.SentenceEmbedding | None = None,
 ) -> dict[str, Any]:
-  """Returns JSON values that identify a result, apart from its checkpoint.
+  """Returns the identity of a result, excluding its checkpoint, as JSON values.
 
   Args:
     task: Evaluation task. Its settings and the text that it reads are part of
@@ -249,7 +249,7 @@ def result_path(
 
 
 def checkpoint_identity(directory: pathlib.Path, step: Step) -> str:
-  """Returns a hash of a checkpoint's content, which identifies the checkpoint.
+  """Returns a hash that identifies a checkpoint.
 
   The hash depends on the content of the checkpoint and does not change when the
   checkpoint is copied. It is empty for the untrained model.
@@ -366,7 +366,7 @@ def _restore_result(record: dict[str, Any]) -> eval_task.EvalResult:
 def find_results(
   directory: pathlib.Path, task: str | None = None
 ) -> dict[Group, dict[Step, eval_task.EvalResult]]:
-  """Returns all results of a run, by result group and then by training step.
+  """Returns all results of a run, first by group and then by training step.
 
   In each group, the untrained model is first.
 
@@ -389,7 +389,7 @@ def find_results(
 
 
 def step_sort_key(step: Step) -> int:
-  """Returns a sorting key that places the untrained model before step 0."""
+  """Returns a sort key that places the untrained model before step 0."""
   return step if isinstance(step, int) else -1
 
 
@@ -487,7 +487,7 @@ def check_writable(
 
 
 def run_of(folder: pathlib.Path) -> pathlib.Path:
-  """Returns the model directory of the run to which stored results belong."""
+  """Returns the model directory of the run that was evaluated."""
   owner = _read_owner(folder)
   return paths.to_path(owner['run']) if owner else folder
 

@@ -1,4 +1,4 @@
-"""Result tables: a CSV file of all numbers, and tables of primary metrics."""
+"""Tables of primary metrics, and a CSV file with all metric values."""
 
 import contextlib
 import csv
@@ -258,7 +258,7 @@ def bootstrap_result(
 def mean_draws(
   parts: Sequence[bootstrap.Drawn], *, geometric: bool = False
 ) -> bootstrap.Drawn | None:
-  """Averages the scores of several test sets for each bootstrap resample.
+  """Averages scores over several test sets for each bootstrap resample.
 
   Returns None if the numbers of runs differ.
 
@@ -507,7 +507,7 @@ def _parts_outside(parts: Sequence[str], languages: Sequence[str]) -> set[str]:
 
 
 def count_items(result: eval_task.EvalResult) -> tuple[str, dict[str, float]]:
-  """Returns a unit, such as 'sentences', and its count in each language."""
+  """Returns the counted unit, such as 'sentences', and counts by language."""
   for unit in _COUNTS:
     counts = {
       name.partition('/')[2]: value
@@ -539,8 +539,7 @@ def baseline_scores(
   Baselines that were not recorded are omitted.
 
   Args:
-    metric: Name of the model's metric for which the scores of baselines are
-      returned.
+    metric: Name of the model's metric that the baselines are compared with.
     result: Evaluation result with the scores of the baselines.
   """
   scores: dict[str, dict[str, float]] = {}
@@ -628,7 +627,7 @@ def join_parts(parts: Sequence[str]) -> str:
 
 
 def parts_of(metric: str, by_step) -> list[str]:
-  """Lists the languages or files with a score at any step, then 'mean'."""
+  """Lists the languages or files that have a score, followed by 'mean'."""
   prefix = f'{metric}/'
   parts = dict.fromkeys(
     name.removeprefix(prefix)
@@ -667,7 +666,7 @@ def format_interval(metric: str, interval: Interval | None) -> str:
 
 
 def describe_layers(result: eval_task.EvalResult) -> str:
-  """Describes the layers from which the scores of a result are computed.
+  """Describes which layers the scores of a result are computed from.
 
   The description is 'layer 8 of 12', or 'layers 1 and 12 of 12' if the hidden
   states of these layers are averaged. It is empty if the scores are computed

@@ -1,4 +1,4 @@
-"""Metrics by which the best checkpoint or trial can be selected."""
+"""Metrics for selecting the best checkpoint or trial."""
 
 import logging
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def check_exists(
   where: str,
   requires_part: bool = False,
 ) -> None:
-  """Checks that a task which runs during training computes a metric.
+  """Checks that one of the tasks evaluated during training computes a metric.
 
   Args:
     metric: Metric in the format 'task/metric/part'.
@@ -98,7 +98,7 @@ def list_metrics(task: eval_task.EvalTask) -> str:
 def metric_names(
   task: eval_task.EvalTask | type[eval_task.EvalTask],
 ) -> list[str]:
-  """Returns the names of a task's metrics by which models can be compared.
+  """Returns the names of a task's metrics that can be used to compare models.
 
   Args:
     task: Task, whose settings determine the metrics, or a class of tasks.

@@ -1,4 +1,4 @@
-"""Definition of how a model computes sentence vectors, saved with its run.
+"""Definition of a model's sentence vectors, stored in the run directory.
 
 A prompt is prepended to the text, its hidden states are pooled, mapped by dense
 layers and scaled to length 1 (Reimers and Gurevych, 2019). `sentence.json` in
@@ -33,7 +33,7 @@ _POOLING_DESCRIPTIONS = {
 
 
 class Centering(enum.Enum):
-  """Choice of the mean to subtract from vectors before they are compared.
+  """Mean that is subtracted from vectors before they are compared.
 
   All vectors in a language share a direction that identifies the language and
   carries little additional information. The mean of the vectors estimates this

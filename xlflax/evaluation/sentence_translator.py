@@ -56,7 +56,7 @@ class Translations(NamedTuple):
 
 
 class Translator:
-  """Translator from one language to another with a checkpoint's parameters.
+  """Translator for one language pair that uses a checkpoint's parameters.
 
   Attributes:
     source: Source language code in the vocabulary.

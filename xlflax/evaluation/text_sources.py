@@ -1,4 +1,4 @@
-"""Sources of evaluation text, with the names of languages and pairs."""
+"""Sources of evaluation text, and names for languages and language pairs."""
 
 import dataclasses
 import hashlib
@@ -277,7 +277,7 @@ def _require_corpus(corpus: str | None) -> str:
 
 
 def pair_name(pair: Pair) -> str:
-  """Returns the name by which metrics refer to a language pair.
+  """Returns the name of a language pair in metrics.
 
   A pair with English is named after its non-English language: ('de', 'fr')
   becomes 'de-fr', and ('de', 'en') becomes 'de'.
@@ -371,7 +371,7 @@ def chosen_languages(
 def missing_text_error(
   source: CorpusText | ParallelCorpus, task: str, other_tasks: Sequence[str]
 ) -> errors.CorpusError:
-  """Returns the error for a task whose split has no text of the required kind.
+  """Returns the error for a split that lacks the text a task requires.
 
   Args:
     source: Source of the task, for which `has_text` returns False.

@@ -80,7 +80,7 @@ def find_high_rates(
 
 
 def describe_high_rate(metric: str, part: str, model: str, rate: float) -> str:
-  """Explains in a sentence why a metric is not compared for a language.
+  """Returns a sentence that explains why a language is not compared.
 
   Args:
     metric: Name of the metric.

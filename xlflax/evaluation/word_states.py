@@ -1,4 +1,4 @@
-"""Word vectors at every layer, each the mean over the word's tokens.
+"""Word vectors at every layer, averaged over the tokens of each word.
 
 Sentences are encoded as `<bos> tokens <eos>`, sorted by length, and evaluated
 in batches of a few static shapes, as in `hidden_states`.
@@ -19,11 +19,11 @@ _WORDS = 'words'
 
 
 class Reading(NamedTuple):
-  """A sentence's tokens, with the word to which each token belongs.
+  """Token ids of a sentence and the word index of each token.
 
   Attributes:
     token_ids: Int32 array of shape [T], without special tokens.
-    words: Int32 array of shape [T] with the number of each token's word, or -1
+    words: Int32 array of shape [T] with the index of each token's word, or -1
       if the token does not belong to a word.
   """
 

@@ -1,4 +1,4 @@
-"""Metric declarations with the direction of improvement and the unit."""
+"""Declarations of metrics: title, unit and direction of improvement."""
 
 import dataclasses
 import enum
@@ -32,8 +32,8 @@ class Metric:
     name: Name that precedes the `/` in the keys of `EvalResult.metrics`, such
       as 'accuracy'.
     better: Direction in which the metric improves, up or down.
-    unit: Unit of the metric's values, from which reports derive the displayed
-      range. By default, the values are unbounded, and no range is displayed.
+    unit: Unit of the metric's values, which determines the displayed range. By
+      default, the values are unbounded, and no range is displayed.
     title: Display name. If '', the metric's name with spaces is displayed.
     description: One or two sentences that define the metric on report pages. It
       is not compared when several tasks declare the same metric.
@@ -47,7 +47,7 @@ class Metric:
 
   @property
   def explained(self) -> str:
-    """Metric's title and scale, as in 'accuracy (0 to 1, higher is better)'."""
+    """Title and scale, such as 'accuracy (0 to 1, higher is better)'."""
     parts = [_RANGES[self.unit]] if self.unit in _RANGES else []
     if self.better is not Better.NEITHER:
       parts.append(f'{self.better.value} is better')

@@ -87,7 +87,7 @@ def of_sentences(
 def best_threshold(
   candidates: Mapping[Pair, float], gold: Collection[Pair]
 ) -> Threshold:
-  """Returns the similarity threshold that maximizes the mined pairs' F1.
+  """Returns the similarity threshold with the highest F1.
 
   Candidates with equal scores are either all mined or all rejected. The
   threshold is halfway to the next lower score, or the lowest score if mining

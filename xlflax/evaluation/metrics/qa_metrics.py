@@ -73,7 +73,7 @@ def answer_scores(
   rules: Rules | str = Rules.SQUAD,
   language: str = 'en',
 ) -> AnswerScores:
-  """Scores each predicted answer by its best match among the gold answers.
+  """Scores each predicted answer against the best-matching gold answer.
 
   Args:
     gold: Gold answer texts by question id.

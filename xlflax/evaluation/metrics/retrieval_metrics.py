@@ -91,7 +91,7 @@ def mean_cosines(first: np.ndarray, second: np.ndarray) -> MeanCosines:
 def retrieval_accuracies(
   name: str, indices: np.ndarray, kinds: np.ndarray
 ) -> dict[str, float]:
-  """Returns accuracy@1 over all queries, and separately by string overlap.
+  """Returns accuracy@1 for all queries and for each kind of string overlap.
 
   Args:
     name: Name of the metric. `<name>_unshared` is computed over the queries

@@ -52,7 +52,7 @@ class EntityScores:
 def token_accuracy(
   gold: Tags, predicted: Tags
 ) -> example_statistics.Statistics:
-  """Returns the number of correct tags and of words for each sentence.
+  """Counts the correct tags and the words in each sentence.
 
   The `value` of the statistics is the accuracy over all words.
 
@@ -100,7 +100,7 @@ def entity_scores(gold: Tags, predicted: Tags) -> EntityScores:
 
 
 def run_scores(gold: Tags, predicted: Tags) -> EntityScores:
-  """Computes XTREME's part-of-speech F1 over runs of words with equal tags.
+  """Computes XTREME's part-of-speech F1 over runs of equal tags.
 
   The score is micro-averaged. `NOUN NOUN` is correct or wrong as a unit, so the
   score differs from the accuracy of the same predictions. See `tag_runs` for
@@ -159,7 +159,7 @@ def join_neighboring_entities(tags: Iterable[str]) -> list[str]:
 
 
 def tag_runs(tags: Sequence[str]) -> list[Span]:
-  """Returns runs of words with equal tags, with first and last positions.
+  """Returns each run of equal tags with its first and last positions.
 
   A word whose tag starts with B, E or S (SCONJ, SYM) is a run of its own, and a
   word whose tag starts with O or a full stop is not part of a run, because
@@ -193,7 +193,7 @@ def entity_spans(tags: Sequence[str]) -> list[Span]:
 
 
 def is_entity_tag(tag: str) -> bool:
-  """Returns whether a tag is 'O' or an entity type with a prefix like 'B-'."""
+  """Returns whether a tag is 'O' or a prefixed entity type such as 'B-PER'."""
   return tag == 'O' or (tag.startswith(_PREFIXES) and len(tag) > 2)
 
 

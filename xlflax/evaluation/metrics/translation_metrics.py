@@ -179,7 +179,7 @@ def chrf(
 
 
 def tokenizer_for(language: str) -> tuple[str, tuple[str, ...]]:
-  """Returns the sacreBLEU tokenizer for a language, and notes on the tokenizer.
+  """Returns the name of a language's sacreBLEU tokenizer, and any notes on it.
 
   Languages with Chinese characters use `zh`. Japanese and Korean use MeCab, or
   characters with a note if MeCab is not installed. Other scripts without spaces

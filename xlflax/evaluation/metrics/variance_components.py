@@ -1,4 +1,4 @@
-"""Uncertainty of a mean over several runs, or of a difference of two means.
+"""Uncertainty of a mean over runs, or of the difference between two means.
 
 The scores of runs vary with their seeds and with the interaction of runs and
 examples. Scores on resampled test sets vary with the examples and with the same
@@ -17,7 +17,7 @@ from scipy import optimize, special
 
 
 class Spread(NamedTuple):
-  """Variance of a mean, or of a difference of two means, split into components.
+  """Variance components of a mean, or of the difference between two means.
 
   Attributes:
     examples: Variance due to the choice of examples, without `interaction`. It
@@ -99,7 +99,7 @@ def bootstrap_freedom(size: int, samples: int) -> float:
 
 
 def p_value(difference: float, spread: Spread) -> float:
-  """Returns the two-sided p-value for a difference of two means.
+  """Returns the two-sided p-value for the difference between two means.
 
   If only the runs vary, this is the p-value of Student's t with their degrees
   of freedom. If only the examples vary, it is the p-value of Student's t with
@@ -110,7 +110,7 @@ def p_value(difference: float, spread: Spread) -> float:
 
 
 def interval_half_width(spread: Spread) -> float:
-  """Returns half of the 95 % confidence interval's width."""
+  """Returns half the width of the 95 % confidence interval."""
   variances = _relative_variances(spread)
   return spread.error * optimize.brentq(
     lambda ratio: _two_sided_p(ratio, *variances) - 0.05, 0.0, 1e6, rtol=1e-9

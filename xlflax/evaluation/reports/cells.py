@@ -113,7 +113,7 @@ def collect_details(
 
 
 def resolve_link(target: str, page: pathlib.Path) -> str:
-  """Returns the URL with which a page links to a file.
+  """Returns the URL for a link from a page to a file.
 
   Args:
     target: Path or URL of the file to link to, or ''.

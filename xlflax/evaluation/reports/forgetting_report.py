@@ -43,7 +43,7 @@ _TEXT_METRICS = ('bits_per_byte', 'word_perplexity')
 
 
 class StoredResult(NamedTuple):
-  """Evaluation result of a checkpoint, with the folder of its statistics files.
+  """Evaluation result of a checkpoint and the folder of its statistics files.
 
   Attributes:
     result: Evaluation result.
@@ -78,7 +78,7 @@ _Draws = dict[tuple[result_store.Group, str, str], bootstrap.Drawn | None]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScoreChange:
-  """Change of a test score when a start model is trained further.
+  """Change in a test score due to further training of a start model.
 
   Attributes:
     task: Name of the evaluation task.
@@ -118,7 +118,7 @@ class ScoreChange:
 
   @property
   def difference(self) -> float | None:
-    """Change of the score, `after - before`. None if not comparable."""
+    """Change in the score, `after - before`. None if not comparable."""
     return self.after - self.before if self.is_comparable else None
 
 
@@ -334,7 +334,7 @@ def _find_incomparable_parts(
   models: Sequence[ModelResults],
   notes: list[str],
 ) -> set[str]:
-  """Returns languages of which a model has many unknown tokens.
+  """Returns the languages in which a model has many unknown tokens.
 
   A note is added for each of them.
   """

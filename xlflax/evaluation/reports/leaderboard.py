@@ -63,7 +63,7 @@ class Interval:
 
   @property
   def half_width(self) -> float:
-    """Half of the width of the confidence interval."""
+    """Half the width of the confidence interval."""
     return (self.high - self.low) / 2
 
 
@@ -94,7 +94,7 @@ class Summary:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-  """Comparison of two models by one test-set score or mean score, in points.
+  """Comparison of two models on one test-set score or mean score, in points.
 
   Attributes:
     task: Task to which the test set belongs, or ALL for a mean over tasks.

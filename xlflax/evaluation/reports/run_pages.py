@@ -234,7 +234,7 @@ def write_comparison(
   *,
   command: Sequence[str] = (),
 ) -> pathlib.Path:
-  """Writes `report.html`, `report.csv` and figures of one or more runs.
+  """Writes `report.html`, `report.csv` and figures for one or more runs.
 
   Each table contains only results with the same task, split, text and settings.
 

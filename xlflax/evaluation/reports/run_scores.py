@@ -270,7 +270,7 @@ def _format_difference(comparison: bootstrap.Significance | None) -> str:
 def compare_runs(
   group: result_store.Group, runs: Sequence[Any]
 ) -> dict[str, bootstrap.Significance]:
-  """Returns the difference of two runs' last checkpoints by part.
+  """Returns score differences between two runs' last checkpoints, by part.
 
   Both runs are scored on the same resampled test sets. Parts without
   per-example statistics are omitted, and so are likelihoods of text with many
@@ -317,7 +317,7 @@ def describe_unknown_tokens(
   *,
   display_name: str | None = None,
 ) -> list[str]:
-  """Explains why the scores of the runs are not compared in some languages.
+  """Lists the languages whose scores are not compared, and explains why.
 
   The scores of a language are not compared if they are likelihoods and if a run
   has many unknown tokens in the text of this language. The result contains one
@@ -361,7 +361,7 @@ def _training_languages(run) -> list[str]:
 def result_intervals(
   run, group: result_store.Group, step: result_store.Step
 ) -> dict[str, result_tables.Interval]:
-  """Returns the confidence intervals of the metrics of a result."""
+  """Returns the confidence interval of each metric in a result."""
   task = result_tables.summarize_group(
     group, run.results[group], is_one_of_many=False
   )
@@ -385,7 +385,7 @@ def _select_results(
 
 
 def find_primary_metric(results: Sequence[eval_task.EvalResult]) -> str:
-  """Returns the name of the primary metric of a task's results.
+  """Returns the name of the primary metric in a task's results.
 
   It is the first metric that contributes to a score, or else the first metric.
   """

@@ -1,4 +1,4 @@
-"""A model's scores by task, metric and language, the input to reports."""
+"""Table of a model's scores by task, metric and language."""
 
 import dataclasses
 import math
@@ -168,7 +168,7 @@ class ScoreTable:
   def examples(
     self, task: str, metric: str, language: str
   ) -> tuple[example_statistics.Statistics, ...] | None:
-    """Returns a score's per-example statistics by seed, or None."""
+    """Returns a score's per-example statistics for each seed, or None."""
     for score in self.scores:
       if (score.task, score.metric, score.language) == (task, metric, language):
         return score.examples

@@ -132,7 +132,7 @@ def to_csv(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 
 
 def task_names(summaries: Sequence[leaderboard.Summary]) -> list[str]:
-  """Returns the distinct tasks on which any model was scored."""
+  """Returns the tasks for which at least one model has scores."""
   return list(
     dict.fromkeys(task for summary in summaries for task in summary.tasks)
   )

@@ -73,7 +73,7 @@ class Classification(head_task.HeadOnTexts):
   positive: str | None = None
 
   def computed_metrics(self) -> tuple[Metric, ...]:
-    """Metrics that are computed; F1 and Matthews require a positive class."""
+    """Metrics to compute. F1 and Matthews correlation need a positive class."""
     return tuple(
       metric
       for metric in self.METRICS
@@ -116,7 +116,7 @@ class Classification(head_task.HeadOnTexts):
     result.tables.setdefault('confusion', []).extend(_confusion(part, scores))
 
   def check_labels(self, objective, part, examples, notes) -> None:
-    """Checks that the head has classes, and that they include the labels."""
+    """Checks that the head has classes that include all gold labels."""
     if not objective.labels:
       raise errors.ConfigError(
         'The evaluation task requires a head that was trained to predict '

@@ -138,7 +138,7 @@ class HeadTask(labeled_task.LabeledTask):
   def example_statistics(
     self, gold: Sequence[Any], predictions: Any
   ) -> dict[str, example_statistics.Statistics]:
-    """Returns the per-example statistics from which scores are computed.
+    """Returns the per-example statistics that determine the scores.
 
     Args:
       gold: Examples with gold labels.
@@ -394,7 +394,7 @@ def with_clusters(
   statistics: Mapping[str, example_statistics.Statistics],
   clusters: Sequence[str],
 ) -> dict[str, example_statistics.Statistics]:
-  """Adds cluster names, by which bootstrap resampling groups examples."""
+  """Adds cluster names, which group examples for bootstrap resampling."""
   return {
     metric: dataclasses.replace(statistic, clusters=np.array(clusters))
     for metric, statistic in statistics.items()

@@ -17,7 +17,7 @@ class LabeledTask(eval_task.EvalTask):
 
   Attributes:
     source: Source of the labeled examples.
-    EXAMPLE: Class of which all examples of the task must be instances.
+    EXAMPLE: Class of the task's examples.
   """
 
   EXAMPLE: ClassVar[type[labeled_examples.Example]]

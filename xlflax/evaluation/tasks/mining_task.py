@@ -79,8 +79,8 @@ class BitextMining(sentence_task.CollectionTask):
       'ratio'.
     direction: Method that selects candidates (see
       `xlflax.similarity.margin_scoring`).
-    num_neighbors: Number of nearest neighbors to whose similarity a margin
-      score is relative.
+    num_neighbors: Number of nearest neighbors over which the margin score
+      averages similarities.
   """
 
   METRICS = (

@@ -94,7 +94,7 @@ class SemanticSimilarity(_LabeledVectors):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PairClassification(_LabeledVectors):
-  """Ranking of text pairs by cosine, to separate positive from negative pairs.
+  """Separation of positive from negative text pairs by cosine similarity.
 
   The metrics are `average_precision/<part>` with its mean, and
   `positive/<part>`, the fraction of positive pairs, which is the average
@@ -206,7 +206,7 @@ class Probe(_LabeledVectors):
 
   @classmethod
   def arguments(cls, name, options):
-    """Returns task arguments that include the training split of the probes."""
+    """Returns the task's arguments, including the training split for probes."""
     arguments = super().arguments(name, options)
     train = dataclasses.replace(arguments['source'], split='train')
     return arguments | {'train': train}
@@ -430,7 +430,7 @@ def group_queries(
 def judged_queries(
   data: beir.RankedDocuments, queries: Sequence[str]
 ) -> dict[str, Mapping[str, float]]:
-  """Returns the relevance judgments of queries that have a relevant document.
+  """Returns relevance judgments for the queries with a relevant document.
 
   Args:
     data: Queries, documents and relevance judgments.
@@ -492,7 +492,7 @@ def rating_correlations(
 
 
 def pair_cosines(task, eval_model, examples, notes) -> np.ndarray:
-  """Computes the cosine of the two sentence vectors for each of N pairs.
+  """Computes the cosine similarity of each of N text pairs.
 
   Args:
     task: Task that defines the sentence vectors.

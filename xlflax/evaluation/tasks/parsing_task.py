@@ -278,7 +278,7 @@ _MIN_SCORE = -1e6  # Score of impossible arcs.
 
 
 def decode_tree(scores: np.ndarray) -> np.ndarray:
-  """Returns the best tree in which exactly one word depends on the root.
+  """Returns the highest-scoring tree with exactly one child of the root.
 
   The tree is Chu-Liu/Edmonds' maximum spanning arborescence (Chu and Liu, 1965;
   Edmonds, 1967). The scores of all arcs from the root are lowered by the same

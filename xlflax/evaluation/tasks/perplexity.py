@@ -398,9 +398,9 @@ def evaluate_parts(
     score: Function that returns an array like that of `score_rows`, optionally
       with additional columns.
     notes: Notes to add to the result.
-    columns: Tuples that consist of a metric's name, the indices of the two
-      columns from which the metric is computed, and their aggregation. A metric
-      whose second column sums to 0 is left out.
+    columns: Tuples of a metric's name, the indices of the two columns that the
+      metric is computed from, and their aggregation. A metric whose second
+      column sums to 0 is left out.
     unknown_rates: Rates of unknown tokens by language or file, to which `score`
       adds the rate of the scored text. If None, no rates are reported.
   """

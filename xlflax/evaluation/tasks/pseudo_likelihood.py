@@ -195,7 +195,7 @@ def score_sentences(
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PseudoPerplexity(eval_task.EvalTask):
-  """Perplexity of tokens, each predicted from the rest of its sentence.
+  """Pseudo-perplexity: each token is predicted from the rest of its sentence.
 
   The metrics of each language are `perplexity/<language>`, which equals
   exp(`loss/<language>`) and refers to tokens, `word_perplexity/<language>`,

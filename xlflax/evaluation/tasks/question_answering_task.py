@@ -37,8 +37,8 @@ class ExtractiveQA(head_task.HeadOnTexts):
       unanswerable questions, or 'mlqa' with its normalization for each
       language.
     null_score_diff_threshold: Minimum difference between the "no answer" score
-      and the best span's score at which the answer is empty. If None, the
-      answer is always a span.
+      and the best span's score for an empty answer. If None, the answer is
+      always a span.
     doc_stride: Number of tokens between the starts of consecutive context
       windows. If None, the value used in fine-tuning.
     max_question_length: Maximum number of tokens per question. If None, the

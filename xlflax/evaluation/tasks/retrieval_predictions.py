@@ -29,8 +29,8 @@ class RetrievalPredictions(sentence_task.CollectionTask):
   source has gold pairs, the metrics are `accuracy/<part>`, the fraction of
   sentences of the second language whose nearest sentence is a gold translation,
   and the mean `accuracy/mean`. The files `<part>.tsv` contain a line for each
-  sentence of the second language, with the line number of the nearest sentence
-  of the first language, counted from 0. This is the format of XTREME's
+  sentence of the second language, with the zero-based line number of the
+  nearest sentence of the first language. This is the format of XTREME's
   submissions.
 
   Attributes:

@@ -245,7 +245,7 @@ class Retrieval(sentence_task.SentenceTask):
 
   @property
   def further_metrics(self) -> tuple[str, ...]:
-    """Names of the accuracies for pairs without and with string overlap."""
+    """Names of the accuracies for pairs with and without string overlap."""
     return ('accuracy_unshared', 'accuracy_shared')
 
   def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:

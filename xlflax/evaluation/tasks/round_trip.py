@@ -31,7 +31,7 @@ _COLUMNS = (('accuracy', (0, 2), Aggregate.RATIO),)
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RoundTrip(eval_task.EvalTask):
-  """Fraction of tokens that a chain of alignment links maps to themselves.
+  """Fraction of tokens that alignment links map back to themselves.
 
   Links lead from each token of a chain's first language to the second language,
   and so on, and from the last language back to the first. A link joins two

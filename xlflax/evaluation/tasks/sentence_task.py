@@ -89,7 +89,7 @@ class SentenceTask(eval_task.EvalTask):
     return task_encoding
 
   def layer_of(self, eval_model: eval_task.EvalModel) -> int:
-    """Returns the index of the layer whose scores are reported, counted from 0.
+    """Returns the zero-based index of the layer with the reported scores.
 
     If the vectors are averaged over several layers, the last of these layers is
     returned.
@@ -204,7 +204,7 @@ class SentenceTask(eval_task.EvalTask):
       texts: N texts.
       languages: Language code for each text.
       notes: List to which notes are appended (see `vectors`).
-      name: Name by which notes refer to the texts, such as a language pair.
+      name: Name of the texts in notes, such as a language pair.
     """
     encoding = self.encoding(eval_model, notes)
     layers, truncated = hidden_states.layer_vectors(

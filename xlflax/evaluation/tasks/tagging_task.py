@@ -41,7 +41,7 @@ def infer_scheme(labels: Sequence[str]) -> Scheme:
 
 
 class Predicted(enum.Enum):
-  """Postprocessing options for predicted entity labels."""
+  """Postprocessing of predicted entity labels."""
 
   # Valid IOB2, as in ECS. See `tagging_metrics.repair_iob2`.
   VALID_IOB2 = 'valid_iob2'

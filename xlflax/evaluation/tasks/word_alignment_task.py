@@ -1,4 +1,4 @@
-"""Word alignment by every layer's hidden states, without training.
+"""Word alignment with the hidden states of each layer, without training.
 
 Source: MetaXLM (Chi et al., 2022) section 4.4 and figure 4 for the alignment
 error rate by layer with optimal transport, and SimAlign (Jalili Sabet et al.,
@@ -84,7 +84,7 @@ class WordAlignment(labeled_task.LabeledTask):
   The table `layers` contains the scores of every layer and method. The table
   `problems` lists the links that the source left out, if there are any. The
   files `<part>.<method>.txt` contain the links at `layer` in the Pharaoh
-  format, counted from 0, with one sentence per line.
+  format with zero-based positions, one sentence per line.
 
   The vector of a word is the mean over its tokens' hidden states. Words beyond
   the model's maximum length are not linked.
