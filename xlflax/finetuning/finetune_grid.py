@@ -30,7 +30,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Tested(enum.Enum):
-  """Choice of the hyperparameter settings to evaluate on the test sets."""
+  """Hyperparameter settings to evaluate on the test sets."""
 
   # The best setting on the dev set.
   SELECTED = 'selected'
@@ -133,7 +133,7 @@ def finetune(
 def check_initial_checkpoints(
   runner: grid_trials.TrialRunner, trials: Sequence[grid_trials.MadeTrial]
 ) -> None:
-  """Checks that the checkpoints from which the trials start exist.
+  """Checks that the initial checkpoints of the trials exist.
 
   The trials of an existing grid are checked when they start.
 
@@ -220,7 +220,7 @@ def trial_configurations(
   *,
   select: str | None = None,
 ) -> list[gin_config.Configuration]:
-  """Returns the gin configurations of all trials, to check their bindings.
+  """Returns the gin configuration of each trial, for checks of the bindings.
 
   No objects are built. The values of the axes are treated as bindings by the
   user.
@@ -256,7 +256,7 @@ def trial_configurations(
 def selection_option(
   configuration: gin_config.Configuration,
 ) -> binding_effects.Option:
-  """Returns the option that selects a model on the dev set, with its values.
+  """Returns the option for model selection and the metrics that it accepts.
 
   Args:
     configuration: Training configuration of a trial.
@@ -328,7 +328,7 @@ def finetune_directions(
 
 
 def bound_tasks(test: gin_config.Configuration) -> list[eval_task.EvalTask]:
-  """Returns the evaluation tasks that a configuration binds."""
+  """Returns the evaluation tasks that a gin configuration specifies."""
   return list(
     test.parameter('evaluate.evaluate.tasks', what='the evaluation tasks')
   )

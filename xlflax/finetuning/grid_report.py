@@ -90,7 +90,7 @@ class GridReport:
 
   @property
   def exit_status(self) -> errors.ExitStatus:
-    """Exit status that combines the statuses of trials and test failures."""
+    """Combined exit status of all trials and failed tests."""
     return errors.joint_status(
       [
         *(trial.exit_status for trial in self.trials),
@@ -99,13 +99,13 @@ class GridReport:
     )
 
   def with_trial(self, result: grid_trials.TrialResult) -> 'GridReport':
-    """Returns a copy of the report to which a trial's result is added."""
+    """Returns a copy of the report that includes a trial's result."""
     return dataclasses.replace(self, trials=(*self.trials, result))
 
   def with_test(
     self, result: grid_trials.TrialResult, report: evaluate.Report
   ) -> 'GridReport':
-    """Returns a copy of the report that also contains a trial's test scores.
+    """Returns a copy of the report that includes a trial's test scores.
 
     Args:
       result: Training result of the trial.
@@ -134,7 +134,7 @@ class GridReport:
   def test_spreads(
     self, setting: model_selection.Setting
   ) -> dict[str, model_selection.Spread]:
-    """Returns a setting's test scores over seeds, by 'task/metric'."""
+    """Returns a setting's test scores over seeds, keyed by 'task/metric'."""
     tests = [
       self.tests[result.trial.name]
       for result in setting.results
@@ -336,7 +336,7 @@ def _best_two_table(report: GridReport, best_two) -> rich.table.Table:
 
 
 def untrained_notes(report: GridReport) -> list[str]:
-  """Returns notes on tests in which training from scratch is not worse.
+  """Returns notes on scores that pretraining did not improve.
 
   The selected setting is compared with the best setting that starts from random
   parameters, on the dev set, if a metric selects the setting, and on each test
@@ -569,7 +569,7 @@ def write_page(
   *,
   command: Sequence[str] = (),
 ) -> pathlib.Path:
-  """Writes `report.html`: tables of hyperparameter grids, plots of test scores.
+  """Writes `report.html` with tables and plots of hyperparameter grids.
 
   Args:
     output: Directory of the grid, or of the grids for all training languages.

@@ -110,7 +110,7 @@ class TrialResult:
 
 @dataclasses.dataclass(frozen=True)
 class MadeTrial:
-  """Trial of a hyperparameter grid, with the trainer that runs it.
+  """Trial of a hyperparameter grid and the trainer that runs it.
 
   Attributes:
     trial: Gin macro values of the trial.
@@ -182,10 +182,10 @@ class TrialRunner:
   """Runner that trains each trial in its own subdirectory.
 
   Attributes:
-    output: Directory of the grid, whose subdirectory `trials` contains the
+    output: Directory of the grid. The subdirectory `trials` contains the
       trials.
-    configuration: Training configuration, to which each trial adds its
-      macros and MODEL_DIR.
+    configuration: Training configuration. Each trial adds its macros and
+      MODEL_DIR.
     select: Dev-set metric that determines the best checkpoint, such as
       'classification/accuracy/en'. If None, the last checkpoint is used.
     keep: Checkpoints to keep after a trial has finished.

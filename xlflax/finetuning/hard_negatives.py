@@ -1,4 +1,4 @@
-"""Hard negatives for retrieval, which are documents similar to a query.
+"""Mining of hard negatives: documents that are similar to a query.
 
 A document that is about as similar to the query as its positive may be relevant
 as well. Therefore, documents whose cosine exceeds a given fraction of the
@@ -46,7 +46,7 @@ def select_negatives(
   *,
   mining: Mining = Mining(),
 ) -> list[np.ndarray]:
-  """Returns each query's negatives in descending order of similarity.
+  """Returns each query's negatives, most similar first.
 
   Args:
     queries: Query vectors of shape [N, D].
@@ -89,7 +89,7 @@ def mine_hard_negatives(
   mining: Mining = Mining(),
   batch_size: validation.PositiveInt = 64,
 ) -> tuple[int, int]:
-  """Mines negatives and writes queries with their documents as JSON lines.
+  """Mines hard negatives and writes queries with their documents to a file.
 
   Args:
     run: An `xlflax.runs.loaded_run.Run` that encodes the texts with its
@@ -97,8 +97,7 @@ def mine_hard_negatives(
     pairs: JSON-lines file with queries and documents in `search` format.
     output: Output file, also JSON lines in `search` format.
     language: Language code of the texts.
-    mining: Criteria for selecting negatives from all documents of
-      `pairs`.
+    mining: Criteria for selecting negatives from all documents of `pairs`.
     batch_size: Number of texts to encode at a time.
 
   Returns:

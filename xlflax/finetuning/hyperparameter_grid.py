@@ -1,4 +1,4 @@
-"""Hyperparameter grid, which combines all values of several gin macros."""
+"""Hyperparameter grid: all combinations of the values of gin macros."""
 
 import ast
 import dataclasses
@@ -113,7 +113,7 @@ def parse_axis(text: str) -> Axis:
 
 
 def suggest_without_brackets(trial: Trial, value: Any) -> str | None:
-  """Returns the hint for an axis in brackets, such as RATE=[1e-5,2e-5].
+  """Returns a hint if an axis is given in brackets, such as RATE=[1e-5,2e-5].
 
   Args:
     trial: Trial in which a value is invalid.
@@ -165,7 +165,7 @@ def expand_grid(axes: Sequence[Axis]) -> tuple[Trial, ...]:
 
 
 def untrained_trials(trials: Sequence[Trial]) -> tuple[Trial, ...]:
-  """Returns copies of the trials with randomly initialized parameters."""
+  """Returns copies of the trials that start from random parameters."""
   return tuple(dataclasses.replace(trial, untrained=True) for trial in trials)
 
 

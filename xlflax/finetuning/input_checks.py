@@ -158,7 +158,7 @@ class _Examples:
     parts: Sequence[str],
     max_examples: int | None = None,
   ) -> None:
-    """Adds the first `max_examples` examples of language splits."""
+    """Adds the first `max_examples` examples of each language or file."""
     self.files.update(map(os.path.abspath, _list_files(source)))
     for part in parts:
       self.hashes.update(map(_hash_texts, source.load(part)[:max_examples]))

@@ -147,7 +147,7 @@ def check_metric(metric: str | None, num_settings: int) -> None:
   """Raises ConfigError if there are several settings but no selection metric.
 
   Args:
-    metric: Metric by which the best setting is selected, or None.
+    metric: Metric for selecting the best setting, or None.
     num_settings: Number of hyperparameter settings in the grid.
   """
   if metric is None and num_settings > 1:

@@ -49,13 +49,13 @@ class WordLines(example_source.ExampleSource):
   ]
 
   def languages(self) -> tuple[str, ...]:
-    """Returns the languages for which a file is given."""
+    """Returns the languages that have a file."""
     return tuple(self.files)
 
   def load(self, part: str) -> list[labeled_examples.Example]:
     """Returns the sentences of a language.
 
-    The id of a sentence is its line number, counted from 0.
+    The id of a sentence is its zero-based line number.
 
     Raises:
       CorpusError: If the file is missing, is not UTF-8, does not contain words,

@@ -1,4 +1,4 @@
-"""Transfer matrix of training on each language and testing on all languages.
+"""Transfer matrices: train on each language and test on all languages.
 
 Source: Chi et al. (2022), MetaXLM, section 5.1 and figure 6.
 """

@@ -29,7 +29,7 @@ class Requirement(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ArtifactFiles:
-  """A group of files in a directory, and the consequences if they are damaged.
+  """A group of files in a directory, and the consequence of damage to them.
 
   Attributes:
     patterns: Patterns of paths relative to the directory. `*` also matches `/`.
@@ -80,7 +80,7 @@ class ArtifactType:
     )
 
   def files_for(self, name: str) -> ArtifactFiles:
-    """Returns the group of files to which a path belongs.
+    """Returns the group of files that a path belongs to.
 
     Args:
       name: Path relative to the directory.

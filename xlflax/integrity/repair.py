@@ -51,7 +51,7 @@ def read_metrics_digest(directory: pathlib.Path) -> str:
 
 
 def make_file_repair(directory: pathlib.Path, name: str) -> RepairFn | None:
-  """Returns a function that repairs a file of a run, or None if impossible.
+  """Returns a repair function for a file of a run, or None if unrepairable.
 
   Args:
     directory: Model directory of the run.
@@ -68,7 +68,7 @@ def make_file_repair(directory: pathlib.Path, name: str) -> RepairFn | None:
 
 
 def make_score_repair(checkpoint: pathlib.Path) -> RepairFn:
-  """Returns a repair function that rewrites the score file of a checkpoint."""
+  """Returns a function that rewrites a checkpoint's score file."""
 
   def repair() -> str:
     text = checkpoint_items.expected_score(checkpoint) or ''
