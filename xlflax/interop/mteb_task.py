@@ -211,7 +211,7 @@ def _make_encoder(
 
 
 def reads_languages(eval_model: eval_task.EvalModel) -> bool:
-  """Returns whether the inputs of a model depend on the language of a text."""
+  """Returns whether the inputs of a model depend on the text's language."""
   return eval_model.needs_languages or getattr(
     eval_model.model.config, 'use_language_embeddings', False
   )

@@ -7,7 +7,7 @@ from xlflax.utils import errors, validation
 
 
 def path_inside(folder: pathlib.Path, name: str) -> pathlib.Path:
-  """Returns the path of a file in a folder, and rejects paths outside of it.
+  """Returns the path of a file in a folder, and rejects paths outside it.
 
   Args:
     folder: Folder of a published model or of a checkpoint.

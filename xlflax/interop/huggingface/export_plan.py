@@ -352,7 +352,7 @@ def choose_task(
   origin: str | None,
   names: Sequence[str],
 ) -> Task:
-  """Selects the task for which a model with a head is exported.
+  """Selects the task of an exported model with a head.
 
   Args:
     config: Configuration of the model.

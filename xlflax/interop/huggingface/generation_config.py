@@ -143,7 +143,7 @@ def _language_symbol(vocabulary, code: str) -> int:
 
 
 def set_source_template(folder: pathlib.Path, single: Sequence[str]) -> bool:
-  """Sets the special-token template with which source texts are encoded.
+  """Sets the tokenizer's special-token template for source texts.
 
   Args:
     folder: Folder with the tokenizer files.

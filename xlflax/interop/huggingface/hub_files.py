@@ -158,7 +158,7 @@ class Upload:
 
 @validation.validate_call
 def prepare_upload(folder: validation.FilePath) -> Upload:
-  """Checks a folder before its upload, without sending anything.
+  """Checks a folder before its upload, without transferring any data.
 
   Args:
     folder: Folder written by `xlflax convert to-hf`. README.md may have been

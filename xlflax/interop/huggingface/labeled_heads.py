@@ -34,7 +34,7 @@ def head_objectives(
   head: Mapping[str, Any],
   style: Mapping[str, Any],
 ) -> list[finetuning_objective.FineTuning]:
-  """Returns the objectives for which a checkpoint was fine-tuned.
+  """Returns the objective that a checkpoint was fine-tuned with, if any.
 
   Args:
     task: Task for which the head was trained.
@@ -86,7 +86,7 @@ def head_input_settings(
   *,
   max_length: int,
 ) -> dict[str, dict[str, Any]]:
-  """Returns default input settings for the evaluation of imported heads.
+  """Returns default input settings for evaluating imported heads.
 
   `config.json` does not record these settings. Text pairs use the special-token
   template of the tokenizer. If the tokenizer has no such template, `separator`

@@ -1,4 +1,4 @@
-"""Text tables of the mapping from tensors to parameters, for `--dry_run`."""
+"""Text tables that map tensors to parameters, for `--dry_run`."""
 
 import math
 

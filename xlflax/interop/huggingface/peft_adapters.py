@@ -454,7 +454,7 @@ class _PeftConfig:
   alpha_pattern: dict[str, float]
 
   def scale(self, module: str, rank: int) -> float:
-    """Returns the scale with which PEFT multiplies a module's update.
+    """Returns the factor that PEFT applies to a module's update.
 
     Args:
       module: Name of the module.

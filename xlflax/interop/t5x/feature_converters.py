@@ -33,7 +33,7 @@ _SEPARATORS = {
 
 
 class RowConverter(seqio.FeatureConverter):
-  """SeqIO converter whose sequences equal those of `data.batching.collate`.
+  """SeqIO converter that builds the same sequences as `data.batching.collate`.
 
   The layout determines the sequence:
 

@@ -26,7 +26,7 @@ from xlflax.utils import errors, validation
 
 
 class Normalization(enum.Enum):
-  """Normalization of the loss from which T5X computes gradients."""
+  """Normalization of the loss that T5X differentiates."""
 
   MEAN = 'mean'  # Mean over the predicted tokens of the batch, as in xlflax.
   SUM = 'sum'  # For Adafactor, and for several microbatches.
@@ -183,7 +183,7 @@ class ObjectiveModel(t5x_models.BaseModel):
     )
 
   def context(self, rng, *, train: bool) -> objective_base.ObjectiveContext:
-    """Returns the `ObjectiveContext` with which the objective is called."""
+    """Returns the `ObjectiveContext` that is passed to the objective."""
     return objective_base.ObjectiveContext(
       vocabulary=self.spec, step=jnp.int32(0), train=train, rng=rng
     )

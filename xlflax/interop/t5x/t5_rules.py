@@ -90,7 +90,7 @@ def layer_names(
 def top_names(
   config: encoder_decoder_config.EncoderDecoderConfig,
 ) -> dict[str, str]:
-  """Returns the names of the parameters that do not belong to a layer.
+  """Returns the names of the parameters outside the layers.
 
   Args:
     config: Configuration of the model.
@@ -120,7 +120,7 @@ def find_sources(
   *,
   scanned: bool,
 ) -> list[tuple[str, int | None]]:
-  """Returns the tensors from which a parameter is built.
+  """Returns the tensors that a parameter is built from.
 
   Args:
     parameter: Name of the parameter. With scanned layers, the name contains no
@@ -173,7 +173,7 @@ def select_layer(array: np.ndarray, layer: int | None) -> np.ndarray:
 def with_padded_rows(
   table: np.ndarray, *, vocab_size: int, num_rows: int
 ) -> np.ndarray:
-  """Returns a table [num_rows, H] whose rows beyond the vocabulary are zero.
+  """Truncates a table to the vocabulary and pads it with rows of zeros.
 
   Args:
     table: Array of shape [R, H] with at least `vocab_size` rows.

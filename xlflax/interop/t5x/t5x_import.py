@@ -232,7 +232,7 @@ def _check(
 
 
 def t5x_mapping_lines(checked_import: Import) -> str:
-  """Returns one line per parameter, with the tensors that it is read from."""
+  """Formats one line per parameter, with the tensors that it is read from."""
 
   def format_sources(sources: Sources) -> str:
     tensor, layer = sources[0]

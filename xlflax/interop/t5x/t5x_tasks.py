@@ -1,4 +1,4 @@
-"""SeqIO tasks for T5X, with an xlflax vocabulary and each text's language.
+"""SeqIO tasks for T5X that use an xlflax vocabulary and add language ids.
 
 Gin files call functions of this module. T5X finds a task by its name, so
 `register_mixture` registers the requested task and returns its name. Requires

@@ -30,7 +30,7 @@ Config = (
 
 
 class Task(enum.StrEnum):
-  """Task for which a checkpoint's head was trained."""
+  """Task that a checkpoint's head was trained for."""
 
   STATES = 'states'  # The base model without a head.
   MASKED_LM = 'masked_lm'

@@ -243,11 +243,11 @@ class Options:
       )
 
   def ignore(self, *names: str) -> None:
-    """Marks options as having no effect in the architecture."""
+    """Marks options as used because they have no effect in the architecture."""
     self._used.update(names)
 
   def finish(self, ignored: Collection[str] = ()) -> None:
-    """Reports unknown options, and unread options with unsupported values.
+    """Reports unknown options, and unread options that have unsupported values.
 
     Args:
       ignored: Names of unknown options that are not reported.

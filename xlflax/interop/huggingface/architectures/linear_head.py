@@ -29,7 +29,7 @@ NAMES = (
 
 
 def head_shapes(width: int) -> dict[str, tuple[int, ...]]:
-  """Returns the shapes of the parameters of the identity head transform.
+  """Returns the parameter shapes of the identity head transform.
 
   Args:
     width: Size of the hidden states.
@@ -38,7 +38,7 @@ def head_shapes(width: int) -> dict[str, tuple[int, ...]]:
 
 
 def head_tensors(architecture, config) -> set[str]:
-  """Returns the names of the tensors of the identity head transform.
+  """Returns the tensor names of the identity head transform.
 
   The result is empty if the model itself has a head transform, or if the
   architecture does not support an identity transform.

@@ -231,7 +231,7 @@ def assign_tensors(
 def unused_layer_parameters(
   rules: Iterable[Rule], shapes: dict[str, tuple[int, ...]]
 ) -> list[str]:
-  """Returns unused per-layer parameters, to which no tensor is assigned.
+  """Returns the per-layer parameters that no tensor is assigned to.
 
   These parameters belong to the layers before `Rule.first_layer`.
   """

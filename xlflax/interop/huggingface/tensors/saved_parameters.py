@@ -1,4 +1,4 @@
-"""Reader that reads a checkpoint's parameters one at a time."""
+"""Reader that loads a checkpoint's parameters one at a time."""
 
 import pathlib
 from typing import Any

@@ -25,7 +25,7 @@ Place = Callable[[str, np.ndarray], Any]
 def parameter_readers(
   plan: tensor_mapping.Plan,
 ) -> dict[str, Callable[[], np.ndarray]]:
-  """Returns one function per parameter, which reads the parameter's values.
+  """Returns, for each parameter, a function that reads its values.
 
   Args:
     plan: Mapping from the folder's tensors to the model's parameters.

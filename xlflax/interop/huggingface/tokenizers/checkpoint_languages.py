@@ -146,7 +146,7 @@ DEFAULT = (
 
 
 def languages_from_options(options: Mapping) -> tuple[str, ...] | None:
-  """Returns the languages by id that `config.json` specifies.
+  """Returns the languages in `config.json`, in the order of their ids.
 
   xlflax exports the languages of a run as `xlflax_languages`. If this option is
   missing, XLM's languages are those of `lang2id`.
@@ -193,7 +193,7 @@ def _check_languages(codes: Any) -> tuple[str, ...]:
 def find_languages(
   folder: pathlib.Path, settings: Mapping, options: Mapping
 ) -> tuple[str, ...]:
-  """Returns the languages of an import for which the user chooses no languages.
+  """Returns the languages of an import if the user does not choose any.
 
   Args:
     folder: Folder with tokenizer files.

@@ -32,7 +32,7 @@ _TYPE_INPUTS = ('token_type_ids',)
 
 
 def read_separator(model_dir: pathlib.Path) -> SpecialTokenTemplate | None:
-  """Returns the separator that a run used between the texts of pairs.
+  """Returns the separator that a run inserted between the texts of a pair.
 
   The input settings of heads take precedence over the datasets of pretraining.
 
@@ -90,7 +90,7 @@ def pair_template(
 def load_without_truncation(
   folder: pathlib.Path,
 ) -> tokenizers.Tokenizer | None:
-  """Loads a folder's `tokenizer.json` without truncation and padding.
+  """Loads `tokenizer.json` from a folder and disables truncation and padding.
 
   Returns None if the file does not exist.
   """
@@ -110,13 +110,13 @@ def match_run_template(
   *,
   num_types: int,
 ) -> bool:
-  """Sets a tokenizer's special-token template to the run's template.
+  """Changes a tokenizer's special-token template to that of the run.
 
   Args:
     folder: Folder with tokenizer.json. Without this file, the function does
       nothing.
     vocabulary: Vocabulary of the run.
-    separator: Special tokens with which the run separates the two texts of a
+    separator: Special tokens that the run uses to separate the two texts of a
       pair.
     num_types: Number of token types that the model distinguishes. If there are
       several, the second text has the second type.

@@ -35,7 +35,7 @@ def check_tokenizer(
   *,
   texts: Iterable[str] = (),
 ) -> list[str]:
-  """Compares the token ids of `tokenizer.json` and of the vocabulary.
+  """Compares token ids from `tokenizer.json` with those from the vocabulary.
 
   Args:
     vocabulary: Vocabulary of the run.
@@ -92,7 +92,7 @@ def check_pair_template(
   *,
   num_types: int,
 ) -> None:
-  """Compares a text pair's special tokens with those used in training.
+  """Compares the special tokens of a text pair with those used in training.
 
   Args:
     vocabulary: Vocabulary of the run.
