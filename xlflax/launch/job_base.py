@@ -54,7 +54,7 @@ class TaskCommand:
 
   @contextlib.contextmanager
   def adding_location(self) -> Iterator[None]:
-    """Context that adds the location to the errors that are raised in it."""
+    """Context that adds `location` to the errors raised inside it."""
     try:
       yield
     except errors.XlflaxError as error:
@@ -369,7 +369,7 @@ def check_text(job: Any) -> None:
 
 
 def check_image(image: str | None) -> None:
-  """Raises an error if a text is not the name of a container image.
+  """Raises an error if the name of a container image is invalid.
 
   Args:
     image: Name of the container image. If None, nothing is checked.

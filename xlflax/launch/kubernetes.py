@@ -51,7 +51,7 @@ class Manifest(enum.Enum):
 
 
 class GpuNetwork(enum.Enum):
-  """GPU network whose use requires additional settings in the pods."""
+  """GPU network that requires additional pod settings."""
 
   GKE_TCPXO = 'gke_tcpxo'
   EKS_EFA = 'eks_efa'
@@ -358,7 +358,7 @@ class KubernetesJob(job_base.Job):
     return 'tpu' if self.gpu_resource.startswith('google.com/tpu') else 'gpu'
 
   def check(self) -> None:
-    """Checks the gin files, and that all pods can write to the output.
+    """Checks that gin files exist and that all pods can write to the output.
 
     Logs a warning for amounts of memory that probably lack a unit.
     """

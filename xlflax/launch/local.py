@@ -84,7 +84,7 @@ class _SupervisedJob(job_base.Job):
 
   @property
   def log_directory(self) -> pathlib.Path:
-    """Directory of the logs, which is on a local disk for a run in a bucket."""
+    """Log directory, on the local disk if the run is stored in a bucket."""
     if self.logs is not None:
       return self.logs
     directory = job_base.model_dir(self.command)
@@ -112,7 +112,7 @@ class _SupervisedJob(job_base.Job):
     return 'gpu' if has_gpus else 'cpu'
 
   def environment(self, local_rank: int, gpus: Sequence[str]) -> dict[str, str]:
-    """Returns environment variables to set in addition to the launcher's own.
+    """Returns environment variables to add to those of the launcher.
 
     Args:
       local_rank: Index of the process among those on this node.
@@ -281,7 +281,7 @@ class NodeJob(_SupervisedJob):
 
 
 def visible_gpus(environment: Mapping[str, str]) -> list[str]:
-  """Returns the names of the usable GPUs, for CUDA_VISIBLE_DEVICES."""
+  """Returns the names of the usable GPUs, as in CUDA_VISIBLE_DEVICES."""
   if environment.get('JAX_PLATFORMS') == 'cpu':
     return []
   if (visible := environment.get('CUDA_VISIBLE_DEVICES')) is not None:

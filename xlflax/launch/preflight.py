@@ -65,8 +65,8 @@ def check_not_node_local(
 
   Args:
     command: Command that the job runs.
-    working_directory: Directory in which the job runs, to which relative paths
-      are relative.
+    working_directory: Directory that the job runs in and that relative paths
+      refer to.
 
   Raises:
     ConfigError: If an output directory, such as that of `--model_dir`, is in a
@@ -129,8 +129,8 @@ def warn_of_host_outputs(
 
   Args:
     command: Command that the job runs.
-    host_directories: Directory on the node for each directory at which one is
-      mounted.
+    host_directories: Mapping from mount points to the mounted directories on
+      the node.
   """
   for flag, directory in _output_directories(command):
     mount = _innermost_mount(directory, host_directories)

@@ -46,7 +46,7 @@ xlflax launch slurm --array=0-15 --cpus_per_task=2 -- \
 
 
 class RestartPolicy(enum.Enum):
-  """Restart method for a job after a failure that is not a user error."""
+  """Method of restarting a job after a failure that is not a user error."""
 
   REQUEUE = 'requeue'
   IN_PLACE = 'in_place'

@@ -235,7 +235,10 @@ class _ProcessGroup:
         process.send_signal(number)
 
   def wait(self) -> int:
-    """Prints the first process's log and returns the exit status."""
+    """Waits for the processes to end and returns the exit status.
+
+    The log of the first process is printed continuously.
+    """
     with self._workers[0].log.open('rb') as log:
       log.seek(self._log_offset)
       while True:
