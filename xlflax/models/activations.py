@@ -61,7 +61,7 @@ def activation_function(name: str) -> Function:
 
 
 def from_huggingface() -> dict[str, str]:
-  """Returns a map from Hugging Face's activation names to xlflax's names."""
+  """Returns a mapping from Hugging Face activation names to xlflax names."""
   return {
     huggingface_name: name
     for name, activation in _registered.items()

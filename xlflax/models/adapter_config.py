@@ -90,7 +90,7 @@ class LoRA(Adapter):
 
   @property
   def scale(self) -> float:
-    """Factor by which the product of the matrices A and B is multiplied."""
+    """Factor that scales the product of the matrices A and B."""
     return (self.rank if self.alpha is None else self.alpha) / self.rank
 
 
@@ -184,7 +184,7 @@ def bottlenecks_of(config: Any) -> list[Bottleneck]:
 
 
 def adapter_name(parameter: str) -> str | None:
-  """Returns the name of the adapter to which a parameter belongs, or None.
+  """Returns the name of the adapter that a parameter belongs to, or None.
 
   Args:
     parameter: Name of the parameter, such as

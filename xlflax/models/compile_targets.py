@@ -57,7 +57,7 @@ _compiler_platform: contextvars.ContextVar[str | None] = contextvars.ContextVar(
 
 
 def current_target() -> Target:
-  """Returns the target for which programs are traced.
+  """Returns the target device for tracing programs.
 
   It is set by `compiling_for`, and otherwise describes the default device.
   """
@@ -193,7 +193,7 @@ def compiling_for(target: Target, *, by: str | None = None) -> Iterator[None]:
   the context instead.
 
   Args:
-    target: Devices for which programs are traced.
+    target: Target device for tracing.
     by: Platform whose compiler compiles the programs. If None, it is the
       target's platform.
   """

@@ -144,7 +144,7 @@ class DecoderLayer(layers.EncoderLayer):
 
 
 class CrossAttentionBlock(nn.Module):
-  """Parameters of a tied decoder layer that the encoder does not share."""
+  """Cross-attention of a tied decoder layer, not shared with the encoder."""
 
   config: encoder_config.EncoderConfig
 

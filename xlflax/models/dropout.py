@@ -1,4 +1,4 @@
-"""Dropout whose masks need only a few integer operations per element.
+"""Dropout with masks that cost a few integer operations per element.
 
 A mask that is drawn with `jax.random` takes one evaluation of the Threefry
 cipher, about a hundred operations, per element. Here, the cipher is evaluated
@@ -70,10 +70,10 @@ def apply_dropout(
 def drop_weights(
   key: jax.Array, weights: jax.Array, *, rate: float
 ) -> jax.Array:
-  """Applies dropout to attention weights as fused attention kernels do.
+  """Applies dropout to attention weights with the mask of the fused kernels.
 
-  The function uses the mask of `attention_keep_mask`, for which kernels need
-  fewer operations per weight than for the mask of `apply_dropout`.
+  The function uses the mask of `attention_keep_mask`, which costs kernels fewer
+  operations per weight than the mask of `apply_dropout`.
 
   Args:
     key: Random key for the dropout mask.
@@ -161,7 +161,7 @@ def _indices(shape: tuple[int, ...]) -> jax.Array:
 def attention_keep_mask(
   key_words: jax.Array, shape: tuple[int, ...], *, rate: float
 ) -> jax.Array:
-  """Computes a dropout mask of attention weights, False for dropped weights.
+  """Computes a dropout mask for attention weights, False for dropped weights.
 
   Args:
     key_words: Key of the hash, uint32 of shape [2].
@@ -209,7 +209,7 @@ def column_bits(key_words: jax.Array, size: int) -> jax.Array:
 def pair_keep_mask(
   row: jax.Array, column: jax.Array, *, rate: float
 ) -> jax.Array:
-  """Computes an attention dropout mask from random numbers of rows and columns.
+  """Computes an attention dropout mask from random row and column numbers.
 
   The mask is True for the attention weights that are kept. The mask costs one
   multiplication modulo 2^32 per weight (Dietzfelbinger et al. 1997, "A reliable

@@ -226,8 +226,8 @@ class EncoderConfig(TransformerConfig):
     local_rope_theta: Base of the periods of rotary positions in local layers.
       If None, `rope_theta` is used.
     rope_scaling_factor: Number by which all layers divide rotary positions.
-    local_attention: Maximum distance, in either direction, over which local
-      layers attend. If None, there are no local layers.
+    local_attention: Maximum distance between a query and a key in local layers,
+      in either direction. If None, there are no local layers.
     global_attn_every_n_layers: Interval n between global layers. Layers 0, n, 2
       n, … are global.
     norm_position: Position of the layer norms: after (BERT) or before each

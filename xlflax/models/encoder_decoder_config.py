@@ -39,7 +39,7 @@ class OutputScaling(enum.StrEnum):
 
 
 class TiedLayers(enum.StrEnum):
-  """Choice of the encoder layers that a shallower tied decoder shares."""
+  """Encoder layers that a shallower tied decoder shares."""
 
   FIRST = 'first'
   LAST = 'last'
@@ -142,7 +142,7 @@ class EncoderDecoderConfig(encoder_config.TransformerConfig):
 
   @property
   def encoder(self) -> encoder_config.EncoderConfig:
-    """`EncoderConfig` with the corresponding values of this configuration.
+    """`EncoderConfig` with the field values of this configuration.
 
     It configures the modules that are shared with encoder-only models.
     """

@@ -73,7 +73,7 @@ def _init(model: nn.Module, rng: jax.Array, batch_size: int, length: int):
 
 
 def abstract_params(model: nn.Module) -> dict:
-  """Returns the parameter shapes that `init_params` would return."""
+  """Returns the shapes of the parameters that `init_params` returns."""
   return jax.eval_shape(lambda: init_params(model, jax.random.key(0)))
 
 

@@ -50,7 +50,7 @@ def make_layers(make: Callable[[], nn.Module], count: int, *, scan: bool):
 
 
 def init_layers(layers, count: int, method: str, *inputs, **keywords) -> None:
-  """Initializes the parameters of all layers by calling one of their methods.
+  """Initializes the parameters of all layers by calling a method on each layer.
 
   Stacked parameters get 'layers' as their first logical axis.
 

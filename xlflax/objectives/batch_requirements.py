@@ -16,7 +16,7 @@ _DUMMY_VOCABULARY = vocabulary_spec.make_dummy_spec(128)
 
 
 class Rows(enum.Enum):
-  """Arrangement of single texts or text pairs in the input sequences.
+  """Arrangement of texts or text pairs in the input sequences.
 
   Attributes:
     ANY: Single texts or text pairs. Each text of a pair is read as a separate

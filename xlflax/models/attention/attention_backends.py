@@ -159,7 +159,7 @@ class Case(NamedTuple):
   def from_arrays(
     cls, query, key, mask, *, bias, dropout_rate: float
   ) -> 'Case':
-    """Returns the properties of an attention call on the current target device.
+    """Returns the properties of an attention call on the current target.
 
     Args:
       query: Queries of shape [B, T, N, D].

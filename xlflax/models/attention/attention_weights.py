@@ -25,7 +25,7 @@ def record_attention_weights(
   key: jax.Array,
   mask: masks.Mask | jax.Array | None,
 ) -> None:
-  """Stores the attention weights if they are requested.
+  """Stores attention weights if the caller collects them.
 
   Args:
     module: Attention module in which the weights are stored.
@@ -52,7 +52,7 @@ def record_attention_weights(
 def compute_attention_weights(
   model: nn.Module, params: Any, token_ids: jax.Array, **inputs: Any
 ) -> jax.Array:
-  """Computes the weights of the self-attention in each layer of an encoder.
+  """Computes the self-attention weights of each encoder layer.
 
   Args:
     model: Encoder.

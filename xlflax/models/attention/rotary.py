@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Rotation(NamedTuple):
-  """Angles by which pairs of a head's features are rotated.
+  """Cosines and sines of rotary position embeddings.
 
   Attributes:
     cos: Cosines, float32 of shape [B or 1, T, D / 2].

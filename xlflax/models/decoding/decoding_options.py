@@ -7,7 +7,7 @@ from xlflax.utils import errors, validation
 
 
 class Method(enum.Enum):
-  """Method by which the next token is selected."""
+  """Method of selecting the next token."""
 
   # The most probable token.
   GREEDY = 'greedy'
@@ -50,11 +50,11 @@ class DecodingOptions:
       tokens, including the end symbol, has the score log p / n^length_penalty,
       as in fairseq and transformers. With 0, short hypotheses are favored. With
       1, the score is the mean log probability per token.
-    early_stopping: Criterion by which BEAM ends before the length limit: EXACT
-      or FULL.
-    temperature: Temperature of SAMPLE, by which the logits are divided.
-    top_k: Number of tokens from which SAMPLE draws. They are the most probable
-      tokens. If None, SAMPLE draws from all tokens.
+    early_stopping: Criterion for ending BEAM before the length limit: EXACT or
+      FULL.
+    temperature: Temperature of SAMPLE. The logits are divided by it.
+    top_k: Number of most probable tokens that SAMPLE draws from. If None,
+      SAMPLE draws from all tokens.
     top_p: Probability threshold of nucleus sampling (Holtzman et al. 2020).
       After `top_k` is applied, SAMPLE draws from the smallest set of most
       probable tokens whose total probability is at least `top_p`.

@@ -123,7 +123,7 @@ class Biaffine(nn.Module):
   def relations(
     self, words: jax.Array, heads: jax.Array, *, deterministic: bool = True
   ) -> jax.Array:
-    """Returns the relation scores between each word and a given head.
+    """Returns the relation scores of each word with a given head.
 
     The score is s_ir = [d_i : 1] U_r [h_i : 1], where h_i represents the given
     head of word i (equation 9).

@@ -28,7 +28,7 @@ def constrain_sharding(states: jax.Array, *axes: str | None) -> jax.Array:
 def constrain_like_weights(
   states: jax.Array, width: tuple[str, ...], *axes: str
 ) -> jax.Array:
-  """Constrains an array to have its width sharded over the weights' mesh axes.
+  """Shards an array's width over the same mesh axes as the weights.
 
   Mesh axes that shard the width do not shard the batch, in contrast to the
   sharding of activations.
@@ -395,7 +395,7 @@ def _add_bias(outputs: jax.Array, bias: jax.Array) -> jax.Array:
 def compute_logits(
   states: jax.Array, table: jax.Array, bias: jax.Array
 ) -> jax.Array:
-  """Returns the logits that an output table assigns to hidden states.
+  """Computes the logits of hidden states over an output embedding table.
 
   Args:
     states: Hidden states of shape [..., H].

@@ -39,7 +39,7 @@ class Relative(NamedTuple):
 
 
 def log_bucket(distance: jax.Array, *, buckets: int, maximum: int) -> jax.Array:
-  """Returns the index of the bucket to which each distance belongs.
+  """Returns the bucket index of each distance.
 
   The bucket of -d is the negative bucket of d.
 

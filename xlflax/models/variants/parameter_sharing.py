@@ -1,4 +1,4 @@
-"""Partial parameter sharing: each language has its own copy of parameters.
+"""Partial parameter sharing: each language has a copy of some parameters.
 
 Source: Wu, Conneau et al. (2020), section 4.3. The embeddings (token and
 position, and with them the tied softmax) and the bottom layers of a bilingual
@@ -38,7 +38,7 @@ _LANGUAGES = 'language'
 @class_registry.register('sharing_plan')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SharingPlan:
-  """Encoder parameters of which each language has its own copy.
+  """Encoder parameters that are separate for each language.
 
   These are the plans of ECS, table 1: `Sep Emb` is (embeddings=True),
   `Sep Emb + L1-3` is (embeddings=True, layers=3), and `Sep L1-6` is (layers=6).
@@ -89,8 +89,8 @@ def check_sharing_plan(plan: SharingPlan | None, num_layers: int) -> None:
   """Raises ConfigError if a `SharingPlan` has more layers than the encoder.
 
   Args:
-    plan: Encoder parameters of which each language has its own copy. If None,
-      all parameters are shared.
+    plan: Encoder parameters that are separate for each language. If None, all
+      parameters are shared.
     num_layers: Number of layers of the encoder.
   """
   if plan is not None and plan.layers > num_layers:

@@ -1,4 +1,4 @@
-"""VECO's plug-in cross-attention, and the pair features that it computes."""
+"""VECO's plug-in cross-attention and its features of sentence pairs."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from xlflax.utils import errors
 
 
 class PlugIn(nn.Module):
-  """Base class with the methods of encoders that have cross-attention.
+  """Base class that defines the methods of encoders with cross-attention.
 
   This is a base class of `Encoder`, which has the parameters and runs the
   layers (`_run`).

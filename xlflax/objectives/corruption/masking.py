@@ -67,7 +67,7 @@ def special_runs(special_ids: tuple[int, ...]) -> list[tuple[int, int]]:
 
 
 def is_special(token_ids: jax.Array, vocabulary: VocabularySpec) -> jax.Array:
-  """Returns whether each token id is special, as a boolean array."""
+  """Returns a boolean array that is True for special token ids."""
   special = jnp.zeros(token_ids.shape, bool)
   for start, stop in special_runs(vocabulary.special_ids):
     special |= (token_ids >= start) & (token_ids < stop)
@@ -246,7 +246,7 @@ class MaskingPolicy:
 
   @property
   def largest_ratio(self) -> float:
-    """Maximum mask ratio over all steps, which determines `num_slots`."""
+    """Maximum mask ratio over all steps. It determines `num_slots`."""
     if self.max_mask_ratio is not None:
       return self.max_mask_ratio
     assert not callable(self.mask_ratio)  # Checked in `__post_init__`.

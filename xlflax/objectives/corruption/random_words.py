@@ -1,4 +1,4 @@
-"""Random replacement words, and masks of the tokens of a single language.
+"""Random replacement words, and vocabulary masks for single languages.
 
 `VocabularySpec.language_words` contains the ids of each language's words.
 Source: Wu, Conneau et al. (2020), section 4.3. A language with separate
@@ -18,7 +18,7 @@ from xlflax.utils import errors
 
 
 class RandomWords(enum.Enum):
-  """Set of words from which random replacements for tokens are drawn.
+  """Set of words for random token replacement.
 
   Attributes:
     VOCABULARY: All tokens of the vocabulary that are not special.

@@ -87,7 +87,7 @@ def merge_segments(rows):
 def make_sequences(
   token_ids: jax.Array, lengths: jax.Array, languages: jax.Array
 ):
-  """Creates a batch of sequences, each of which consists of one segment.
+  """Creates a batch of sequences with one segment each.
 
   The batch contains token ids, segment ids, positions and language ids.
 

@@ -69,7 +69,7 @@ class SpanPolicy:
 
   @property
   def largest_density(self) -> float:
-    """Largest noise density, which determines the lengths of the arrays."""
+    """Maximum noise density over all steps. It determines the array lengths."""
     if self.max_noise_density is not None:
       return self.max_noise_density
     assert not callable(self.noise_density)  # Checked in `__post_init__`.

@@ -44,8 +44,8 @@ class _Chunks(NamedTuple):
     rows: Number of rows in the embedding table.
     num_chunks: Number of chunks.
     size: Number of table rows in each chunk.
-    groups: Number of equal groups of rows, from each of which a chunk reads the
-      same number of rows.
+    groups: Number of equal groups of rows. A chunk reads the same number of
+      rows from each group.
   """
 
   rows: int
@@ -94,7 +94,7 @@ class _Chunks(NamedTuple):
     ).reshape(array.shape)
 
   def is_new(self, i):
-    """Returns a mask of the rows of chunk i that no earlier chunk contains.
+    """Returns a mask of the rows in chunk i that are not in an earlier chunk.
 
     The last chunk can overlap with the chunk before it.
     """

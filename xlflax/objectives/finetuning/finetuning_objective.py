@@ -1,4 +1,4 @@
-"""Base class of fine-tuning objectives, which computes a head's features.
+"""Base class of fine-tuning objectives, which computes features for heads.
 
 The optimizer selects the parameters to train by name patterns. Typical values
 of its field `frozen` are:

@@ -19,7 +19,7 @@ _MIN_TPU_BLOCK = 128  # Number of lanes of a TPU register.
 def block_sizes(
   length: int, memory_length: int, platform: str
 ) -> tuple[int, int]:
-  """Returns the number of queries and of keys per block.
+  """Returns the numbers of queries and keys per block.
 
   Args:
     length: Number of queries.

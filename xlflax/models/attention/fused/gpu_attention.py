@@ -19,7 +19,7 @@ _Options = kernel_spec.Options
 
 
 def run_forward(options: _Options, arrays: _Arrays):
-  """Runs the kernel of the forward pass of attention.
+  """Runs the attention forward-pass kernel.
 
   Args:
     options: Static options of the attention kernels.
@@ -48,7 +48,7 @@ def run_forward(options: _Options, arrays: _Arrays):
 def run_backward(
   options: _Options, arrays: _Arrays, output, normalizer, gradient
 ):
-  """Runs the kernels of the backward pass of attention.
+  """Runs the attention backward-pass kernels.
 
   Args:
     options: Static options of the attention kernels.

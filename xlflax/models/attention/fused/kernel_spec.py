@@ -21,7 +21,7 @@ class Options(NamedTuple):
   """Static options, which are known when a kernel is compiled.
 
   Attributes:
-    scale: Factor by which the attention scores are multiplied.
+    scale: Factor that scales the attention scores.
     rate: Dropout rate.
     causal: Whether queries attend only to their own and earlier positions.
     heads: Total number N of query heads, summed over all devices.
@@ -158,7 +158,7 @@ def output_gradient_products(options: Options, output, gradient) -> jax.Array:
 
 
 def gradient_scale(options: Options) -> float:
-  """Returns the factor by which kernels multiply query and key gradients.
+  """Returns the factor that kernels apply to query and key gradients.
 
   It is the product of the scales of attention scores and dropout.
   """

@@ -41,7 +41,7 @@ def sharded_attention(
     mask: Attention mask. If None, every query attends to every key.
     bias: Bias added to the attention scores, float32 of shape [1, N, T, S], or
       None.
-    scale: Factor by which the attention scores are multiplied.
+    scale: Factor that scales the attention scores.
     dropout_rate: Dropout rate for the attention probabilities. The same weights
       are dropped as by `dropout.drop_weights` in an array of shape
       [B, N, T, S].

@@ -20,7 +20,7 @@ _Options = kernel_spec.Options
 
 
 def run_forward(options: _Options, arrays: _Arrays):
-  """Runs the kernel of the forward pass of attention.
+  """Runs the attention forward-pass kernel.
 
   Args:
     options: Static options of the attention kernels.
