@@ -66,7 +66,7 @@ Batch = dict[str, np.ndarray]
 
 
 def select_side(batch, prefix: str = ''):
-  """Returns the arrays of either the first or the second text of each pair.
+  """Returns the arrays for the first or the second text of each pair.
 
   The prefix is removed from the keys. For example, `select_side({'token_ids':
   a, 'paired_token_ids': b}, PAIRED)` returns `{'token_ids': b}`.

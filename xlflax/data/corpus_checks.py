@@ -123,7 +123,7 @@ class _Origin(NamedTuple):
     return self.file is None or not record_formats.is_records(self.file.path)
 
   def choose(self, file_text: str, task_text: str) -> str:
-    """Returns the text of a message for a file or for a task."""
+    """Returns `file_text` if the text is read from a file, else `task_text`."""
     return task_text if self.file is None else file_text
 
 

@@ -36,7 +36,7 @@ class AnyDatasetConfig(Protocol):
 
   @property
   def batching(self) -> dataset_config.LanguageBatching:
-    """Mode of language batching: one or several languages per batch."""
+    """Language batching mode: one or several languages per batch."""
 
   def batch_spec(self, spec: VocabularySpec) -> dict[str, jax.ShapeDtypeStruct]:
     """Returns the shape and type of each array in the global batch, by key."""
@@ -155,7 +155,7 @@ def check_sides(
 def filter_tasks_by_language(
   dataset: dataset_config.DatasetConfig, tasks: Mapping[str, tuple[str, ...]]
 ) -> list[str]:
-  """Returns the tasks of a mixture that are in the languages of the dataset.
+  """Returns the tasks of a mixture that match the languages of the dataset.
 
   Args:
     dataset: Dataset that reads the mixture.

@@ -114,7 +114,7 @@ def _find_family(name: str, family_mixtures: Collection[str]) -> str:
 
 
 def mixture_rates(name: str, *, split: str = TRAIN) -> list[dict]:
-  """Returns the sampling rate of each task of a mixture.
+  """Returns the sampling rate of each task in a mixture.
 
   Args:
     name: Name of a mixture or task.

@@ -20,7 +20,7 @@ class Ragged(NamedTuple):
   lengths: np.ndarray
 
   def select(self, keep: np.ndarray) -> 'Ragged':
-    """Returns the texts that a boolean mask of shape [examples] selects."""
+    """Returns the texts selected by a boolean mask of shape [examples]."""
     return Ragged(
       self.tokens[np.repeat(keep, self.lengths)], self.lengths[keep]
     )

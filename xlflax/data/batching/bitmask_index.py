@@ -33,8 +33,7 @@ class Selection:
     and 6.
 
     Args:
-      index: Ranks of the elements in ascending order, counted from 0, int64
-        [n].
+      index: Zero-based ranks of the elements in ascending order, int64 [n].
 
     Returns:
       Elements, int64 [n].
@@ -49,7 +48,7 @@ class Selection:
 
 
 class Builder:
-  """Builder of a subset (`Selection`) from masks of consecutive elements.
+  """Builder that creates a `Selection` from masks of consecutive elements.
 
   Attributes:
     num_elements: Number of elements added so far, selected or not.

@@ -75,7 +75,7 @@ def truncated_lengths(
 def sequence_lengths(
   lengths: Sequence[np.ndarray], dataset: dataset_config.DatasetConfig
 ) -> np.ndarray:
-  """Returns each example's number of tokens, including special tokens.
+  """Returns the number of tokens in each example, including special tokens.
 
   Args:
     lengths: For source and target, the number of text tokens in each example,

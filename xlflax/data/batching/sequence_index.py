@@ -82,7 +82,7 @@ def make_index(
   starts_document: Callable[[], np.ndarray],
   dataset: dataset_config.DatasetConfig,
 ) -> RowIndex:
-  """Creates an index of the sequences that a dataset forms from a task's texts.
+  """Creates an index that maps a dataset's sequences to a task's texts.
 
   Args:
     sides: Texts in one or two languages, with at least one example each.

@@ -1,4 +1,4 @@
-"""Creation of a task's sequences in order, while its examples are read.
+"""Streaming conversion of a task's examples to sequences.
 
 The sequences equal the sequences 0, 1, 2, … of `sequence_index`. This module
 supports sources that can be read only from the beginning.
@@ -17,7 +17,7 @@ Units = Sequence[collate.Unit]
 
 @dataclasses.dataclass
 class Counts:
-  """Numbers of examples that were read, dropped and truncated so far.
+  """Numbers of examples read, dropped and truncated so far.
 
   Attributes:
     examples: Number of examples that were read.

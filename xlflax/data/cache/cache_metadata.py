@@ -77,7 +77,7 @@ class Header:
     return self.generations[-1] if self.generations else Generation({}, {})
 
   def older(self, key: str) -> set[int]:
-    """Returns the numbers in the names of a task's earlier metadata files.
+    """Returns the generation numbers of a task's earlier metadata files.
 
     In each generation, the metadata of the task is stored in a file named
     `generation-<number>.json`.

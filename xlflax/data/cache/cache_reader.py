@@ -130,7 +130,7 @@ class TokenCache:
       )
 
   def rates(self, mixture: str, split: str) -> dict[str, float]:
-    """Returns the mixing rates of a mixture's tasks that have the given split.
+    """Returns the mixing rates of a mixture's tasks for the given split.
 
     Raises:
       CacheError: If the cache does not contain the mixture or the split.

@@ -1,4 +1,4 @@
-"""Parallel writer for token caches, which can be killed and resumed.
+"""Parallel writer for token caches that can be interrupted and resumed.
 
 `write_plan` divides each task into shards, which are created atomically. A task
 is finalized when all of its shards exist. The files are byte-identical
@@ -148,12 +148,12 @@ def write_partition(
   *,
   report: multiprocessing_runner.Report = lambda progress: None,
 ) -> int:
-  """Writes one partition of a cache, while other processes write the others.
+  """Writes one partition of a cache, concurrently with other processes.
 
   Args:
     plan: Content and options of the cache, the same for all processes.
     partition: Pair (i, n) to write partition i of n partitions, where i is
-      counted from 0.
+      zero-based.
     report: Function that is called periodically with the current progress.
 
   Returns:
@@ -215,8 +215,8 @@ def select_partition(
 
   Args:
     jobs: Jobs that write the tasks of the cache.
-    partition: Pair (i, n) for partition i of n partitions, where i is counted
-      from 0.
+    partition: Pair (i, n) for partition i of n partitions, where i is
+      zero-based.
   """
   index, count = partition
   units = [unit for job in jobs for unit in job.all_units(count)]

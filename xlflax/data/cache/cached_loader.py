@@ -1,4 +1,4 @@
-"""Loader that creates the batch of any training step from a token cache.
+"""Loader that creates the batch for any training step from a token cache.
 
 The n-th sequence drawn from a task since step 0 is sequence n mod R of epoch n
 div R, where R is the number of sequences in the task. With shuffling, each

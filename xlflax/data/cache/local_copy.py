@@ -1,4 +1,4 @@
-"""Copying of token caches to a local disk, from which training reads.
+"""Copying of token caches to a local disk for training.
 
 Each file is compared with its digest while it is copied. Existing files are
 kept. To resume an interrupted copy, run it again. If the cache has a new

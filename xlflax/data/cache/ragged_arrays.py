@@ -1,4 +1,4 @@
-"""View of a cached task's shards as one array of texts for each language."""
+"""View of all shards of a cached task as one array of texts per language."""
 
 import collections
 import errno
@@ -52,14 +52,14 @@ def _close_oldest(remaining: int) -> None:
 
 
 class Shards:
-  """Shards of a task, each of which is opened when it is first read.
+  """Shards of a task, each opened on first access.
 
   Attributes:
     entries: Metadata of each shard.
     begins: Index of the first example in each shard, int64 [shards].
     ends: Index after the last example in each shard, int64 [shards].
-    ahead: Whether to prefetch the block of the file in which each sequence
-      starts, for orders in which neighboring sequences are read next.
+    ahead: Whether to prefetch the file block that contains the start of each
+      sequence. This helps if neighboring sequences are read next.
   """
 
   ahead = False

@@ -46,7 +46,7 @@ class BlockCache:
     self._lock = threading.Lock()
 
   def read(self, path: str, start: int, stop: int) -> bytes:
-    """Reads the bytes from start to stop - 1 of an object."""
+    """Reads the bytes of an object in the half-open range [start, stop)."""
     first = start // self._block_size
     last = max(stop - 1, start) // self._block_size
     content = b''.join(

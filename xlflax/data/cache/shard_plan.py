@@ -54,7 +54,7 @@ class Part:
     return f'{self.prefix}-{number:06d}'
 
   def piece(self, number: int, size: int) -> text_tasks.FilePiece | None:
-    """Returns the file, or the range of its bytes, from which a shard is read.
+    """Returns the file or byte range that contains the text of a shard.
 
     The result is None if the part is a complete task.
 
@@ -71,9 +71,9 @@ class Part:
 
 
 def examples_in_shard(size: int) -> int:
-  """Converts the size of a shard from bytes to a number of examples.
+  """Converts a shard size in bytes to a number of examples.
 
-  It applies to sources whose shards are not ranges of bytes.
+  This is used for sources whose shards are not ranges of bytes.
 
   Args:
     size: Amount of text in each shard in bytes, S in the module's docstring.

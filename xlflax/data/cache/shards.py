@@ -173,7 +173,7 @@ def _serialize(
 
 
 class Tokens:
-  """Array in a shard file, of which only the accessed slices are read.
+  """Array in a shard file that reads only the accessed slices.
 
   Attributes:
     size: Number of elements in the array.
@@ -220,7 +220,7 @@ class _File:
     weakref.finalize(self, os.close, self.descriptor)
 
   def read(self, start: int, stop: int) -> bytes:
-    """Reads the bytes from start to stop - 1."""
+    """Reads the bytes in the half-open range [start, stop)."""
     if self._ahead:
       self._request_block(start >> _BLOCK_BITS)
     try:

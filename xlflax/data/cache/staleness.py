@@ -1,4 +1,4 @@
-"""Detection of changes between a finalized cache and its source text."""
+"""Detection of changes in the source text of a finalized cache."""
 
 import enum
 from collections.abc import Mapping, Sequence
@@ -71,7 +71,7 @@ def needs_generation(
 
 
 def is_finalized(job: write_plan.Job, header: cache_metadata.Header) -> bool:
-  """Returns whether the cache's newest generation has all text of a task."""
+  """Returns whether the newest cache generation contains all text of a task."""
   cached_prefixes = _shard_prefixes(find_cached_task(job, header))
   return cached_prefixes == _part_prefixes(job) and all(
     map(job.entry, job.finalized)

@@ -20,7 +20,7 @@ def lock_cache(
   Args:
     directory: Directory of the cache.
     partition: Pair (i, n) to lock only partition i of n partitions, where i is
-      counted from 0. If None, the complete cache is locked.
+      zero-based. If None, the complete cache is locked.
 
   Raises:
     CacheError: If another process is writing to the cache or partition, or if

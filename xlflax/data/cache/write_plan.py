@@ -157,7 +157,7 @@ class Job:
     ]
 
   def end_part(self, part: shard_plan.Part, num_shards: int) -> None:
-    """Records the number of shards of a file or task that has been read."""
+    """Records the number of shards in a part that has been read completely."""
     cache_format.write_json(
       self._end_file(part),
       {'format': cache_format.FORMAT, 'shards': num_shards},
@@ -227,7 +227,7 @@ def list_jobs(
   *,
   shard_size: int,
 ) -> list[Job]:
-  """Returns one job per task and split, for writing the mixtures to a cache.
+  """Returns the jobs that cache the mixtures, one for each task and split.
 
   Args:
     tasks: Registered tasks, including the tasks of the mixtures.

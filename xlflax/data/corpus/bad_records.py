@@ -1,4 +1,4 @@
-"""Lines and records of text files that cannot be used, with counts."""
+"""Counting and skipping of unusable lines and records in text files."""
 
 import collections
 import dataclasses
@@ -74,7 +74,7 @@ class BadRecords:
 
   @property
   def problems(self) -> tuple[BadRecordCount, ...]:
-    """Count and examples of each problem, in descending order of the count."""
+    """Count and examples of each problem, most frequent problem first."""
     return tuple(
       BadRecordCount(
         problem, count, tuple(self._examples[problem]), self._fixes.get(problem)

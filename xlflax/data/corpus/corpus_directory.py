@@ -271,7 +271,7 @@ class Corpus:
     return tuple(f.path for f in self._find_files(kind, split, languages))
 
   def with_files(self, files: Sequence[TextFile]) -> 'Corpus':
-    """Returns a copy of the corpus that consists of the given files."""
+    """Returns a copy of the corpus that contains only the given files."""
     corpus = copy.copy(self)
     corpus.files = tuple(files)
     corpus._by_group = _group_files(corpus.files)

@@ -74,7 +74,7 @@ class LineSplits:
   indices: np.ndarray
 
   def mask(self, split: str) -> np.ndarray:
-    """Returns the mask of the lines in a split, bool of shape [lines]."""
+    """Returns a mask that marks the lines in a split, bool of shape [lines]."""
     return self.indices == self.names.index(split)
 
 
@@ -132,7 +132,7 @@ class Fingerprint:
 
 
 def is_csv(path: pathlib.Path) -> bool:
-  """Returns whether a file name is that of a CSV file."""
+  """Returns whether a file name has the extension of a CSV file."""
   return _CSV_NAME.search(path.name) is not None
 
 

@@ -200,7 +200,7 @@ class LanguageCode:
 
   @property
   def uses_spaces(self) -> bool:
-    """True if the language separates words by spaces."""
+    """True if the language separates words with spaces."""
     return self.script not in SCRIPTS_WITHOUT_SPACES
 
   @property
@@ -307,7 +307,7 @@ def normalize_code(code: str) -> str:
 
 
 def uses_spaces(code: str) -> bool:
-  """Returns whether a language separates words by spaces."""
+  """Returns whether a language separates words with spaces."""
   return parse_language_code(code).uses_spaces
 
 

@@ -1,4 +1,4 @@
-"""Detection of parallel text whose two sides are shifted by a few lines.
+"""Detection of parallel text in which one side is shifted by a few lines.
 
 A sentence and its translation have similar lengths. Neighboring sentences do
 not. In windows of 50 pairs of NTREX, Tatoeba and Bible verses, the correlation
@@ -21,12 +21,12 @@ _MIN_SHIFTED_CORRELATION = 0.6
 
 
 class Shift(NamedTuple):
-  """Shift of the target lines of a window of sentence pairs.
+  """Shift between source and target lines in a window of sentence pairs.
 
   Attributes:
     start: Index of the first pair of the window.
-    lines: Number of lines by which the translations are later than their
-      sources. It is negative if they are earlier.
+    lines: Offset of the translations from their sources, in lines. It is
+      negative if the translations come first.
   """
 
   start: int
@@ -41,7 +41,7 @@ class Shift(NamedTuple):
 
 
 def find_shift(pairs: Sequence[tuple[str, str]]) -> Shift | None:
-  """Returns the first window of pairs in which the lines seem to be shifted.
+  """Finds the first window of pairs in which the lines seem to be shifted.
 
   Args:
     pairs: N sources and targets in the order of the file. They are compared in

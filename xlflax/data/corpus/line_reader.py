@@ -67,7 +67,7 @@ _DECOMPRESSION_ERRORS = (
 
 
 class Span(NamedTuple):
-  """Range of bytes in a file, from start to stop - 1."""
+  """Half-open range [start, stop) of bytes in a file."""
 
   start: int
   stop: int
@@ -218,7 +218,7 @@ def read_text(
 def read_records(
   path: pathlib.Path,
 ) -> Iterator[tuple[int, record_reader.Record]]:
-  """Yields the records of a file with their numbers, counted from 1.
+  """Yields the one-based number and the content of each record in a file.
 
   Args:
     path: Path of a file in a format of `record_reader`, such as JSON lines or
@@ -242,7 +242,7 @@ def read_lines(
   on_bad_record: OnBadRecord | None = None,
   on_dropped_record: OnDroppedRecord | None = None,
 ) -> Iterator[tuple[int, bytes]]:
-  r"""Yields each line's number, counted from 1, and its stripped bytes.
+  r"""Yields the one-based number and the stripped bytes of each line.
 
   For example, the file `b'\xef\xbb\xbfone \r\n\ntwo'` yields
   `(1, b'one'), (2, b''), (3, b'two')`.
@@ -609,7 +609,7 @@ def _conversion_hint(path: pathlib.Path) -> str:
 
 
 def _describe_invalid_byte(error: UnicodeDecodeError) -> str:
-  """Returns the first invalid byte of a line and its column, counted from 1."""
+  """Returns the first invalid byte of a line and its one-based column."""
   return f'byte 0x{error.object[error.start]:02x} at column {error.start + 1}'
 
 

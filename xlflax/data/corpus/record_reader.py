@@ -103,7 +103,7 @@ def read_record_lines(
 def read_records(
   streams: Sequence[BinaryIO], path: pathlib.Path
 ) -> Iterator[tuple[int, Record]]:
-  """Yields the records of a file with their numbers, counted from 1.
+  """Yields the one-based number and the content of each record in a file.
 
   Args:
     streams: Decompressed contents of the file, as in `read_record_lines`.
@@ -551,7 +551,7 @@ def _read_dataset(stream: BinaryIO, path: pathlib.Path):
 def stream_dataset(
   arguments: Mapping[str, Any], *, where: str, fix: str
 ) -> Iterator[Record]:
-  """Yields the rows of a Hugging Face dataset, which is read in streaming mode.
+  """Yields the rows of a Hugging Face dataset in streaming mode.
 
   Args:
     arguments: Arguments of `datasets.load_dataset`.

@@ -53,7 +53,7 @@ Counts = collections.Counter[str]
 def are_columns_swapped(
   pair: Sequence[str], columns: Sequence[str], profiles: Mapping[str, Counts]
 ) -> bool:
-  """Returns whether each column fits the other column's language better.
+  """Returns whether each column seems to be in the other column's language.
 
   Args:
     pair: Codes of the languages of the first and second column.
@@ -79,7 +79,7 @@ def are_columns_swapped(
 def scripts_are_exchanged(
   pair: Sequence[str], columns: Sequence[str]
 ) -> bool | None:
-  """Returns whether two columns seem swapped, according to their scripts.
+  """Returns whether each column is in a script of the other column's language.
 
   Args:
     pair: Codes of the two languages.

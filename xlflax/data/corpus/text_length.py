@@ -51,7 +51,7 @@ WEIGHTS = _Weights()
 
 
 def latin_length(text: str) -> float:
-  """Returns the number of Latin characters that a text is equivalent to.
+  """Returns the length of a text in equivalent Latin characters.
 
   For example, `latin_length('cat')` is 3, and `latin_length('猫です')` is 6.1.
   Digits, spaces and punctuation marks count as 1 each.

@@ -38,7 +38,7 @@ def normalize_word(word: str) -> str:
 
 
 def lower(text: str, language: str) -> str:
-  """Converts a text to lower case by the rules of its language.
+  """Converts a text to lower case with the case rules of its language.
 
   `lower('IŞIK İNSAN', 'tr')` is `ışık insan`, and `lower('ΛΌΓΟΣ', 'el')` is
   `λόγος`.
@@ -57,7 +57,7 @@ def lower(text: str, language: str) -> str:
 
 
 def upper(text: str, language: str) -> str:
-  """Converts a text to upper case by the rules of its language.
+  """Converts a text to upper case with the case rules of its language.
 
   `upper('iyi', 'tr')` is `İYİ`, and `upper('Αθήνα', 'el')` is `ΑΘΗΝΑ`.
 
@@ -114,7 +114,7 @@ def fold(text: str, language: str) -> str:
 
 
 class WordIndex:
-  """Index of a word list in which any spelling of a word can be looked up."""
+  """Index that finds any spelling variant of a word in a word list."""
 
   def __init__(self, words: Iterable[str], language: str):
     """Creates an index.
@@ -131,7 +131,7 @@ class WordIndex:
       self._positions.setdefault(normalize_word(word), position)
 
   def find(self, word: str) -> int | None:
-    """Returns the position of a word, or of a variant of it, in the word list.
+    """Returns the position of a word or one of its variants in the word list.
 
     The word is looked up first in its given spelling and then in lower case. If
     the list contains neither spelling, the result is None.

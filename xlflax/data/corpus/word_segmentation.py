@@ -164,7 +164,7 @@ def grapheme_clusters(text: str) -> list[str]:
 
 
 def icu_version() -> str:
-  """Returns the version of icu4py, on which the word boundaries depend."""
+  """Returns the version of icu4py, which determines the word boundaries."""
   return importlib.metadata.version('icu4py')
 
 
@@ -256,7 +256,7 @@ class KnownWords:
 
 @functools.cache
 def chinese_words():
-  """Returns jieba's function that segments a text into a list of words.
+  """Returns the jieba function that splits a text into a list of words.
 
   Raises:
     ConfigError: If jieba is not installed.
@@ -271,7 +271,7 @@ def chinese_words():
 
 
 def chinese_version() -> str:
-  """Returns the version of jieba, on which the word boundaries depend."""
+  """Returns the version of jieba, which determines the word boundaries."""
   chinese_words()
   return str(importlib.import_module('jieba').__version__)
 

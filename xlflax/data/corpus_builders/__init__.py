@@ -1,1 +1,1 @@
-"""Builders of parallel corpora from translated documents with common ids."""
+"""Builders of parallel corpora from translated documents that share ids."""

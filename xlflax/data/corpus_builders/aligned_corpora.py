@@ -228,7 +228,7 @@ def _hash_to_unit_interval(text: str) -> float:
 
 
 def paragraph_key(text: str) -> str:
-  """Returns a normalized paragraph, by which duplicates are detected.
+  """Returns the key for detecting duplicates of a paragraph.
 
   Only letters, marks and digits are compared, ignoring case.
   """

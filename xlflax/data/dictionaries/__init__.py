@@ -1,1 +1,1 @@
-"""Bilingual dictionaries, and code-switching with these dictionaries."""
+"""Bilingual dictionaries and their use for code-switching."""

@@ -25,14 +25,14 @@ _PHRASE_BIT = 4
 
 
 class Case(enum.IntEnum):
-  """Letter case of a translation, which follows the replaced word's case."""
+  """Letter case of a translation, adapted to the word that it replaces."""
 
   AS_IS = 0
   CAPITALIZED = 1
   UPPER = 2
 
   def apply(self, text: str, language: str) -> str:
-    """Applies the letter case to a translation by the rules of its language.
+    """Applies the letter case to a translation with the rules of its language.
 
     For example, `CAPITALIZED` converts `rouge vif` to `Rouge vif`, and Turkish
     `iyi` to `İyi`.
@@ -45,14 +45,13 @@ class Case(enum.IntEnum):
 
 
 class DictionaryMatch(NamedTuple):
-  """Words and phrases of a text for which a dictionary has translations.
+  """Words and phrases in a text that a dictionary can translate.
 
-  The units, each of which is a word or a multi-word phrase, are in the order of
-  the text.
+  A unit is a word or a multi-word phrase. The units are in the order of the
+  text.
 
   Attributes:
-    words: Index, within the text, of the first word of each unit, int64
-      [units].
+    words: Index of each unit's first word in the text, int64 [units].
     sizes: Number of words in each unit, int64 [units].
     entries: Index of each unit's entry in the `TranslationTable`, int64
       [units].
@@ -78,7 +77,7 @@ class TranslationTable:
   """Table of all translations for the words in one language.
 
   Words are compared after `word_forms.normalize_word`. A word is looked up
-  first in its original spelling, and then in lower case by the rules of its
+  first in its original spelling, and then in lower case with the rules of its
   language. A word in capitals is finally looked up in any case. If a word was
   found in a different case, its translation is capitalized or converted to
   capitals like the word. If several multi-word entries match, the longest entry
@@ -89,7 +88,7 @@ class TranslationTable:
     languages: Language code of each translation.
     costs: Number of words in each translation, which count toward the limit of
       replaced words, int64 [translations].
-    spaced: Whether each translation is in a language that separates words by
+    spaced: Whether each translation is in a language that separates words with
       spaces, bool [translations].
     skipped: Number of entries that were omitted because they contain no letter
       or digit.
@@ -178,7 +177,7 @@ class TranslationTable:
     )
 
   def choose(self, entries: np.ndarray, uniform: np.ndarray) -> np.ndarray:
-    """Randomly draws one of the translations of each dictionary entry.
+    """Randomly selects one translation for each dictionary entry.
 
     Args:
       entries: Indices of dictionary entries in the `TranslationTable`, [n].

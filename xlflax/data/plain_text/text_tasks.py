@@ -1,4 +1,4 @@
-"""Interface through which token caches read tasks.
+"""Interface that token caches use to read tasks.
 
 `corpus_directory_tasks.CorpusTasks` implements the interface for a corpus
 directory. `xlflax.data.seqio_tasks.cache_adapter`, which imports TensorFlow,
@@ -35,7 +35,10 @@ class Tasks(Protocol):
   """
 
   def names(self, mixture: str, *, split: str) -> list[str]:
-    """Returns the names of a (nested) mixture's tasks that have the split."""
+    """Returns the names of the tasks in a mixture that have the split.
+
+    The tasks of nested mixtures are included.
+    """
 
   def rates(
     self, mixture: str, *, split: str, sizes: Mapping[tuple[str, str], int]

@@ -86,8 +86,8 @@ def find_contaminated_lines(
 
   Returns:
     A mapping from file paths, relative to the corpus directory, to the sorted
-    indices of the contaminated lines, int64 of shape [lines]. Only lines with
-    text are counted, from 0.
+    zero-based indices of the contaminated lines, int64 of shape [lines]. Lines
+    without text are not counted.
 
   Raises:
     CorpusError: If a file with evaluation texts is missing or contains no text.
@@ -140,8 +140,8 @@ def find_matching_lines(
     words: Length of a passage in English words.
 
   Returns:
-    The sorted indices of the lines, int64 of shape [lines]. Only lines with
-    text are counted, from 0.
+    The sorted, zero-based indices of the lines, int64 of shape [lines]. Lines
+    without text are not counted.
   """
   report = progress_reporting.Progress(
     f'decontaminate, {file.path.name}', unit='lines'
@@ -160,7 +160,7 @@ def find_matching_lines(
 
 
 def read_sides(file: TextFile) -> Iterator[Sequence[str]]:
-  """Yields the text, or the two texts, of each line in a corpus file.
+  """Yields the text, or source and target, of each line in a corpus file.
 
   NUL characters are removed. A line of NUL characters is an empty text.
   """

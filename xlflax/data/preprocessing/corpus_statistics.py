@@ -309,7 +309,7 @@ class _LanguageSample:
     self._lines.clear()
 
   def finish(self) -> None:
-    """Identifies the sampled lines of a small file after its last line."""
+    """Identifies the languages of the sampled lines if the file is small."""
     for _, texts in heapq.nsmallest(
       _MIN_IDENTIFIED_LINES, self._lines, key=operator.itemgetter(0)
     ):

@@ -87,8 +87,8 @@ def find_duplicates(
 
   Returns:
     A mapping from file paths, relative to the corpus directory, to the sorted
-    indices of the lines to drop, int64 of shape [lines]. Only lines with text
-    are counted, from 0.
+    zero-based indices of the lines to drop, int64 of shape [lines]. Lines
+    without text are not counted.
   """
   duplicates: dict[str, np.ndarray] = {}
   if deduplication.mode is DeduplicationMode.NONE:
@@ -118,7 +118,7 @@ def mask_first_occurrences(keys: np.ndarray) -> np.ndarray:
 
 
 def band_keys(texts: Iterable[str], deduplication: Deduplication) -> np.ndarray:
-  """Returns each text's hash keys, by which duplicates are found.
+  """Returns the hash keys of each text for finding duplicates.
 
   There is one key for each band of a text's MinHash signature. Equal texts have
   equal keys. For exact deduplication, there is one band.

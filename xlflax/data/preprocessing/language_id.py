@@ -1,4 +1,4 @@
-"""Language identification of lines, given the languages in their file.
+"""Language identification of lines with a prior estimated for each file.
 
 py3langid (extra `web`) computes the likelihood of a line in each language. For
 a short line, many languages are likely. The filters therefore use the posterior
@@ -151,7 +151,7 @@ def file_priors(file: TextFile) -> tuple[Prior | None, ...]:
 
 
 def sampling_key(number: int) -> int:
-  """Returns a key by which lines are sampled, uniform in [0, 2^64).
+  """Returns the sampling key of a line, evenly distributed in [0, 2^64).
 
   The lines with the smallest keys are spread evenly over a file, without a
   fixed period that could coincide with a period of the text.

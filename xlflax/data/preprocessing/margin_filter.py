@@ -60,7 +60,7 @@ def find_low_margin_pairs(
 
   Returns:
     A mapping from file paths, relative to the corpus directory, to the sorted
-    indices of the pairs to drop, int64 of shape [pairs], counted from 0.
+    zero-based indices of the pairs to drop, int64 of shape [pairs].
   """
   return {
     corpus_directory.relative_path(file): np.flatnonzero(

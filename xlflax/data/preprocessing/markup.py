@@ -104,7 +104,7 @@ def is_code(line: str) -> bool:
 
 
 class MarkupRemover:
-  """Remover of HTML markup for consecutive lines of a document.
+  """Stateful remover of HTML markup from consecutive lines of a document.
 
   Tags and comments are removed. Elements such as `script` and `style` are
   removed with their content, which may extend over several lines. Character
@@ -115,7 +115,7 @@ class MarkupRemover:
     self.start_document()
 
   def start_document(self) -> None:
-    """Resets the state for a new document, in which no HTML element is open."""
+    """Resets the state at the start of a new document."""
     # Pattern that ends the current comment, tag or hidden element.
     self._end: re.Pattern | None = None
     self._num_hidden_lines = 0

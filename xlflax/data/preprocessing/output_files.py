@@ -111,8 +111,8 @@ def write_output(
     output: Output directory.
     workers: Pool of workers that process the lines.
     code_switching: Code-switching settings of the workers.
-    dropped: Sorted indices of the lines to drop, by reason. Only lines with
-      text are counted, from 0.
+    dropped: Sorted, zero-based indices of the lines to drop, by reason. Lines
+      without text are not counted.
     report: Function that is called repeatedly while the file is read, with the
       number of the last line that was read and the number of bytes read since
       the previous call.
@@ -206,9 +206,9 @@ def _read_chunks(
     strip_markup: Whether to remove HTML markup.
 
   Yields:
-    The lines of the chunk, and a mapping from the indices of lines that contain
-    only markup or NUL characters to the reason for dropping them. Only lines
-    with text are counted, from 0.
+    The lines of the chunk, and a mapping from the zero-based indices of lines
+    that contain only markup or NUL characters to the reason for dropping them.
+    Lines without text are not counted.
   """
   chunk: Lines = []
   reasons: dict[int, str] = {}

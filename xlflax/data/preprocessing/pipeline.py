@@ -96,9 +96,8 @@ def preprocess_corpus(
       (`hold_out.hold_out_documents`). Documents are counted before filtering.
       This is not available for a shard. If None, no documents are held out.
     num_processes: Number of worker processes.
-    shard: Pair (i, n) to write shard i of n shards, where i is counted from 0,
-      while other processes write the other shards. If None, all files are
-      written.
+    shard: Pair (i, n) to write shard i of n shards, where i is zero-based.
+      Other processes write the other shards. If None, all files are written.
     overwrite: Whether to replace files that were written with different
       settings. This is not available for a shard.
     report: Function that is called after each file.

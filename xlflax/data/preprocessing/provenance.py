@@ -105,11 +105,11 @@ class Record:
   def open_complete(
     cls, output: pathlib.Path, settings: dict, *, overwrite: bool
   ) -> 'Record':
-    """Opens the record of all output files, which includes the shards' records.
+    """Opens the record of all output files, including the records of shards.
 
     A new output and an output with different settings are marked as incomplete
-    until `finish` is called. Settings with which no file was written are
-    replaced.
+    until `finish` is called. If no file was written with the
+    recorded settings, they are replaced.
 
     Args:
       output: Output directory.
@@ -165,7 +165,7 @@ class Record:
     Args:
       output: Output directory.
       settings: Settings, which must be the same for all shards.
-      shard: Pair (i, n) for shard i of n shards, where i is counted from 0.
+      shard: Pair (i, n) for shard i of n shards, where i is zero-based.
       sources: Fingerprints of the source files of all shards.
 
     Raises:

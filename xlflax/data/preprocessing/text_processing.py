@@ -24,7 +24,7 @@ _SENTENCE_END = re.compile('(?<=[\u17d4\u17d5])\\s*|(?<=[\u0f0d\u0f0e])\\s+')
 
 
 def remove_nulls(texts: tuple[str, ...]) -> tuple[str, ...]:
-  """Removes NUL characters, which only damaged files contain, from texts.
+  """Removes NUL characters, which occur only in damaged files.
 
   Other programs do not accept them as part of text.
 

@@ -33,8 +33,9 @@ class Chunk(NamedTuple):
       lines are not code-switched.
     first: Number of lines in the file before the chunk, counting only lines
       with text.
-    left_out: Mapping from the indices of lines to drop to the reasons for
-      dropping them. Only the chunk's lines with text are counted, from 0.
+    left_out: Mapping from the zero-based indices of lines to drop to the
+      reasons for dropping them. An index counts only lines with text, from the
+      start of the chunk.
     priors: Prior distribution over languages for each column. If None, the
       priors depend only on `languages`.
   """

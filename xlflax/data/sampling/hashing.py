@@ -45,9 +45,9 @@ def mix_bits(values: np.ndarray) -> np.ndarray:
 
 
 def draw_words(key, counters: np.ndarray) -> np.ndarray:
-  """Hashes each counter with a key to a pseudorandom 64-bit integer.
+  """Returns a pseudorandom 64-bit integer for each counter.
 
-  Each key defines a random sequence, of which the counters are positions.
+  Each key defines a random sequence. The counters are positions in it.
 
   Args:
     key: 64-bit key that selects the random sequence, or one key for each
@@ -63,7 +63,7 @@ def draw_words(key, counters: np.ndarray) -> np.ndarray:
 
 
 def shuffled_indices(key: int, count: int) -> np.ndarray:
-  """Returns the random permutation of 0 to count - 1 for a key.
+  """Returns a pseudorandom permutation of 0 to count - 1, selected by a key.
 
   The result is an int64 array of shape [count].
   """

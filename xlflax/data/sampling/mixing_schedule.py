@@ -190,7 +190,7 @@ def apportion_draws(credit: np.ndarray, total: int) -> np.ndarray:
 def apportion_at_most(
   credit: np.ndarray, max_draws: np.ndarray, rates: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Rounds the numbers of draws to integers that do not exceed given maxima.
+  """Rounds numbers of draws to integers without exceeding the given maxima.
 
   The rounding follows `apportion_draws`. The excess is distributed among the
   other tasks in proportion to their rates. For example, the draws for
@@ -203,7 +203,7 @@ def apportion_at_most(
     rates: Sampling rate of each task, float64 [tasks].
 
   Returns:
-    Number of draws of each task, int64 [tasks], and the credit including the
+    Number of draws from each task, int64 [tasks], and the credit including the
     redistributed excess, float64 [tasks].
   """
   total = round(credit.sum())
@@ -305,7 +305,7 @@ class TaskSchedule:
 
   @property
   def num_steps(self) -> int | None:
-    """Number of batches that can be drawn. None if it is not limited."""
+    """Number of batches that can be drawn, or None if it is unlimited."""
     if self._max_draws is None:
       return None
     return int(self._max_draws.sum()) * self._block_steps // self._draws

@@ -76,7 +76,7 @@ class RowSchedule:
 
   @property
   def num_batches(self) -> int | None:
-    """Number of batches that can be drawn. None if it is not limited."""
+    """Number of batches that can be drawn, or None if it is unlimited."""
     return self._schedule.num_steps
 
   def rates(self, step: int = 0) -> np.ndarray:

@@ -1,5 +1,5 @@
 # ruff: noqa: E402
-"""Adapter with which token caches read SeqIO tasks. Requires TensorFlow."""
+"""Adapter for reading SeqIO tasks into token caches. Requires TensorFlow."""
 
 import pathlib
 from collections.abc import Mapping, Sequence

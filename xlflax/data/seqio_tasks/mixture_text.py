@@ -69,7 +69,7 @@ class MixtureText:
     return tuple(self._tasks)
 
   def task_splits(self, task: str) -> list[str]:
-    """Returns which of the splits train, validation and test a task has."""
+    """Returns the splits among train, validation and test that a task has."""
     splits = task_registry.get_task(task).splits
     return [split for split in _SPLITS if split in splits]
 
@@ -98,7 +98,7 @@ class MixtureText:
         yield Pair(example['inputs'], example['targets'])
 
   def count(self, *languages: str, split: str = TRAIN) -> int:
-    """Reads and counts the lines of a language, or the pairs of two languages.
+    """Reads and counts the lines or, for two languages, the sentence pairs.
 
     The numbers differ from those of the tasks' sources if preprocessors split
     or filter the examples. Each task is read only once.

@@ -227,7 +227,7 @@ def check_special_tokens(
   *,
   check_ends: bool = True,
 ) -> None:
-  """Raises an error if a task adds special tokens, which datasets add.
+  """Checks that a task does not add special tokens, because datasets add them.
 
   A text may contain the characters of a special token. The bos and eos tokens
   are therefore accepted unless each text of a feature contains one of them.

@@ -187,7 +187,7 @@ class DeferredVocabulary(seqio.Vocabulary):
 def resolve_deferred(
   task: seqio.Task, vocabulary: Vocabulary, *, languages: Sequence[str] = ()
 ) -> seqio.Task:
-  """Returns a task in which `vocabulary` replaces placeholder vocabularies.
+  """Returns a task with placeholder vocabularies replaced by `vocabulary`.
 
   Args:
     task: Task, which may contain placeholders (`DeferredVocabulary`).

@@ -189,7 +189,7 @@ def remove_task(name: str) -> None:
 
 
 def record_module_tasks(file: str, names: Sequence[str]) -> None:
-  """Records the tasks that a module of the user registers, for messages.
+  """Records the tasks that a user module registers, for use in messages.
 
   Args:
     file: File of the module.
@@ -254,7 +254,7 @@ def get_task(name: str, *, split: str | None = None) -> seqio.Task:
 
 
 def task_names(name: str, *, split: str | None = None) -> list[str]:
-  """Returns the names of all tasks in a (nested) mixture, or of one task.
+  """Returns the names of all tasks in a mixture and in nested mixtures.
 
   In contrast to `expand_mixture`, no examples are counted.
 
@@ -266,7 +266,7 @@ def task_names(name: str, *, split: str | None = None) -> list[str]:
 
 
 def expand_mixture(name: str, *, split: str | None = None) -> dict[str, float]:
-  """Returns the mixing rates of a (nested) mixture's tasks, or of one task.
+  """Returns the mixing rates of all tasks in a mixture and in nested mixtures.
 
   Args:
     name: Name of a mixture, or of a single task, which gets the rate 1.
@@ -379,7 +379,7 @@ def name_parallel(dataset):
 
 
 def tokenize(dataset, output_features):
-  """Tokenizes text features, as the last preprocessor of a registered task."""
+  """Tokenizes text features. Registered tasks end with this preprocessor."""
   return preprocessors.tokenize_features(dataset, output_features)
 
 

@@ -48,7 +48,7 @@ class TfdsSource(seqio.TfdsDataSource):
     return self._call_with_hint(super().get_dataset, *args, **kwargs)
 
   def num_input_examples(self, split: str):
-    """Returns the number of examples in a split according to TFDS."""
+    """Returns the number of examples in a split, as reported by TFDS."""
     return self._call_with_hint(super().num_input_examples, split)
 
   def list_shards(self, split: str):

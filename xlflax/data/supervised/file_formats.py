@@ -26,7 +26,7 @@ _formats: dict[str, 'Format'] = {}
 
 
 class Takes(enum.Enum):
-  """Type of arguments that a file format's reader takes.
+  """Arguments that the reader of a file format accepts.
 
   FILE: (path, language), to read one file at a time. FILES: (paths, (first
   language, second language)), to read all files of a language split together.
@@ -115,7 +115,7 @@ def register_reader(
 
 
 def format_names(*takes: Takes) -> tuple[str, ...]:
-  """Returns the names of the file formats whose readers take certain arguments.
+  """Returns the names of file formats, filtered by their readers' arguments.
 
   Args:
     *takes: Kinds of reader arguments to select. If empty, all formats are

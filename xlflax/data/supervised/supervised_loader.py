@@ -1,4 +1,4 @@
-"""Loader that creates the batch of any training step from labeled examples.
+"""Loader that creates the batch for any training step from labeled examples.
 
 All sequences of the source are created when the loader opens, and they are held
 in memory. As with a token cache, the n-th sequence that is drawn from a

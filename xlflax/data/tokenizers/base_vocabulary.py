@@ -219,7 +219,7 @@ class Vocabulary:
     raise NotImplementedError
 
   def bare_piece(self, index: int, *, language: str | None = None) -> str:
-    """Returns the token with an id, without the prefix of its language."""
+    """Returns the token with the given id, without its language prefix."""
     return self.piece(index, language=language)
 
   def piece_id(self, piece: str, *, language: str | None = None) -> int | None:
@@ -231,7 +231,7 @@ class Vocabulary:
     raise NotImplementedError
 
   def is_byte(self, index: int, *, language: str | None = None) -> bool:
-    """Returns whether the token with an id represents a byte.
+    """Returns whether the token with the given id represents a byte.
 
     Raises:
       VocabularyError: If no token has this id, or if a language is required but

@@ -102,7 +102,7 @@ def compare_vocabularies(
   *,
   max_sentences: int = 1000,
 ) -> list[dict]:
-  """Compares the statistics of a vocabulary and of its extension.
+  """Compares the tokenization statistics of a vocabulary and its extension.
 
   Args:
     base: Vocabulary that was extended.

@@ -96,7 +96,7 @@ class TokenizersVocabulary(imported_vocabulary.ImportedVocabulary):
     language: str | None = None,
     num_threads: int = 1,
   ) -> list[list[int]]:
-    """Encodes texts with a number of threads that `tokenizers` chooses.
+    """Encodes texts, with a number of threads chosen by `tokenizers`.
 
     See `Vocabulary.encode_batch`.
     """

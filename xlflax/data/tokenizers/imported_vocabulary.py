@@ -128,7 +128,7 @@ def check_ids(ids: Collection[int]) -> None:
 
 
 def unused_token(index: int) -> str:
-  """Returns the placeholder string for an id to which no token is assigned."""
+  """Returns the placeholder string for an id without a token."""
   return f'<unused:{index}>'
 
 
@@ -275,7 +275,7 @@ class ImportedVocabulary(base_vocabulary.Vocabulary):
     }
 
   def piece(self, index: int, *, language: str | None = None) -> str:
-    """Returns the token with an id; see `Vocabulary.piece`."""
+    """Returns the token with the given id; see `Vocabulary.piece`."""
     if index >= len(self._pieces):
       return unused_token(int(index))
     return self._pieces[int(index)]

@@ -116,7 +116,7 @@ def draw_reservoirs(
       text and from both languages of parallel text.
     capacity: Maximum number of lines to keep for each language.
     seed: Random seed that determines the keys by which lines are selected.
-    shard: Pair (i, n) to read shard i of n shards, where i is counted from 0.
+    shard: Pair (i, n) to read shard i of n shards, where i is zero-based.
 
   Returns:
     The reservoir of each language.
@@ -180,11 +180,11 @@ def write_reservoirs(
   reservoirs: Mapping[str, Reservoir],
   origin: Origin,
 ) -> None:
-  """Writes one shard of a text sample: the lines that one of n jobs drew.
+  """Writes the lines drawn by one of n jobs as one shard of a text sample.
 
   Args:
     directory: Directory of the sample, which is the same for all shards.
-    shard: Pair (i, n) for shard i of n shards, where i is counted from 0.
+    shard: Pair (i, n) for shard i of n shards, where i is zero-based.
     reservoirs: Mapping from language codes to reservoirs.
     origin: Settings and text of the sample.
   """

@@ -88,7 +88,7 @@ class SentencePieceVocabulary(base_vocabulary.Vocabulary):
     )
 
   def piece(self, index: int, *, language: str | None = None) -> str:
-    """Returns the token with an id; see `Vocabulary.piece`."""
+    """Returns the token with the given id; see `Vocabulary.piece`."""
     return self._processor.id_to_piece(int(index))
 
   def pieces(self) -> list[str]:

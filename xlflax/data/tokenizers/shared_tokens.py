@@ -87,7 +87,7 @@ def _order_shared_tokens(pieces: Sequence[Sequence[str]]) -> list[str]:
 def find_owners(
   ids: Sequence[np.ndarray], size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Maps each union vocabulary id to a language and the id in its vocabulary.
+  """Maps each union vocabulary id to a language and a language-specific id.
 
   Args:
     ids: For each language, the ids that its tokens have in the union of the

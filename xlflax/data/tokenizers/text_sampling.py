@@ -47,7 +47,7 @@ class MultilingualText(Protocol):
     """Yields the sentence pairs of two languages, always in the same order."""
 
   def count(self, *languages: str, split: str = TRAIN) -> int:
-    """Returns the number of lines of a language, or of pairs of two languages.
+    """Returns the number of lines or, for two languages, sentence pairs.
 
     Args:
       *languages: One language code, or the two codes of a language pair.
@@ -55,12 +55,12 @@ class MultilingualText(Protocol):
     """
 
   def validate(self) -> dict[str, int]:
-    """Reads all text and returns the numbers of lines and pairs by origin."""
+    """Reads all text and counts the lines or pairs by folder or task."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Quota:
-  """Numbers of available sentences and of sentences to draw for a language.
+  """Sampling quota of a language: sentences available and to be drawn.
 
   Attributes:
     available: Number of sentences available for the language.

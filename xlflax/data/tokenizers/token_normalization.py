@@ -19,7 +19,7 @@ from xlflax.data.corpus import language_codes
 
 
 class Notation(enum.Enum):
-  """Notation with which a vocabulary marks word boundaries."""
+  """Notation for word boundaries in the tokens of a vocabulary."""
 
   SENTENCEPIECE = '▁'
   BYTE_LEVEL = 'Ġ'
@@ -41,7 +41,7 @@ class PlainToken(NamedTuple):
 
 
 def notation_of(pieces: Sequence[str]) -> Notation:
-  """Detects the notation of word boundaries from a vocabulary's tokens.
+  """Detects the word-boundary notation of a vocabulary from its tokens.
 
   For example, the notation of `['<s>', 'Ġthe', 'ing']` is
   `Notation.BYTE_LEVEL`. If no token has a mark, the result is

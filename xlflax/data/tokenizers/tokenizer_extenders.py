@@ -41,7 +41,7 @@ _BATCH_SIZE = 1024
 
 
 class SegmentedWord(NamedTuple):
-  """Word of a text as segmented by a tokenizer.
+  """Word that a tokenizer has split into tokens.
 
   Attributes:
     tokens: Tokens, with word-boundary marks.
@@ -54,7 +54,7 @@ class SegmentedWord(NamedTuple):
 
 
 class TokenizerExtender:
-  """Base class for the addition of tokens to a vocabulary.
+  """Base class for extenders, which add tokens to a vocabulary.
 
   Attributes:
     needs_parts: Whether the tokenizer can create a new token only by merging
@@ -72,9 +72,9 @@ class TokenizerExtender:
     raise NotImplementedError
 
   def count_characters(self, texts: Iterable[str]) -> Counter[str]:
-    """Counts the characters of texts in the token format, such as `##a`.
+    """Counts the characters of texts, written as tokens such as `##a`.
 
-    The result is empty if all characters are composed of bytes.
+    The result is empty for tokenizers that compose all characters of bytes.
     """
     raise NotImplementedError
 
@@ -124,7 +124,7 @@ def make_extender(vocabulary: base_vocabulary.Vocabulary) -> TokenizerExtender:
 
 
 class SentencePieceExtender(TokenizerExtender):
-  """Addition of tokens to a SentencePiece model trained by xlflax."""
+  """Extender that adds tokens to a SentencePiece model trained by xlflax."""
 
   def __init__(
     self, vocabulary: sentencepiece_vocabulary.SentencePieceVocabulary
@@ -192,7 +192,7 @@ class SentencePieceExtender(TokenizerExtender):
 
 
 class TokenizersExtender(TokenizerExtender):
-  """Addition of tokens to a `tokenizer.json` file.
+  """Extender that adds tokens to a `tokenizer.json` file.
 
   WordPiece, Unigram and byte-pair encoding are supported, the last one over
   bytes or characters.

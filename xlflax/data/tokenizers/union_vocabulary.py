@@ -175,14 +175,14 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
     )
 
   def piece(self, index: int, *, language: str | None = None) -> str:
-    """Returns the token with an id; see `Vocabulary.piece`."""
+    """Returns the token with the given id; see `Vocabulary.piece`."""
     bare = self.bare_piece(index, language=language)
     if self.anchors is Anchors.NONE and index not in self.spec.special_ids:
       return f'{self.spec.languages[self._owners[index]]}:{bare}'
     return bare
 
   def bare_piece(self, index: int, *, language: str | None = None) -> str:
-    """Returns a token without prefix; see `Vocabulary.bare_piece`."""
+    """Returns a token without its prefix; see `Vocabulary.bare_piece`."""
     member, member_id = self._resolve(index, language)
     return member.piece(member_id)
 

@@ -36,7 +36,7 @@ class Anchors(enum.Enum):
 
 
 class ModelType(enum.Enum):
-  """Algorithm with which SentencePiece trains a model."""
+  """Algorithm for training a SentencePiece model."""
 
   UNIGRAM = 'unigram'
   BPE = 'bpe'

@@ -129,11 +129,11 @@ class Featurizer:
     *,
     length: int,
   ) -> list[list[Row]]:
-    """Converts examples to sequences that have no labels.
+    """Converts examples to sequences without labels.
 
-    The arguments and errors are those of `make`, but the examples need no
-    label. The sequences are additional inputs of a batch, such as translations
-    (`paired_rows`).
+    The arguments and errors are the same as for `make`, but the examples need
+    no label. The sequences are additional inputs of a batch, such as
+    translations (`paired_rows`).
     """
     raise NotImplementedError
 

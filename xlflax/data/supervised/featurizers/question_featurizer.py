@@ -47,7 +47,7 @@ class Window(NamedTuple):
 
   @property
   def num_tokens(self) -> int:
-    """Number of the sequence's tokens that belong to the context."""
+    """Number of context tokens in the sequence."""
     return int(self.row[batch_keys.CONTEXT_MASK].sum())
 
   def characters(self, start: int, end: int) -> tuple[int, int]:

@@ -15,7 +15,7 @@ NO_LABEL = -1  # Value for tokens without a label, and for padding.
 @class_registry.register('tagging_featurizer')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaggingFeaturizer(featurizer.Featurizer):
-  """Featurizer that labels the first token of each word of a sentence.
+  """Featurizer that labels the first token of each word in a sentence.
 
   Sentences that exceed the length are split between words, without overlap.
   Sentences without labels produce no sequence.

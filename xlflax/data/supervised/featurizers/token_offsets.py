@@ -1,4 +1,4 @@
-"""Alignment of tokens with the characters of the text that they represent.
+"""Alignment of tokens with the characters that they represent.
 
 Tokens differ from text in markers (`▁`, `Ġ`, `##`, `</w>`), in byte
 representations, and in the normalization of the vocabulary. The alignment does

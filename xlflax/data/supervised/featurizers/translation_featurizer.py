@@ -142,13 +142,13 @@ def _pair_rows(rows: list[Row], paired_rows: list[Row]) -> list[Row]:
 @class_registry.register('translation_pairs')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TranslationPairs(example_source.ExampleSource):
-  """Source of the translation with which each example is paired.
+  """Source that provides the translation to pair with each example.
 
   Attributes:
     english: Source whose language split 'en' contains the English originals.
     translations: Source of the same examples translated into other languages.
-    paired_with: Language of the translations with which the English originals
-      are paired. If None, each original is paired with itself.
+    paired_with: Language of the translations that are paired with the English
+      originals. If None, each original is paired with itself.
   """
 
   english: example_source.ExampleSource

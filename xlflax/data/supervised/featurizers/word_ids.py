@@ -107,7 +107,7 @@ def encode_words(
 
 @functools.lru_cache(maxsize=256)
 def space_before(vocabulary: base_vocabulary.Vocabulary, language: str) -> str:
-  """Returns the prefix with which words after the first word are encoded.
+  """Returns the prefix to add to each word after the first before encoding.
 
   Words are encoded one by one. The prefix, which is '' or ' ', makes their
   tokens the same as in a complete sentence. SentencePiece and WordPiece encode

@@ -1,4 +1,4 @@
-"""Conversion of sentences, given as words, to model input sequences.
+"""Conversion of lists of words to model input sequences.
 
 A sentence that exceeds the length is split into several sequences. Each
 sequence contains as many complete words as fit. The sequences do not overlap,

@@ -17,9 +17,9 @@ RIGHT, WRONG = 'right', 'wrong'
 class Choice(example_base.Example):
   """One answer choice of a multiple-choice question.
 
-  The choices of a question are consecutive examples. A prediction is the index
-  of the choice selected for a question, counted from 0. The prediction file has
-  one line per question, such as `{"label": 1}`, as in XTREME-R.
+  The choices of a question are consecutive examples. A prediction is the
+  zero-based index of the choice selected for a question. The prediction file
+  has one line per question, such as `{"label": 1}`, as in XTREME-R.
 
   Attributes:
     question: Id of the question, which all of its choices have in common.
@@ -38,7 +38,7 @@ class Choice(example_base.Example):
 
   @property
   def cluster(self) -> str:
-    """Key for grouping questions: the passage on which they depend."""
+    """Key for grouping questions: the passage that they have in common."""
     return self.text
 
   @classmethod

@@ -106,9 +106,9 @@ class BitextSentences:
   def write_nearest(self, predictions: Sequence[int]) -> str:
     """Formats predictions as line numbers, as in XTREME's Tatoeba task.
 
-    For each sentence in the second collection, a line contains the line number
-    of its translation in the first collection, counted from 0. XTREME's labels
-    have this direction: English is the second language, and its sentences are
+    For each sentence in the second collection, a line contains the zero-based
+    line number of its translation in the first collection. XTREME's labels have
+    this direction: English is the second language, and its sentences are
     sorted.
 
     Raises:

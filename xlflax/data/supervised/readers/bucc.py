@@ -59,15 +59,15 @@ def read_lines(
   """Reads two sentence collections from files with one sentence per line.
 
   XTREME's script writes the Tatoeba test sets in this format and sorts the
-  English sentences. The ids are line numbers, counted from 0.
+  English sentences. The ids are zero-based line numbers.
 
   Args:
     first: Path of the first collection (in Tatoeba, the language other than
       English).
     second: Path of the second collection, in the same format as `first`.
     gold: Path of a file with one line for each sentence of the second file. The
-      line contains the line number of the sentence's translation in the first
-      file, counted from 0. None for a blind test set.
+      line contains the zero-based line number of the sentence's translation in
+      the first file. None for a blind test set.
     languages: Language codes of the first and the second collection.
 
   Raises:

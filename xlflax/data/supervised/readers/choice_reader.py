@@ -100,7 +100,7 @@ def read_belebele(
 def read_belebele_training(
   path: str | os.PathLike, language: str, *, split: str | None = None
 ) -> file_reading.Reading:
-  """Reads Belebele's training set from the TSV file that its script writes.
+  """Reads the TSV file that Belebele's script for training data writes.
 
   Args:
     path: Path of the file.
@@ -186,7 +186,7 @@ def _check_story_header(row: Sequence[str], path) -> None:
 def read_xwinograd(
   path: str | os.PathLike, language: str
 ) -> file_reading.Reading:
-  """Reads JSON lines that each hold a sentence with a gap and two options.
+  """Reads JSON lines that each contain a sentence with a gap and two options.
 
   The gap is written as `_`, and the options are noun phrases.
 

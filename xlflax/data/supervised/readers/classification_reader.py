@@ -86,8 +86,8 @@ def read_tsv(
     path: Path of the file.
     language: Language code of the texts.
     columns: Column of each example field: `text`, `paired_text`, `label`, `id`
-      and `language`. A column is an index counted from 0, a name in the header,
-      or a sequence of columns whose values are joined by spaces. Only `text` is
+      and `language`. A column is a zero-based index, a name in the header, or
+      a sequence of columns whose values are joined by spaces. Only `text` is
       required. Lines in a language other than `language` are skipped.
     labels: Mapping from labels in the file to class names. Lines with a label
       that is mapped to None are skipped. If there is no mapping, the labels in

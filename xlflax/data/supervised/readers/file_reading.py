@@ -35,7 +35,7 @@ class Reading(NamedTuple):
 
 
 def read_lines(path: str | os.PathLike) -> Iterator[tuple[int, str]]:
-  """Yields the number (counted from 1) and the text of each line in a file.
+  """Yields the one-based number and the text of each line in a file.
 
   The text does not include the line ending. The file may be compressed (.gz or
   .zst).
@@ -132,7 +132,7 @@ def check_encodable(
 
 
 def read_json_lines(path: str | os.PathLike) -> Iterator[tuple[int, dict]]:
-  """Yields the line number (counted from 1) and the object of each JSON line.
+  """Yields the one-based line number and the object of each JSON line.
 
   Raises:
     CorpusError: If the file does not exist, or if a line is not a JSON object.
@@ -237,7 +237,7 @@ def format_column_count(fields: Sequence[str]) -> str:
 
 
 def check_not_json(line: str, path: str | os.PathLike, number: int) -> None:
-  """Raises a CorpusError if the line of a tagged file is a JSON object.
+  """Raises a CorpusError if a line of a tagged file is a JSON object.
 
   Args:
     line: First line with a word.
@@ -263,7 +263,7 @@ def check_not_json(line: str, path: str | os.PathLike, number: int) -> None:
 
 
 def suggest_json_format(line: str) -> str | None:
-  """Returns a hint if the line of a TSV file seems to be JSON, or None.
+  """Returns a hint if a line of a TSV file seems to be JSON, otherwise None.
 
   Args:
     line: Line without tabs.

@@ -153,7 +153,7 @@ def _read_rows(path, num_texts: int):
       must not be empty.
 
   Yields:
-    The number of the line, counted from 1, its texts, and the value of the key
+    The one-based line number, the texts of the line, and the value of the key
     `scores`, or None.
   """
   rows = _read_json_rows if '.jsonl' in os.path.basename(path) else _read_tsv

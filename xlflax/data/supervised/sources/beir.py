@@ -62,7 +62,7 @@ class RankedDocuments:
 @class_registry.register('beir_dataset')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BeirDataset:
-  """Folder of a retrieval data set, with one subfolder for each language.
+  """Retrieval data set in a folder with one subfolder for each language.
 
   `sw/queries.tsv` and `sw/documents.tsv` have lines `id<TAB>text`. Files with
   the extension `.jsonl` have one object per line with the keys `_id` or

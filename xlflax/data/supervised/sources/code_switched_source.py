@@ -89,7 +89,7 @@ class CodeSwitched(ExampleSource):
 def by_id(
   examples: list[labeled_examples.Example], part: str
 ) -> dict[str, labeled_examples.Example]:
-  """Returns a mapping from ids to the examples, whose ids must be unique.
+  """Returns the examples by id, after checking that the ids are unique.
 
   Args:
     examples: Examples of one language split.
@@ -158,7 +158,7 @@ def find_translation(
 def switch_halves(
   original: labeled_examples.Example, translation: labeled_examples.Example
 ) -> tuple[labeled_examples.Example, labeled_examples.Example]:
-  """Makes two text pairs, each with one original and one translated text.
+  """Creates two text pairs, each with one original and one translated text.
 
   The original is the pair (a_en, b_en), and the translation is (a_t, b_t). The
   results are (a_t, b_en) and (a_en, b_t).

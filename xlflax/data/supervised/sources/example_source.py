@@ -41,7 +41,7 @@ class ExampleSource:
     raise NotImplementedError
 
   def missing_languages(self) -> tuple[str, ...]:
-    """Returns the names of the language splits for which there is no data.
+    """Returns the names of the language splits that have no data.
 
     Means over languages are marked as incomplete if a language is missing.
     """
@@ -61,7 +61,7 @@ class ExampleSource:
     return type(self).__name__
 
   def describe_label_location(self) -> str:
-    """Returns a hint on where labels are read from, or an empty string."""
+    """Returns a hint about the location of the labels, or an empty string."""
     return ''
 
   def find_line(self, part: str, values: Collection[str]) -> str | None:
@@ -96,7 +96,7 @@ class FileDataset(ExampleSource):
       (source, target, links).
     options: Options that are passed to the format's reader
       (`xlflax.data.supervised.readers`), such as columns and labels.
-    language_options: Options for single language splits, which override
+    language_options: Options for individual language splits, which override
       `options`. For example, the files for different languages may have
       different columns.
     max_examples: Maximum number of examples to read from each language split.
@@ -218,15 +218,15 @@ def dataset_in_directory(
   language_options: Mapping[str, Mapping[str, Any]] | None = None,
   max_examples: validation.PositiveInt | None = None,
 ) -> FileDataset:
-  """Returns a `FileDataset` of files whose paths are relative to a directory.
+  """Creates a `FileDataset` from file paths relative to a directory.
 
   Args:
     directory: Directory that contains the files.
     format: Name of the file format, such as 'conllu'.
     files: Path or paths in the directory for each language split.
     options: Options that are passed to the format's reader. If None, the
-      defaults of the reader.
-    language_options: Options for single language splits, which override
+      reader's defaults are used.
+    language_options: Options for individual language splits, which override
       `options`.
     max_examples: Maximum number of examples to read from each language split.
       If None, all examples are read.
@@ -324,7 +324,7 @@ class BitextMiningSource:
     raise NotImplementedError
 
   def missing_languages(self) -> tuple[str, ...]:
-    """Returns the names of the language pairs for which there is no data."""
+    """Returns the names of the language pairs that have no data."""
     return ()
 
   def load(self, part: str) -> labeled_examples.BitextSentences:
@@ -347,8 +347,8 @@ class BitextMiningFiles(BitextMiningSource):
       gold file contains the pairs that are translations of each other.
     format: Name of the file format. 'bucc' has lines `id<TAB>sentence` and gold
       pairs of ids. 'lines' has one sentence per line. For each line of the
-      second file, its gold file contains a line number in the first file,
-      counted from 0.
+      second file, its gold file contains a zero-based line number in the first
+      file.
     missing: Names of the data set's language pairs that have no files.
   """
 
