@@ -324,7 +324,7 @@ def _warn_of_labels(
 
 
 def check_tasks(tasks: Sequence[eval_task.EvalTask]) -> None:
-  """Checks that there are tasks, that their names are unique, and their text.
+  """Checks that the tasks have unique names and that their text exists.
 
   Raises:
     ConfigError: If there is no task, or two tasks have the same name.

@@ -93,7 +93,7 @@ def make_vocabulary(settings: Settings):
 
 
 def write_cache(settings: Settings, vocabulary) -> None:
-  """Writes a token cache of the corpus, unless the cache already exists."""
+  """Writes a token cache for the corpus, unless the cache already exists."""
   tasks = cache_writer.write_cache(
     cache_writer.Plan(
       directory=pathlib.Path(settings.path('cache')),

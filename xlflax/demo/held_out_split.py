@@ -77,7 +77,7 @@ def select_held_out(
 def remove_near_duplicates(
   texts: Translations, held_out: Translations
 ) -> dict[str, str]:
-  """Removes translations similar to a held-out text in either language."""
+  """Removes pairs in which either text is similar to a held-out text."""
   if not texts or not held_out:
     return dict(texts)
   source_similarity = similarity(list(texts), list(held_out))
@@ -93,7 +93,7 @@ def remove_near_duplicates(
 
 
 def similarity(left: Sequence[str], right: Sequence[str]) -> np.ndarray:
-  """Computes Jaccard similarities of texts' normalized character trigrams.
+  """Computes pairwise Jaccard similarities of normalized character trigrams.
 
   Returns:
     Similarities between 0 and 1 of shape [len(left), len(right)], float32.

@@ -10,7 +10,7 @@ from xlflax.training.devices.partitioning import Partitioner
 
 
 def row_multiple(partitioner: Partitioner | None) -> int:
-  """Returns the number by which a batch size must be divisible for sharding."""
+  """Returns the required divisor of the batch size for sharding."""
   return 1 if partitioner is None else partitioner.batch_divisor
 
 

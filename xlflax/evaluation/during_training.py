@@ -49,7 +49,7 @@ class Evaluation:
     object.__setattr__(self, 'tasks', tuple(self.tasks))
 
   def is_due(self, step: int, last_step: int) -> bool:
-    """Returns whether the tasks are to run after the given training step."""
+    """Returns whether to run the tasks after the given training step."""
     if self.num_evaluations is not None:
       num_due = step * self.num_evaluations // last_step
       return num_due > (step - 1) * self.num_evaluations // last_step

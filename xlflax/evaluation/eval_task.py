@@ -89,15 +89,15 @@ class EvalModel:
 
   @property
   def sharing(self) -> parameter_sharing.SharingPlan | None:
-    """Language-specific parameters, which require monolingual batches.
+    """Language-specific parameters, or None if all parameters are shared.
 
-    None if all parameters are shared.
+    Language-specific parameters require monolingual batches.
     """
     return parameter_sharing.get_sharing_plan(self.model)
 
   @property
   def needs_languages(self) -> bool:
-    """True if texts can be encoded only if their language is given.
+    """True if the language of a text is required to encode the text.
 
     The language is required if the model has language-specific parameters or
     the vocabulary has language-specific tokens.
@@ -234,7 +234,7 @@ class EvalResult:
 
 
 class LabelCount(NamedTuple):
-  """Numbers of labeled examples and of all examples in a language or file.
+  """Number of labeled examples and of all examples in a language or file.
 
   Attributes:
     num_labeled: Number of examples with gold labels.
@@ -357,7 +357,8 @@ class EvalTask(validation.ValidatedFields):
     By default, nothing is checked.
 
     Args:
-      objectives: Objectives of the run by name, whose heads the task evaluates.
+      objectives: Objectives of the run, by name. The task evaluates their
+        heads.
 
     Raises:
       XlflaxError: If a file cannot be read, or if its examples or labels do not
@@ -365,10 +366,10 @@ class EvalTask(validation.ValidatedFields):
     """
 
   def scored_layers(self, eval_model: EvalModel) -> tuple[int, ...]:
-    """Returns the layers from which the scores are computed.
+    """Returns the layers that are used to compute the scores.
 
-    Layer 0 is the embedding output. By default, the result is empty, which means that
-    the scores are computed from the model's outputs.
+    Layer 0 is the embedding output. By default, the result is empty, which
+    means that the scores are computed from the model's outputs.
 
     Args:
       eval_model: Model to evaluate.
@@ -386,7 +387,7 @@ class EvalTask(validation.ValidatedFields):
     return ()
 
   def missing_parts(self) -> tuple[str, ...]:
-    """Returns languages of the data set for which the source has no data.
+    """Returns the languages of the data set that are missing from the source.
 
     By default, the result is empty.
     """
@@ -423,14 +424,14 @@ class EvalTask(validation.ValidatedFields):
 
   @classmethod
   def arguments(cls, name: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns constructor arguments of a task that reads the specified text.
+    """Returns the task's constructor arguments for the given source options.
 
     Args:
       name: Name under which the task was requested on the command line.
       options: Arguments for the function that `source_factory` returns.
 
     Raises:
-      ConfigError: If the options do not specify a text.
+      ConfigError: If the options do not specify a text source.
     """
     create_source = cls.source_factory(name)
     return {} if create_source is None else {'source': create_source(**options)}
@@ -438,7 +439,7 @@ class EvalTask(validation.ValidatedFields):
   def statistics(
     self, part: str, folder: pathlib.Path
   ) -> dict[str, example_statistics.Statistics]:
-    """Returns the per-example statistics from which the scores are computed.
+    """Returns the per-example statistics that determine the scores.
 
     The statistics are used to compare two models by resampling the examples
     (see `metrics.bootstrap`).
@@ -491,7 +492,7 @@ def statistics_files(
   statistics: Mapping[str, example_statistics.Statistics],
   files: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-  """Returns an entry for `EvalResult.files` with per-example statistics.
+  """Returns per-example statistics as an entry for `EvalResult.files`.
 
   `EvalTask.statistics` reads the file.
 

@@ -1,4 +1,4 @@
-"""Predictions of a fine-tuned head, in batches with a few static shapes."""
+"""Computation of head predictions in batches with a few static shapes."""
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence

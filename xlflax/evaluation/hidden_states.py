@@ -1,4 +1,4 @@
-"""Sentence vectors of every layer, in batches with a few static shapes.
+"""Computation of sentence vectors in batches with a few static shapes.
 
 Sentences are sorted by length, divided into batches and padded to one of a few
 lengths (see `bucket_lengths`). A jitted function is therefore compiled at most
@@ -183,7 +183,7 @@ def token_states(
   max_length: int | None = None,
   layers: Sequence[int] | None = None,
 ) -> SentenceStates:
-  """Pools the hidden states of N token sequences, given without special tokens.
+  """Computes the pooled hidden states of N token sequences.
 
   Args:
     eval_model: Model with its parameters, vocabulary, partitioner and batch
@@ -239,7 +239,7 @@ def length_limit(
 def layer_index(
   eval_model: eval_task.EvalModel, layer: int, *, where: str
 ) -> int:
-  """Converts a layer number, which may be negative, to an index from 0.
+  """Converts a layer number, which may be negative, to a zero-based index.
 
   Args:
     eval_model: Model that contains the layer.

@@ -21,7 +21,7 @@ _LINK = re.compile(r'(\d+)([-p])(\d+)')
 
 @dataclasses.dataclass(frozen=True)
 class GoldLinks:
-  """Gold links of a sentence pair, with word positions from 0.
+  """Gold links of a sentence pair, with zero-based word positions.
 
   Attributes:
     sure: Links that annotators marked as sure.

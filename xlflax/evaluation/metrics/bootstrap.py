@@ -62,7 +62,7 @@ class Significance:
 
 
 class Drawn(NamedTuple):
-  """A model's scores on all examples and on resampled test sets, for each run.
+  """Scores of a model's runs on all examples and on resampled test sets.
 
   Attributes:
     scores: Score of each run on all examples, of shape [runs].
@@ -132,7 +132,7 @@ def combine_draws(
 def compare_models(
   first: Runs, second: Runs, *, samples: int = 1000, seed: int = 0
 ) -> Significance:
-  """Compares two models by per-example statistics for the same examples.
+  """Compares two models using per-example statistics on the same examples.
 
   Args:
     first: Per-example statistics for each run of the first model, on N
@@ -164,7 +164,7 @@ def compare_models(
 
 
 def score_difference(first: Drawn, second: Drawn) -> Significance:
-  """Compares two models by their scores on the same resampled test sets.
+  """Compares the scores of two models on the same resampled test sets.
 
   Raises:
     CorpusError: If the models' test sets differ in the number of examples.

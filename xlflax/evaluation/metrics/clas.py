@@ -100,7 +100,7 @@ class ContentScores:
 def content_word_scores(
   gold: Sequence[Any], predicted: Sequence[Any]
 ) -> ContentScores:
-  """Scores predicted dependency trees by their content words.
+  """Computes content-word scores of predicted dependency trees.
 
   Args:
     gold: N trees with `heads`, `relations`, `tags`, `features` (such as

@@ -94,7 +94,7 @@ def of_positive(
 def confusion_matrix(
   gold: Sequence[str], predicted: Sequence[str], *, labels: Sequence[str]
 ) -> np.ndarray:
-  """Counts examples by gold label and predicted label, of shape [C, C].
+  """Returns example counts by gold and predicted label, of shape [C, C].
 
   Args:
     gold: N gold labels.

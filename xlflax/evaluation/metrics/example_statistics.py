@@ -62,12 +62,12 @@ class Aggregate(enum.Enum):
 
   @property
   def columns(self) -> int:
-    """Number K of statistics per example from which the score is computed."""
+    """Number K of statistics that the function requires for each example."""
     return _COLUMNS.get(self, 2)
 
   @property
   def of_all(self) -> Callable[[Any, Any], float] | None:
-    """Function that scores all examples, or None if statistics are summed."""
+    """Function that scores all examples, or None to score summed statistics."""
     return _OF_ALL.get(self)
 
 
@@ -94,7 +94,7 @@ _OF_ALL: Mapping[Aggregate, Callable[[Any, Any], float]] = {
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Statistics:
-  """Per-example statistics from which a corpus score is computed.
+  """Per-example statistics that determine a corpus score.
 
   Attributes:
     rows: Per-example statistics of shape [N, K], or [N] if K is 1.
@@ -139,7 +139,7 @@ class Statistics:
         )
 
   def by_cluster(self) -> 'Statistics':
-    """Returns statistics with one row per cluster: the sums over its examples.
+    """Returns statistics in which each row is the sum over one cluster.
 
     A mean becomes a ratio, since clusters differ in size.
     """
