@@ -1,4 +1,4 @@
-"""Package build script. The settings of tools are in pyproject.toml."""
+"""Package build script. Tool settings are in pyproject.toml."""
 
 import ast
 import pathlib

@@ -1,10 +1,10 @@
-"""Memory and step time of adapters and of full fine-tuning.
+"""Memory use and step time of adapter training and full fine-tuning.
 
   python -m benchmarks.adapters
   python -m benchmarks.adapters --model=base --vocabulary=250000 --cores=1
 
 Each method trains the same encoder with masked language modeling on synthetic
-batches, in processes of its own that run in turn:
+batches, in separate processes that take turns:
 
 - `full`: All parameters are trained.
 - `lora`: LoRA of rank 16 for the queries and values.

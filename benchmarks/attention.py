@@ -33,7 +33,7 @@ _NUM_SEGMENTS = 4
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sizes:
-  """Sizes of the attention inputs [batch, length, heads, width].
+  """Sizes of attention inputs of shape [batch, length, heads, width].
 
   Attributes:
     batch: Sequences per batch.
@@ -157,7 +157,7 @@ def compute_with_gradients(
 
 
 def unpack_rows(arrays, segment_ids: np.ndarray):
-  """Moves each text in packed arrays to its own padded sequence.
+  """Unpacks arrays so that each text has its own padded sequence.
 
   Args:
     arrays: Arrays of shape [batch, length, ...].

@@ -71,7 +71,7 @@ def _sample_lines(lines: list[str]) -> list[str]:
 
 
 def measure_language_filters(lines: Lines) -> dict:
-  """Measures error rates of language filters on texts with mixed-in languages.
+  """Measures error rates of language filters on text with foreign lines.
 
   Lines from other languages (foreign lines) are mixed into each language's
   text. A filter makes an error if it keeps a foreign line or drops a line in

@@ -286,7 +286,7 @@ def prepare_inputs(args: argparse.Namespace) -> list[str]:
 
 
 def main(arguments: list[str] | None = None) -> None:
-  """Prints a line of JSON as soon as an engine has finished."""
+  """Prints a line of JSON for each engine as soon as it has finished."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

@@ -41,7 +41,7 @@ _CALLER_THREAD_TIMERS = ('copy', 'stall')
 
 
 def make_state(megabytes: float) -> train_state.TrainState:
-  """Returns a training state with a size of `megabytes` * 10^6 bytes.
+  """Returns a training state of about `megabytes` * 10^6 bytes.
 
   The values are random, so that they cannot be compressed.
   """
@@ -98,7 +98,7 @@ def make_step(seconds: float):
 
 @contextlib.contextmanager
 def record_time(timings: dict, name: str):
-  """Adds the wall and CPU seconds of the context to `timings`."""
+  """Context manager that adds the block's wall and CPU seconds to `timings`."""
   cpu_clock = (
     time.thread_time if name in _CALLER_THREAD_TIMERS else time.process_time
   )
@@ -109,7 +109,7 @@ def record_time(timings: dict, name: str):
 
 
 def copy_to_host(state) -> None:
-  """Copies every array in a state to the host, as checkpoints require."""
+  """Copies every array in a state to the host, as a checkpoint save does."""
   for leaf in jax.tree.leaves(state):
     np.array(leaf, copy=True)
 
@@ -246,9 +246,10 @@ def _restore(directory: pathlib.Path, state) -> None:
 
 
 def format_table(results: dict[str, dict[str, float]]) -> str:
-  """Formats wall time in milliseconds, followed by CPU time in parentheses.
+  """Formats the results as a Markdown table of wall and CPU milliseconds.
 
-  For `copy` and `stall`, only the CPU time of the waiting thread is counted.
+  CPU times are in parentheses. For `copy` and `stall`, only the CPU time of the
+  waiting thread is counted.
   """
   columns = (
     'copy',

@@ -1,4 +1,4 @@
-"""Tokens/s per core of text preparation, compared with training steps.
+"""Speed of text preparation in tokens/s per core, compared with training steps.
 
   python -m benchmarks.code_switching
 

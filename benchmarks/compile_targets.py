@@ -56,7 +56,7 @@ _FAULT_WARNINGS = (instructions.UNCOUNTED, findings.MISALIGNED)
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-  """A training step, with the devices for which it is compiled.
+  """A training step and the devices for which it is compiled.
 
   Attributes:
     name: Name of the case in the tables.
@@ -309,7 +309,7 @@ def _with_config_value(
 
 
 def change_case(case: Case, num_layers: int | None, *bindings: str) -> Case:
-  """Copies a case with another number of layers and additional gin bindings.
+  """Copies a case, changing its number of layers and adding gin bindings.
 
   Args:
     case: Case to change.
@@ -390,7 +390,7 @@ def compile_case(work: pathlib.Path, case: Case, devices: str) -> dict:
 
 
 def estimate_case(work: pathlib.Path, case: Case, devices: str) -> dict:
-  """Returns the dry-run plan of a case, which is estimated without a compiler.
+  """Returns a case's dry-run plan, estimated without a compiler.
 
   Args:
     work: Directory in which the plans are stored.
@@ -465,7 +465,7 @@ def _write_teacher(
 
 
 def summarize_plan(plan: dict) -> dict[str, Any]:
-  """Selects the measurements of a plan that are recorded and compared.
+  """Extracts the measurements to record and compare from a plan.
 
   A plan is the output of `count_step`. The result is empty if the step did not
   compile.
@@ -493,7 +493,7 @@ def summarize_plan(plan: dict) -> dict[str, Any]:
 
 
 def find_faults(figures: dict, recorded: dict, devices: str) -> list[str]:
-  """Returns descriptions of the problems for which `--check` fails.
+  """Returns descriptions of the problems that make `--check` fail.
 
   Args:
     figures: Current measurements of the step. Empty if the step does not
@@ -567,7 +567,7 @@ def format_table(
 
 
 def format_counts(plans: dict[str, dict]) -> str:
-  """Formats the kernels and the memory traffic of steps as Markdown.
+  """Formats kernel counts and memory traffic of training steps as Markdown.
 
   Args:
     plans: Map from 'case@devices' to the output of `count_step` for the case.

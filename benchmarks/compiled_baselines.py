@@ -74,10 +74,11 @@ def evaluate_step(
 def format_table(
   baseline_figures: dict[str, dict], xlflax_records: dict[str, dict]
 ) -> str:
-  """Formats baselines and equally large xlflax steps as a Markdown table.
+  """Formats baseline and xlflax training steps as a Markdown table.
 
-  A baseline's MFU is computed from xlflax's model FLOPs and the baseline's step
-  time.
+  Each baseline is listed after the xlflax step of equal size, if it is
+  recorded. A baseline's MFU is computed from xlflax's model FLOPs and the
+  baseline's step time.
 
   Args:
     baseline_figures: Map from 'baseline@devices' to the result of

@@ -236,7 +236,7 @@ def _read_cpu_seconds(pid: int) -> float:
 
 
 def evaluate_checkpoints(setting: Setting, variant: str) -> dict[int, float]:
-  """Returns the mean loss on masked validation tokens by checkpoint step."""
+  """Returns the mean validation loss on masked tokens, by checkpoint step."""
   import jax
 
   from xlflax.models import encoder
@@ -331,7 +331,7 @@ def _load_validation_batches(setting: Setting):
 
 
 def write_rows(setting: Setting) -> None:
-  """Writes the token IDs that the torch variants read in all training steps."""
+  """Writes the token IDs of all training steps for the torch variants."""
   _, batches = _load_batches(setting, setting.steps)
   np.save(
     setting.rows, np.concatenate([batch['token_ids'] for batch in batches])

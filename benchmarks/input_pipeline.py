@@ -1,4 +1,4 @@
-"""Tokens/s per core of xlflax input pipelines and of comparable libraries.
+"""Speed of xlflax and other input pipelines in tokens/s per core.
 
   python -m benchmarks.input_pipeline
 
@@ -126,7 +126,7 @@ def measure_loader_rate(dataset, vocabulary, batches: int, **source) -> float:
 
 
 def measure_collator_rate(folder, vocabulary, dataset, batches: int) -> float:
-  """Returns the tokens per CPU second that Hugging Face's MLM collator reads.
+  """Returns the rate of Hugging Face's MLM collator in tokens per CPU second.
 
   The collator receives sequences that are already tokenized and truncated.
   """
@@ -164,7 +164,7 @@ def measure_collator_rate(folder, vocabulary, dataset, batches: int) -> float:
 def measure_array_record_rate(
   folder, vocabulary, dataset, batches: int
 ) -> float:
-  """Returns the tokens per CPU second of random ArrayRecord reads.
+  """Returns the rate of random ArrayRecord reads in tokens per CPU second.
 
   Each batch is read at once and stacked. The rate is an upper bound for a cache
   in this format, because the sequences are already truncated and have special

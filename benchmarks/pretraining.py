@@ -238,7 +238,7 @@ def measure_variant(name: str, variant: str, calls: int, **overrides) -> dict:
 def compare_variants(
   name: str, variants, *, calls: int, **overrides
 ) -> dict[str, dict]:
-  """Measures each variant in its own process, to separate their peak memory."""
+  """Measures each variant in its own process, to isolate its peak memory."""
   flags = [
     f'--{key}' if value is True else f'--{key}={value}'
     for key, value in overrides.items()

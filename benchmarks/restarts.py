@@ -1,4 +1,4 @@
-"""Cost of failures: seconds lost per phase, and goodput with killed processes.
+"""Cost of failures: seconds lost per phase, and goodput under process kills.
 
   python -m benchmarks.restarts
   python -m benchmarks.restarts --failures task,coordinator --rounds 3
@@ -197,7 +197,7 @@ class Job:
       os.kill(pid, signal_number)
 
   def wait_past(self, step: int, seconds: float = 600) -> None:
-    """Waits until the run is past a step, and restarts failed launchers.
+    """Waits until the run passes a step, restarting failed launchers meanwhile.
 
     Raises:
       RuntimeError: If the run is not past the step after `seconds`.
@@ -240,7 +240,7 @@ def make_flags(folder: pathlib.Path, directory: pathlib.Path) -> list[str]:
 
 
 def measure_failure(job: Job, failure: str, after: float) -> dict[str, float]:
-  """Injects a failure into a run and returns the lost seconds in each phase.
+  """Injects a failure into a run and returns the seconds lost in each phase.
 
   Args:
     job: Training run, which this function starts and stops.
@@ -273,7 +273,7 @@ def measure_failure(job: Job, failure: str, after: float) -> dict[str, float]:
 
 
 def measure_goodput(job: Job, seconds: float, every: float) -> dict[str, float]:
-  """Measures the goodput: the fraction of time in which new steps are computed.
+  """Measures the goodput, the fraction of time spent on computing new steps.
 
   Args:
     job: Training run, which this function starts and stops.
@@ -309,7 +309,7 @@ def measure_goodput(job: Job, seconds: float, every: float) -> dict[str, float]:
 
 
 def count_loss_differences(job: Job, reference_losses: dict[int, float]) -> int:
-  """Counts the steps whose loss differs from that of an undisturbed run."""
+  """Counts the steps whose loss differs from the loss in an undisturbed run."""
   return sum(
     reference_losses.get(step, loss) != loss
     for step, loss in job.losses().items()

@@ -41,7 +41,7 @@ _NUM_QUARTERS = 4
 
 
 def make_orders(block_rows: int) -> dict[str, dataset_config.Locality | None]:
-  """Returns the options of each sequence order that the benchmark compares."""
+  """Returns the options for each sequence order that the benchmark compares."""
   return {
     'full': None,
     'locality': dataset_config.Locality(block_rows=block_rows),
@@ -131,7 +131,7 @@ def make_trainer(
 
 
 def compute_curve(losses: tuple[tuple[int, float], ...]) -> list[float]:
-  """Returns the mean training loss in each quarter of the steps."""
+  """Returns the mean training loss in each quarter of training."""
   values = [loss for _, loss in losses]
   size = len(values) // _NUM_QUARTERS
   return [
@@ -143,7 +143,7 @@ def compute_curve(losses: tuple[tuple[int, float], ...]) -> list[float]:
 def compare_curves(
   curves: list[list[float]], reference: list[list[float]]
 ) -> dict:
-  """Compares the loss curves of a sequence order with those of a reference.
+  """Compares the loss curves of a sequence order and a reference order.
 
   The result contains the mean losses of the order, their differences from the
   reference, and the standard errors of the differences.

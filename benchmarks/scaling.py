@@ -179,7 +179,7 @@ def make_plan(
 
 
 def format_tables(plans: dict[tuple[str, int, str], dict]) -> str:
-  """Formats the memory use and speed in all dry-run plans as Markdown."""
+  """Formats the planned memory use and speed as Markdown tables."""
   lines = [
     'Memory for the training state if it is split over all devices:',
     '',
@@ -332,7 +332,7 @@ def _list_plans() -> list[tuple[Model, int, str]]:
 
 
 def main() -> None:
-  """Makes the selected dry-run plans and writes tables of the plans."""
+  """Makes the selected dry-run plans and writes them as tables."""
   args = _parse_arguments()
   args.work.mkdir(parents=True, exist_ok=True)
   models = args.models.split(',') if args.models else [m.file for m in MODELS]

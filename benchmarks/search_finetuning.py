@@ -132,7 +132,7 @@ def _read_columns(path: pathlib.Path):
 def make_commands(
   setting: Setting, implementation: str, seed: int
 ) -> list[list[str]]:
-  """Returns the training and evaluation commands of an implementation."""
+  """Returns the training and evaluation commands for an implementation."""
   if implementation != 'xlflax':
     settings = json.dumps(dataclasses.asdict(setting))
     module = 'benchmarks.baselines.search_finetuning'

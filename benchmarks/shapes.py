@@ -50,7 +50,7 @@ class Shape:
 
 
 def make_token_ids(shape: Shape, *, seed: int = 0) -> np.ndarray:
-  """Returns sequences of maximum length with random token IDs, BOS and EOS.
+  """Returns full-length sequences of random token IDs between BOS and EOS.
 
   Args:
     shape: Sizes of the batch and the vocabulary.

@@ -59,7 +59,7 @@ def make_flags(folder: pathlib.Path, model: str, run: str) -> list[str]:
 
 
 class StageTimer:
-  """Timer of the stages of a startup, in wall time and CPU time.
+  """Timer for startup stages, in wall time and CPU time.
 
   Attributes:
     seconds: Map from stage to seconds. The keys for CPU seconds end in '_cpu'.
@@ -92,7 +92,7 @@ class StageTimer:
 
 
 def measure_command(arguments: list[str], started: float) -> dict[str, float]:
-  """Runs `xlflax ARGUMENTS` for one step and returns the seconds of each stage.
+  """Runs `xlflax ARGUMENTS` for one step and returns the time of each stage.
 
   Args:
     arguments: Arguments of `xlflax`.

@@ -23,7 +23,7 @@ _TOKEN_BYTES = 2
 
 
 class ThrottledStore:
-  """File system whose reads are delayed, as if it were remote storage.
+  """File system with delayed reads, which simulates remote storage.
 
   Attributes:
     requests: Number of requests so far.
@@ -52,7 +52,7 @@ def measure_reading(
   locality: bool,
   rows: int | None,
 ) -> dict:
-  """Measures reading sequences from the store, starting at step 0.
+  """Reads sequences from the store, starting at step 0, and measures the reads.
 
   Args:
     directory: Cache written by `large_corpora.write_synthetic_cache`.

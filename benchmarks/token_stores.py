@@ -224,7 +224,7 @@ def _copy_rows(rows) -> int:
 
 
 def iterate_batches(count: int) -> Iterator[np.ndarray]:
-  """Returns the indices of all lines in random order, in batches."""
+  """Returns batches of line indices in random order."""
   order = np.random.default_rng(0).permutation(count)
   return (order[i : i + _BATCH_SIZE] for i in range(0, count, _BATCH_SIZE))
 

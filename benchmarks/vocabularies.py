@@ -1,4 +1,4 @@
-"""Tokens/s of vocabulary training and encoding, by type of vocabulary sharing.
+"""Tokens/s of vocabulary training and encoding, by token-sharing method.
 
   python -m benchmarks.vocabularies
 
@@ -49,7 +49,7 @@ def encode_texts(vocabulary, texts: dict[str, list[str]]) -> int:
 
 
 def run_benchmark(*, lines: int, merges: int) -> dict:
-  """Measures vocabulary training and encoding for each way of sharing tokens.
+  """Measures vocabulary training and encoding for each token-sharing method.
 
   The variants of `Anchors` differ in the tokens that the two languages share.
 

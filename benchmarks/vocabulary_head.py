@@ -165,7 +165,7 @@ def compare_variants(sizes: Sizes, *, calls: int) -> dict[str, dict]:
 def count_program(
   sizes: Sizes, machine: machine_topology.DeviceTopology
 ) -> dict[str, float]:
-  """Compiles cross-entropy with its gradients for a device and counts kernels.
+  """Compiles cross-entropy with gradients for a device and counts its kernels.
 
   The device does not have to be present.
 

@@ -142,7 +142,7 @@ def _match_with_datasketch(
 
 
 def measure_near_duplicates(data: pathlib.Path, count: int) -> dict:
-  """Measures how many altered copies near-duplicate detection finds.
+  """Measures the fraction of altered copies found by near-duplicate detection.
 
   Args:
     data: Folder that contains public data sets.
@@ -266,7 +266,7 @@ def read_declarations(
 
 
 class LanguageIdentifier(NamedTuple):
-  """A language identification library that is compared with others.
+  """A language identification library to compare with other libraries.
 
   Attributes:
     languages: Codes of the supported languages.

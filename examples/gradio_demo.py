@@ -1,4 +1,4 @@
-"""Web page that shows the nearest sentences of a query in several languages.
+"""Web page that finds the sentences nearest to a query in several languages.
 
     pip install gradio
     python examples/gradio_demo.py --model_dir=runs/mlm \
@@ -20,7 +20,7 @@ MAX_LINES = 1000
 
 
 class SentenceSearch:
-  """Search by cosine similarity in sentences of several languages.
+  """Search over sentences in several languages by cosine similarity.
 
   Args:
     run: Run of an encoder, as returned by `xlflax.load_run`.
@@ -44,7 +44,7 @@ class SentenceSearch:
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
   def search(self, query: str, language: str, k: int = 10) -> list[list]:
-    """Returns the nearest sentences of a query.
+    """Returns the sentences nearest to a query.
 
     Args:
       query: Text to search for.

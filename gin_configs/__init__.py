@@ -1,1 +1,1 @@
-"""Gin files, which `xlflax.config.gin_config` finds by name."""
+"""Gin files that `xlflax.config.gin_config` finds by name."""

@@ -19,7 +19,7 @@ _LAYER_SCALE = 4.0
 
 
 def make_encoder(shape: shapes.Shape) -> transformers.XLMRobertaModel:
-  """Returns a Hugging Face XLM-R model of given sizes in evaluation mode."""
+  """Returns a randomly initialized Hugging Face XLM-R model in eval mode."""
   torch.manual_seed(0)
   return transformers.XLMRobertaModel(
     xlm_roberta.make_config(shape), add_pooling_layer=False
@@ -29,7 +29,7 @@ def make_encoder(shape: shapes.Shape) -> transformers.XLMRobertaModel:
 def make_encoder_decoder(
   shape: shapes.Shape, *, positions: int
 ) -> transformers.MBartForConditionalGeneration:
-  """Returns a Hugging Face mBART model of given sizes in evaluation mode.
+  """Returns a randomly initialized Hugging Face mBART model in eval mode.
 
   Args:
     shape: Sizes of the encoder and the decoder.

@@ -15,7 +15,7 @@ from benchmarks import shapes
 def iterate_batches(
   rows: list[list[int]], batch_size: int
 ) -> Iterator[tuple[list[int], dict[str, torch.Tensor]]]:
-  """Yields the indices and the model arguments of each batch of sequences.
+  """Yields each batch's sequence indices and model arguments.
 
   The longest sequences come first.
 

@@ -1,4 +1,4 @@
-"""Training steps of JAX baselines, compiled for devices that are not attached.
+"""Training steps of JAX baselines, compiled without the target devices.
 
 The baselines are T5X's encoder-decoder, imported from a checkout, and an
 encoder that uses Flax layers as in the Flax documentation. Like xlflax, both

@@ -92,7 +92,7 @@ def make_loss_function(variant: str, model):
 
 
 def train_model(setting: efficiency.Setting, variant: str) -> None:
-  """Trains the model and saves it at the step of each checkpoint.
+  """Trains the model and saves it at each checkpoint step.
 
   STATE.pt in the variant's folder stores the training state and the total CPU
   seconds, including those before interruptions.

@@ -1,4 +1,4 @@
-"""Training steps of Hugging Face models of published sizes on torch."""
+"""PyTorch training steps of Hugging Face models in their published sizes."""
 
 import contextlib
 import time
@@ -175,7 +175,11 @@ def _make_network(model) -> torch.nn.Module:
 
 
 def make_batch(model) -> dict[str, np.ndarray]:
-  """Returns the model inputs, masked or corrupted on the host."""
+  """Returns a synthetic batch of inputs and labels, prepared on the host.
+
+  For mT5, inputs and labels have the lengths that span corruption produces, but
+  no spans are replaced.
+  """
   rows = shapes.make_token_ids(
     shapes.Shape(
       vocabulary=model.vocabulary, batch=model.batch, length=model.length

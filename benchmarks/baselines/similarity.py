@@ -92,7 +92,7 @@ def _normalize(vectors: np.ndarray) -> np.ndarray:
 
 
 class PlainCKA:
-  """Accumulator of CKA between the layers of two models, in NumPy."""
+  """NumPy accumulator for CKA between the layers of two models."""
 
   def __init__(self, *, diagonal: bool):
     self._diagonal = diagonal
@@ -101,7 +101,7 @@ class PlainCKA:
     self._count = 0
 
   def update(self, first: np.ndarray, second: np.ndarray) -> None:
-    """Adds a batch of hidden states of two models to the running sums.
+    """Adds a batch of two models' hidden states to the running sums.
 
     Args:
       first: Hidden states of shape [layers, sentences, size].
@@ -119,7 +119,7 @@ class PlainCKA:
     self._count += x.shape[1]
 
   def result(self) -> np.ndarray:
-    """Returns CKA for all layer pairs, or only for pairs of equal indices."""
+    """Returns CKA for all layer pairs, or only for pairs with equal indices."""
     depth = max(i for _, i in self._totals) + 1
     return np.array(
       [

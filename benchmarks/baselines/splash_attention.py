@@ -78,7 +78,7 @@ def _attend_on_device(arrays: kernel_spec.Arrays) -> jax.Array:
 def measure_kernels(
   machine: machine_topology.DeviceTopology, function, rate: float
 ) -> dict:
-  """Returns the milliseconds of each kernel, summed over all layers.
+  """Returns each kernel's time in milliseconds, summed over all layers.
 
   Times are computed from the number of instruction bundles in the compiled
   kernels.

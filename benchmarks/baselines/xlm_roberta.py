@@ -52,7 +52,7 @@ def make_step_function(shape: shapes.Shape, variant: str):
 
 
 def make_config(shape: shapes.Shape) -> transformers.XLMRobertaConfig:
-  """Returns an XLM-R configuration that has two additional positions."""
+  """Returns an XLM-R configuration with `length + 2` positions."""
   return transformers.XLMRobertaConfig(
     vocab_size=shape.vocabulary,
     hidden_size=shape.hidden,

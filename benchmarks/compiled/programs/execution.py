@@ -21,7 +21,7 @@ _PASS_THROUGH_OPCODES = ('copy', 'convert', 'bitcast')
 
 @dataclasses.dataclass
 class Run:
-  """Operation counts and times of a simulated program, or of a part of it.
+  """Operation counts and times of a simulated program or program part.
 
   Attributes:
     kernels: Map from each kernel to its number of executions.

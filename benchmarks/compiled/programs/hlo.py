@@ -63,7 +63,7 @@ class Array:
 
   @property
   def traffic(self) -> float:
-    """Number of bytes of device memory traffic when the array is read once."""
+    """Bytes of device memory traffic when the array is read once."""
     return 0 if self.on_chip else self.bytes
 
 
@@ -121,7 +121,7 @@ class Instruction:
 
   @functools.cached_property
   def called(self) -> dict[str, tuple[str, ...]]:
-    """Map from each attribute to the names of the computations it refers to."""
+    """Names of the called computations, grouped by attribute."""
     called_computations = {}
     for match in _CALLED.finditer(self.attributes):
       remainder = self.attributes[match.end() :]
@@ -331,12 +331,16 @@ def _find_closing_bracket(text: str, opening: int) -> int:
 def skip_instructions(
   computation: Computation, name: str, opcodes: Iterable[str]
 ) -> Instruction:
-  """Returns the instruction that computes a value, skipping given opcodes.
+  """Follows first operands past instructions with the given opcodes.
 
   Args:
     computation: Computation that contains the instruction.
     name: Name of the instruction at which the search starts.
-    opcodes: Opcodes of the instructions that are replaced by their operand.
+    opcodes: Opcodes to skip. An instruction with such an opcode is replaced by
+      its first operand.
+
+  Returns:
+    The first instruction whose opcode is not in `opcodes`.
   """
   instruction = computation.instructions[name]
   while instruction.opcode in opcodes:

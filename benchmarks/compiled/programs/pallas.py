@@ -56,7 +56,7 @@ def result_types(equation: Any) -> Any:
 def extract_calls(
   equations: Sequence[Any],
 ) -> tuple[Callable[..., Any], list[Any]]:
-  """Returns a function that runs only Pallas calls, and its input shapes."""
+  """Returns a function that runs the Pallas calls, and its input shapes."""
   inputs = dict.fromkeys(
     variable
     for equation in equations
