@@ -1,4 +1,4 @@
-"""Tasks over multilingual C4: web pages of 107 languages and scripts.
+"""Tasks over multilingual C4: web pages in 107 languages and scripts.
 
 The tasks are `mc4.<language>`. The mixture `mc4` samples each language at a
 rate proportional to N^0.7, where N is its number of pages. Each page becomes

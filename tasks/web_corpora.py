@@ -211,7 +211,7 @@ CORPORA = {
 
 @functools.cache
 def list_languages(corpus: str) -> dict[str, str]:
-  """Returns the publisher's language codes in a web corpus, by xlflax code.
+  """Returns a map from xlflax language code to the corpus publisher's code.
 
   For example, `list_languages('fineweb2')['sw']` is `swh_Latn`. If two subsets
   have the same xlflax code, the code of the subset with more documents is

@@ -1,4 +1,4 @@
-"""Tasks over Wiki40B: cleaned Wikipedia articles of 41 languages, from TFDS.
+"""Tasks over Wiki40B: cleaned Wikipedia articles in 41 languages, from TFDS.
 
 The tasks are `wiki40b.<language>`. The mixture `wiki40b` samples each language
 at a rate proportional to N^0.7, where N is its number of articles. Titles are

@@ -96,11 +96,11 @@ def register(directory: str, *, prefix: str = 'xtreme') -> Registered:
 
 
 def register_treebanks(directory: str, *, prefix: str = 'ud') -> Registered:
-  """Registers a folder of treebanks (`UD_English-EWT/en_ewt-ud-dev.conllu`).
+  """Registers tasks for a folder of Universal Dependencies treebanks.
 
-  Treebanks in the same language are concatenated. The tasks
-  `<prefix>.tags.<language>` contain part-of-speech tags, and
-  `<prefix>.trees.<language>` contain dependency trees.
+  Files are named like `UD_English-EWT/en_ewt-ud-dev.conllu`. Treebanks in the
+  same language are concatenated. The tasks `<prefix>.tags.<language>` contain
+  part-of-speech tags, and `<prefix>.trees.<language>` contain dependency trees.
 
   Args:
     directory: Folder that contains one folder for each treebank.

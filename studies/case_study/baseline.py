@@ -35,7 +35,7 @@ _TOKENIZER_FILES = ('tokenizer.json', 'tokenizer_config.json')
 
 
 def run_timed(command: list[str]) -> float:
-  """Runs a command and returns its CPU seconds and those of its children."""
+  """Runs a command and returns its CPU seconds, including child processes."""
   before = resource.getrusage(resource.RUSAGE_CHILDREN)
   subprocess.run(command, check=True)
   after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -43,7 +43,7 @@ def run_timed(command: list[str]) -> float:
 
 
 def read_cpu_seconds(work: pathlib.Path, name: str) -> float:
-  """Reads the CPU seconds of a run from the times that run.sh recorded.
+  """Reads a run's CPU seconds from the times that run.sh recorded.
 
   The CPU seconds are summed over the run's restarts.
   """

@@ -233,7 +233,7 @@ def expected_mining_f1(first: int, second: int, gold: int) -> float:
 
 
 def diagonal_links(source_size: int, target_size: int) -> set[tuple[int, int]]:
-  """Links the words at the same relative positions in two sentences."""
+  """Links words at equal relative positions in two sentences."""
   size = max(source_size, target_size)
   return {
     (n * source_size // size, n * target_size // size) for n in range(size)

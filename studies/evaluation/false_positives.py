@@ -183,7 +183,7 @@ def simulate_runs(
 def false_positive_rate(
   setting: Setting, *, num_leaderboards: int, num_models: int, num_tasks: int
 ) -> float:
-  """Returns the fraction of leaderboards on which equal models seem to differ.
+  """Returns the fraction of leaderboards with a false significant difference.
 
   Args:
     setting: Parameters of the simulation.

@@ -76,7 +76,7 @@ def _sentence_text(block: str) -> str:
 
 
 def pawsx_split(sentence: str) -> str:
-  """Selects the split of a pair by a hash of its first English sentence."""
+  """Returns the split for a pair, given its first English sentence."""
   bucket = hash_bucket(sentence, 10)
   if bucket < 5:
     return 'train'
@@ -84,7 +84,7 @@ def pawsx_split(sentence: str) -> str:
 
 
 def prepare_pawsx(data: pathlib.Path, output: pathlib.Path) -> None:
-  """Splits the pairs of PAWS-X by a hash of their first English sentence.
+  """Splits PAWS-X pairs by a hash of each pair's first English sentence.
 
   All languages' files contain the same pairs in the same order.
 
@@ -180,7 +180,7 @@ def prepare_tatoeba(data: pathlib.Path, output: pathlib.Path) -> None:
 
 
 def prepare_enja(data: pathlib.Path, output: pathlib.Path) -> None:
-  """Writes a corpus with sentence pairs, and text for training a vocabulary."""
+  """Writes an English-Japanese corpus with pairs and monolingual text."""
   languages = ('en', 'ja')
   folder = output / 'en-ja'
   for split, stem in ENJA_FILES.items():

@@ -193,7 +193,7 @@ def read_scores(work: pathlib.Path, row: Row) -> tuple[Scores, Scores]:
 
 
 def format_number(value: float) -> str:
-  """Formats a score with a number of decimals that depends on its size."""
+  """Formats a score, with fewer decimals for larger values."""
   if not math.isfinite(value):
     return '-'
   if value >= 100:
@@ -236,7 +236,7 @@ def format_row(
 
 
 def format_times(work: pathlib.Path) -> list[str]:
-  """Returns a table line with elapsed and CPU seconds for each command."""
+  """Returns table lines with each command's elapsed and CPU seconds."""
   times_by_command: dict[str, list[float]] = {}
   for line in (work / 'seconds.tsv').read_text(encoding='utf-8').splitlines():
     fields = line.split('\t')

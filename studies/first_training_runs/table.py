@@ -60,7 +60,7 @@ def read_retrieval(run: pathlib.Path, name: str) -> tuple[int, Scores]:
 
 
 def find_trained_step(run: pathlib.Path) -> str:
-  """Returns the step of the trained checkpoint for which a run has results."""
+  """Returns the step of the only trained checkpoint with retrieval results."""
   [step] = {
     path.stem
     for path in run.glob('eval/retrieval/test-*/*.json')

@@ -1,1 +1,1 @@
-"""Dry runs and training runs of tiny models for the papers' result tables."""
+"""Dry runs of the papers' models, and tiny runs for their result tables."""

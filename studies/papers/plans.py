@@ -1,4 +1,4 @@
-"""Dry runs of the papers' models on the number of GPUs that the papers used.
+"""Dry runs of the papers' models with the papers' numbers of GPUs.
 
   python -m studies.papers.plans WORK
 

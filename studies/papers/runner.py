@@ -1,4 +1,4 @@
-"""Runner of the `xlflax` commands that create corpora, caches and tiny runs."""
+"""Runner for `xlflax` commands that create corpora, caches and tiny runs."""
 
 import dataclasses
 import json
@@ -83,7 +83,7 @@ class Row:
 
 
 class Runner:
-  """Creator of the corpora, vocabularies, caches and runs in a working folder.
+  """Runner that creates corpora, vocabularies, caches and runs in a folder.
 
   Each input and each run is created only once. The methods may be called from
   several threads.
@@ -248,7 +248,7 @@ class Runner:
     )
 
   def train(self, row: Row) -> pathlib.Path:
-    """Trains the model of a row, after the models that initialize it."""
+    """Trains a row's model after training the models that initialize it."""
     macros: dict[str, object] = {
       macro: str(self.train(self.rows[name])) for macro, name in row.macros
     }

@@ -1,4 +1,4 @@
-"""Training runs of tiny models, which correspond to rows of the papers."""
+"""Training runs of tiny models for the rows in the papers' result tables."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from xlflax.config import gin_config
 def paper_row(
   name: str, table: str, row: str, file: str, *inputs: str, **options: Any
 ) -> runner.Row:
-  """Returns the training run of the tiny model for a row of a paper's table.
+  """Returns the tiny training run for one row in a paper's table.
 
   Args:
     name: Name of the run.
@@ -44,7 +44,7 @@ def tiny_gin_files(file: str) -> tuple[str, ...]:
 
 
 def ecs_rows() -> list[runner.Row]:
-  """Returns the tiny runs for ECS table 1, in each of its language pairs."""
+  """Returns the tiny runs for ECS table 1, for each of its language pairs."""
   conditions = (
     ('default', 'Default', 'joint'),
     ('wiki_cc', 'Wiki-CC', 'joint'),

@@ -60,7 +60,7 @@ SWADESH_FILES = {
 
 
 def normalize_text(text: str) -> str:
-  """Returns the letters and digits in a text in lower case.
+  """Returns only the letters and digits of a text, in lower case.
 
   Two lines are considered equal if the results for both are equal.
   """
@@ -255,7 +255,7 @@ def build_corpus(
   num_dropped: collections.Counter[str] = collections.Counter()
 
   def accept_training_text(name: str, *texts: str) -> bool:
-    """Returns False and counts the rejection if any text is held out."""
+    """Returns whether all texts may be used for training. Counts rejections."""
     is_held_out = any(normalize_text(text) in held_out for text in texts)
     num_dropped[name] += is_held_out
     return not is_held_out

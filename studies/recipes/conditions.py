@@ -31,7 +31,7 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Condition:
-  """A training configuration that the recipe study compares with others.
+  """A training configuration in the recipe study.
 
   Attributes:
     name: Unique name of the training configuration.

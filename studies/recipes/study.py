@@ -68,7 +68,7 @@ def run_xlflax(*arguments: str, cores: str, log: pathlib.Path) -> float:
 
 
 class Study:
-  """Recipe study that prepares inputs, and trains and evaluates models.
+  """Runner for the recipe study, from preparing inputs to evaluating models.
 
   Each input and each run is created only once.
 

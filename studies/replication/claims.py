@@ -16,7 +16,7 @@ FEWEST_SEEDS = 3  # A claim with fewer seeds counts as not run.
 
 
 class Order(enum.Enum):
-  """Order that a paper claims for the scores of two training configurations."""
+  """Claimed order of the scores of two training configurations."""
 
   BELOW = 'below'  # The first condition scores lower.
   SAME = 'same'  # The conditions differ by less than a margin.
@@ -135,10 +135,10 @@ Scores = Mapping[str, Mapping[int, Mapping[str, float]]]
 def judge_interval(
   comparison: bootstrap.Significance, order: Order, margin: float = 0.0
 ) -> Verdict:
-  """Derives a verdict on a claimed order of scores from a 95 % interval.
+  """Derives the verdict on a claimed score order from a 95 % interval.
 
-  The interval is the interval of the difference, which is the score of the
-  second condition minus the score of the first condition.
+  The interval describes the score of the second condition minus the score of
+  the first condition.
 
   * BELOW: Reproduced if the interval is above 0, contradicted if it is below.
   * SAME: Reproduced if the interval is within -margin .. margin, contradicted

@@ -18,7 +18,7 @@ from xlflax.training.initialization.vocabulary_matching import (
 
 
 class Loss(enum.Enum):
-  """Training loss, together with the dataset on which it is computed."""
+  """Training loss and the dataset on which it is computed."""
 
   MLM = 'mlm'
   ADJACENT_MLM = 'adjacent_mlm'  # Of the sequences that CA_MLM reads.
@@ -39,7 +39,7 @@ class Loss(enum.Enum):
 
 
 class Initialization(enum.Enum):
-  """Parameters that a run takes from the run that initializes it."""
+  """Parameters that a run copies from the run that initializes it."""
 
   ALL = 'all'  # All parameters. Both runs have the same vocabulary.
   # The Transformer layers, and embeddings by vocabulary matching.
@@ -97,7 +97,7 @@ class Size:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Condition:
-  """A training configuration that is compared with others by its scores.
+  """A training configuration in the replication study.
 
   Recorded results are identified by a digest of the names and values of these
   fields, including the title.
@@ -110,11 +110,11 @@ class Condition:
     anchors: Method of sharing the vocabulary between the languages. If None,
       the vocabulary is trained only on the first language.
     text: Variant of the text on which the model is trained.
-    sharing: Components of the model of which each language has its own copy. If
-      None, all languages share all parameters.
+    sharing: Model components that are separate for each language. If None, all
+      languages share all parameters.
     begins_from: Name of the condition from which the run is initialized, using
       the run with the same seed. If None, parameters are initialized randomly.
-    taken: Parameters whose values are copied from the run of the condition
+    taken: Parameters that are copied from the run of the condition
       `begins_from`.
     norms: Method of choosing the norms of embeddings that are copied to a new
       vocabulary.
@@ -138,12 +138,12 @@ class Condition:
       with a random encoder's hidden states in the second language.
     aligned: Whether to measure the alignment of words by each layer's hidden
       states.
-    entailment_steps: Number of training steps for the sentence-pair
-      classifiers, which are trained on translations with each of the methods
-      that the papers compare. If 0, no classifier is trained.
+    entailment_steps: Number of training steps for each sentence-pair
+      classifier. One classifier is trained on translations with each of the
+      papers' methods. If 0, no classifier is trained.
     decoder_layers: Number of decoder layers in a translation model. If 0, the
       model has no decoder.
-    decoder: Method of initializing the decoder from the run of an encoder.
+    decoder: Method for initializing the decoder from an encoder's run.
   """
 
   name: str

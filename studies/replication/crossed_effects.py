@@ -81,7 +81,7 @@ def squared_errors(first: np.ndarray, second: np.ndarray) -> SquaredErrors:
 
 
 def common_languages(measure: str, *runs: Mapping[str, float]) -> list[str]:
-  """Returns the languages in which all runs have a value of a measure.
+  """Returns the languages for which every run has a value of a measure.
 
   Args:
     measure: Name of the measure. Its value in a language such as French is

@@ -58,7 +58,7 @@ class Plan:
 def run_plan(
   plan: Plan, work: pathlib.Path, *, budget: float | None = None
 ) -> list[results.Result]:
-  """Executes the runs of a plan that have not finished.
+  """Executes the unfinished runs of a plan.
 
   Several processes can share one directory. Each of them skips the runs that a
   different process is executing.
@@ -261,7 +261,7 @@ class _Experiment:
 def group_scores(
   run_results: Sequence[results.Result],
 ) -> dict[str, dict[int, dict[str, float]]]:
-  """Groups the measured scores of results by condition and seed."""
+  """Groups the measured scores by condition and seed."""
   scores: dict[str, dict[int, dict[str, float]]] = {}
   for result in run_results:
     scores.setdefault(result.condition, {})[result.seed] = result.measures
@@ -269,7 +269,7 @@ def group_scores(
 
 
 def check_work_directory(work: pathlib.Path) -> None:
-  """Checks that the path of the working directory is not a file.
+  """Raises an error if the path of the working directory is a file.
 
   Raises:
     ConfigError: If the path is a file.

@@ -71,7 +71,7 @@ def create_eval_model(
   params,
   objectives: Sequence[objective_base.Objective] = (),
 ) -> eval_task.EvalModel:
-  """Creates the `EvalModel` of a trained model, as used by evaluation tasks.
+  """Wraps a trained model in an `EvalModel` for evaluation tasks.
 
   Args:
     setup: Model, vocabulary and settings of the training run.
@@ -162,7 +162,7 @@ def _layer_accuracy(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def offset_fraction(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-  """Computes the fraction of the hidden states' variance due to the language.
+  """Computes the fraction of hidden-state variance explained by language.
 
   The fraction is 0 if the means are equal, and 1 if the hidden states depend
   only on the language.

@@ -40,7 +40,7 @@ def encode_translations(
 def measure_partner_gain(
   model: eval_task.EvalModel, data: StudyData, condition: Condition, size: Size
 ) -> dict[str, dict[str, float]]:
-  """Measures how much reading a translation reduces the loss on masked tokens.
+  """Measures how much a visible translation reduces the loss on masked tokens.
 
   Both sentences of each held-out pair are masked as in training. They are
   predicted together, in one sequence or, if the model has it, through VECO's

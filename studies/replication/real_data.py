@@ -119,7 +119,7 @@ class RealSpec:
     return dataclasses.replace(spec, digest=digest, words=dictionary_digest)
 
   def restrict_to(self, chain: Iterable[Condition]) -> 'RealSpec':
-    """Returns the specification after clearing fields that do not affect a run.
+    """Returns a copy without the fields that do not affect a run.
 
     Args:
       chain: Condition of the run, and the conditions of the runs that

@@ -41,9 +41,9 @@ class Study:
     return {condition.name: condition for condition in self.conditions}
 
   def select_claims(self, names: tuple[str, ...]) -> tuple[Claim, ...]:
-    """Returns the selected claims from the papers and the controls for them.
+    """Returns the selected claims and their controls.
 
-    Each control is a further comparison, which decides whether the effect in a
+    A control is an additional comparison that tests whether the effect in a
     claim has the cause that the paper states (see `claims.apply_controls`).
 
     Args:

@@ -126,7 +126,7 @@ def read_results(path: pathlib.Path) -> list[Result]:
 
 
 def round_floats(value: Any) -> Any:
-  """Rounds floats to five decimals, also floats in nested dictionaries."""
+  """Rounds floats to five decimals, including floats in nested dictionaries."""
   if isinstance(value, float):
     return round(value, _DECIMALS)
   if isinstance(value, dict):

@@ -157,7 +157,7 @@ class Runner:
 
 
 def save_run(run: TrainedRun, vocabulary) -> str:
-  """Writes the model directory of a run, from which other runs can start.
+  """Writes a run's model directory, which can initialize other runs.
 
   If the directory exists, it is replaced.
 

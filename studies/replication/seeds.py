@@ -1,4 +1,4 @@
-"""Random seeds with which each condition of the replication study is run.
+"""Random seeds for each condition of the replication study.
 
 Most conditions have five seeds. More seeds were added for short runs if a claim
 was unresolved with five seeds.
@@ -48,12 +48,12 @@ _COUNTS = {
 
 
 def seed_range(condition: Condition) -> range:
-  """Returns the seeds with which a condition is run."""
+  """Returns the random seeds for a condition."""
   return range(_COUNTS.get(condition.name, DEFAULT_COUNT))
 
 
 def plan_runs(conditions: Sequence[Condition]) -> list[tuple[Condition, int]]:
-  """Returns the runs on which the published result page is based.
+  """Returns the condition and seed of each run in the published results.
 
   All conditions are run with one seed before any is run with the next seed.
 

@@ -134,7 +134,7 @@ class StudyData:
     (self.folder / 'done').touch()
 
   def with_same_domain(self) -> 'StudyData':
-    """Returns the data of the variant SAME_DOMAIN, to train vocabularies."""
+    """Returns the SAME_DOMAIN variant, on which vocabularies are trained."""
     return dataclasses.replace(self, text=TextVariant.SAME_DOMAIN)
 
   def prepare_vocabulary(self, anchors: Anchors | None) -> pathlib.Path:
@@ -223,7 +223,7 @@ class StudyData:
 
   @property
   def aligned_sentences(self) -> FileDataset:
-    """Word-aligned translation pairs whose second sentence is shuffled.
+    """Word-aligned translation pairs with a shuffled second sentence.
 
     In the original order, aligned words are at the same positions, so even an
     untrained model would align them.
@@ -268,7 +268,7 @@ class StudyData:
     return label_sets.labels_of(self.tagged_sentences('train', FIRST_LANGUAGE))
 
   def held_out_translations(self, language: str) -> list[tuple[str, str]]:
-    """Returns held-out translation pairs that share no token but punctuation.
+    """Returns held-out translation pairs that share only punctuation.
 
     Args:
       language: Language of the second sentence of each pair.
@@ -289,7 +289,7 @@ class StudyData:
     ]
 
   def measure_corpus(self, vocabulary: Vocabulary | None) -> dict[str, float]:
-    """Returns corpus statistics that are reported next to the results."""
+    """Returns {}, because synthetic languages need no corpus statistics."""
     del vocabulary  # Synthetic languages need no such statistics.
     return {}
 

@@ -1,4 +1,4 @@
-"""Counts of the tokens that training runs read."""
+"""Token counts of training runs."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ _TWO_SIDED_LAYOUTS = (ExampleLayout.DUAL, ExampleLayout.INTERLEAVED)
 def count_tokens(
   condition: Condition, conditions_by_name: Mapping[str, Condition], size: Size
 ) -> int:
-  """Counts the tokens that a run and the run that initializes it read.
+  """Counts the tokens read by a run and by the run that initializes it.
 
   Padding is included.
 

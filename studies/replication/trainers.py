@@ -1,4 +1,4 @@
-"""Trainers that the replication experiments use for their conditions."""
+"""Trainers for the conditions of the replication experiments."""
 
 import pathlib
 from typing import Any
@@ -137,7 +137,7 @@ _ADJACENT_LOSSES = (Loss.ADJACENT_MLM, Loss.CA_MLM)
 def build_dataset(
   loss: Loss, condition: Condition, size: Size
 ) -> dataset_config.DatasetConfig:
-  """Builds the configuration of the dataset on which a loss is computed.
+  """Builds the dataset configuration for a training loss.
 
   Pairs are sampled identically in all sequence layouts, so that all losses in a
   step read the same pairs.

@@ -1,4 +1,4 @@
-"""Concepts (meanings) that every synthetic language expresses by a word.
+"""Concepts (meanings) for which every synthetic language has a word.
 
 A concept's name is an English gloss, which does not occur in any text. Nouns,
 verbs and qualities belong to one of two topics. All other concepts belong to no
@@ -14,7 +14,7 @@ from xlflax.utils import errors
 
 @dataclasses.dataclass(frozen=True)
 class Concept:
-  """A meaning that every synthetic language expresses by a word.
+  """A meaning for which every synthetic language has a word.
 
   Attributes:
     id: Name of the concept.
@@ -165,7 +165,7 @@ def concepts_of_group(group: str, topic: int | None = None) -> tuple[str, ...]:
 def list_nouns(
   topic: int | None = None, *, hypernyms: bool = True
 ) -> tuple[str, ...]:
-  """Returns the ids of all nouns, or of the nouns of one topic.
+  """Returns the IDs of all nouns, or only of the nouns in one topic.
 
   Args:
     topic: Topic of the nouns. If None, nouns of both topics are returned.

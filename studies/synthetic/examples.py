@@ -27,7 +27,7 @@ REVIEW_LABELS = ('negative', 'positive')
 def draw_examples(
   options: SyntheticOptions, renderer: Renderer, family: str
 ) -> dict[str, list]:
-  """Draws the examples of a task family, represented by their meanings.
+  """Samples language-independent examples for a task family.
 
   The test and validation examples do not depend on the number of training
   examples.
@@ -70,7 +70,7 @@ def draw_examples(
 def monolingual_sentences(
   options: SyntheticOptions, code: str
 ) -> Iterator[tuple[str, list[Sentence]]]:
-  """Yields each split's name and monolingual sentences, test split first."""
+  """Yields the name and monolingual sentences of each split, test first."""
   shift = options.domain_shift * (1 if code == options.codes[0] else -1)
   return _draw_corpus(
     options,
@@ -85,7 +85,7 @@ def monolingual_sentences(
 def parallel_sentences(
   options: SyntheticOptions, code: str
 ) -> Iterator[tuple[str, list[Sentence]]]:
-  """Yields each split's name and the meanings that its sentence pairs express.
+  """Yields the name of each split and the meanings of its sentence pairs.
 
   Each pair consists of a sentence in the language and its translation in the
   pivot language. The test and validation sentences are the same for all
@@ -129,12 +129,12 @@ def draw_distinct(
   *,
   where: str,
 ) -> list:
-  """Draws items that differ from each other and from all previous items.
+  """Samples items that differ from each other and from all previous items.
 
   Args:
-    draw_item: Function that draws an item.
-    count: Number of items to draw.
-    drawn_items: Items that were drawn before, to which the new items are added.
+    draw_item: Function that samples an item.
+    count: Number of items to sample.
+    drawn_items: Previously sampled items. The new items are added to this set.
     where: Data set and split, as shown in error messages.
 
   Raises:
@@ -161,14 +161,14 @@ def draw_distinct(
 
 @dataclasses.dataclass(frozen=True)
 class Review:
-  """A review, which consists of sentences, and its sentiment."""
+  """A review of several sentences, with a sentiment label."""
 
   sentences: tuple[Sentence, ...]
   label: str
 
 
 def draw_review(sampler: Sampler) -> Review:
-  """Draws a review with two or three sentences, one of which is an opinion."""
+  """Samples a review of two or three sentences that includes one opinion."""
   rng = sampler.rng
   topic = sampler.draw_topic()
   opinion = dataclasses.replace(
@@ -230,7 +230,7 @@ def _draw_unambiguous_paragraph(
 def render_paragraph(
   paragraph: Paragraph, renderer: Renderer, code: str
 ) -> tuple[str, list[str]]:
-  """Returns the text of a paragraph in a language, and its answers in order."""
+  """Renders a paragraph in a language and returns its text and answers."""
   sentences = [renderer(sentence, code) for sentence in paragraph.sentences]
   answers = [
     sentences[query.sentence].phrase(ROLES[query.role])

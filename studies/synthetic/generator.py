@@ -74,7 +74,7 @@ def write_languages(
 
 
 def read_options(directory: str | pathlib.Path) -> SyntheticOptions:
-  """Returns the options with which `write_languages` wrote a folder.
+  """Returns the options that were passed to `write_languages` for a folder.
 
   Raises:
     CorpusError: If the folder was not written by `write_languages`, or its

@@ -47,13 +47,13 @@ class Inference:
 
 
 def draw_inference(sampler: Sampler, *, hard_probability: float) -> Inference:
-  """Draws a premise and a hypothesis, with the label of their relation.
+  """Samples a premise and a hypothesis, with the label of their relation.
 
   All labels have the same probability, and so have all types of clause pairs
   with the same label.
 
   Args:
-    sampler: Sampler that draws the sentences.
+    sampler: Sampler for the sentences.
     hard_probability: Probability of a pair with a negated premise, or with a
       negated hypothesis that is not a contradiction. If it is 0, contradictions
       can be identified by negation alone.

@@ -77,7 +77,7 @@ class Lexicon:
 def build_lexicons(
   languages: Sequence[Language], *, seed: int, anchors: float
 ) -> dict[str, Lexicon]:
-  """Creates the lexicons of several languages; returns them by language code.
+  """Creates the lexicons of several languages, keyed by language code.
 
   Shared words are taken from the first language. Every other string is the word
   for one concept in one language. A language's words do not depend on the

@@ -1,4 +1,4 @@
-"""Meanings of phrases and sentences, which do not depend on a language."""
+"""Language-independent meanings of phrases and sentences."""
 
 import dataclasses
 import enum

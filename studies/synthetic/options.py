@@ -170,7 +170,7 @@ class SyntheticOptions:
 
 
 def from_json(values: Mapping[str, Any]) -> SyntheticOptions:
-  """Restores options from the JSON values of `SyntheticOptions.to_json`."""
+  """Creates options from the output of `SyntheticOptions.to_json`."""
   languages = tuple(Language(**language) for language in values['languages'])
   return SyntheticOptions(**{**values, 'languages': languages})
 

@@ -22,7 +22,7 @@ class Paraphrase:
 
 
 def draw_paraphrase(sampler: Sampler) -> Paraphrase:
-  """Draws a sentence pair that is a paraphrase with probability 0.5."""
+  """Samples a sentence pair that is a paraphrase with probability 0.5."""
   rng = sampler.rng
   first = _draw_sentence(sampler)
   is_paraphrase = rng.bernoulli(0.5)

@@ -1,4 +1,4 @@
-"""Paragraphs, and questions that are answered by a span of the paragraph.
+"""Paragraphs, with questions that are answered by spans of the paragraph.
 
 Each answer occurs only once in its paragraph.
 """
@@ -49,7 +49,7 @@ class Paragraph:
 
 
 def draw_paragraph(sampler: Sampler) -> Paragraph:
-  """Draws a paragraph with four sentences, and three questions about it."""
+  """Samples a paragraph of four sentences, with three questions about it."""
   rng = sampler.rng
   topic = sampler.draw_topic()
   used: set[str] = set()
@@ -85,7 +85,7 @@ def draw_paragraph(sampler: Sampler) -> Paragraph:
 
 
 def draw_open_question(sampler: Sampler) -> tuple[Sentence, Query]:
-  """Draws a sentence and a question, which may have no answer.
+  """Samples a sentence and a question that may have no answer.
 
   The question asks for the subject or the place. If the sentence has no place,
   the question has no answer.

@@ -46,7 +46,7 @@ class RandomGenerator:
     return items[self.integer(len(items))]
 
   def weighted_choice(self, weights: dict[_Item, float]) -> _Item:
-    """Draws a key of `weights` with probability proportional to its weight."""
+    """Samples a key of `weights` with probability proportional to its value."""
     threshold = self.next_bits() / (1 << 64) * sum(weights.values())
     for item, weight in weights.items():
       threshold -= weight
@@ -56,13 +56,13 @@ class RandomGenerator:
     return next(item for item in reversed(weights) if weights[item] > 0)
 
   def shuffle(self, items: MutableSequence) -> None:
-    """Shuffles the items in place (Fisher and Yates)."""
+    """Shuffles the items in place with the Fisher-Yates algorithm."""
     for last in range(len(items) - 1, 0, -1):
       other = self.integer(last + 1)
       items[last], items[other] = items[other], items[last]
 
   def sample(self, items: Sequence[_Item], count: int) -> list[_Item]:
-    """Returns `count` different items, drawn at random."""
+    """Returns `count` distinct random items."""
     pool = list(items)
     self.shuffle(pool)
     return pool[:count]

@@ -1,4 +1,4 @@
-"""Sentences in a language, with the linguistic annotation of their words."""
+"""Sentences in a language, with linguistic annotations of each word."""
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -12,13 +12,12 @@ from studies.synthetic.typology import Language
 
 @dataclasses.dataclass(frozen=True)
 class Rendered:
-  """A sentence in a language, with the annotation of its W words.
+  """A sentence of W words in a language, with linguistic annotations.
 
   Attributes:
     language: Language of the sentence.
     nodes: The W nodes of the dependency tree, in the order of the words.
-    heads: Position of the head of each word, counted from 1. The root has head
-      0.
+    heads: One-based position of each word's head. The root has head 0.
   """
 
   language: Language

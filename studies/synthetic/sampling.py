@@ -22,7 +22,7 @@ _TENSES = {Tense.PAST: 1.0, Tense.PRESENT: 1.0, Tense.FUTURE: 1.0}
 
 
 class Sampler:
-  """Sampler that draws random meanings.
+  """Sampler for meanings of sentences and their parts.
 
   Attributes:
     rng: Random number generator.
@@ -37,11 +37,11 @@ class Sampler:
     self.first_topic_probability = first_topic_probability
 
   def draw_topic(self) -> int:
-    """Draws the number of a topic, 0 or 1."""
+    """Samples a topic, which is 0 or 1."""
     return 0 if self.rng.bernoulli(self.first_topic_probability) else 1
 
   def draw_name(self, entity: str) -> Phrase:
-    """Draws a name that consists of one or two words.
+    """Samples a name of one or two words.
 
     Args:
       entity: Type of the named entity: 'PER', 'LOC' or 'ORG'.
@@ -61,11 +61,11 @@ class Sampler:
   def draw_noun_phrase(
     self, topic: int, *, determiner: str | None = None, adjective: float = 0.35
   ) -> Phrase:
-    """Draws a common noun with a determiner and possibly an adjective.
+    """Samples a common noun with a determiner and possibly an adjective.
 
     Args:
       topic: Topic of the noun and the adjective.
-      determiner: Determiner. If None, a random determiner is drawn.
+      determiner: Determiner. If None, the determiner is sampled.
       adjective: Probability that the phrase has an adjective.
     """
     return Phrase(
@@ -77,7 +77,7 @@ class Sampler:
     )
 
   def draw_phrase(self, topic: int) -> Phrase:
-    """Draws a noun phrase, or the name of a person or an organization."""
+    """Samples a noun phrase, or the name of a person or an organization."""
     phrase_type = self.rng.weighted_choice(
       {'noun': 0.6, 'PER': 0.25, 'ORG': 0.15}
     )
@@ -86,7 +86,7 @@ class Sampler:
     return self.draw_name(phrase_type)
 
   def draw_place(self, topic: int) -> Phrase:
-    """Draws the name of a place, or a noun phrase that denotes a place."""
+    """Samples the name of a place, or a noun phrase that denotes a place."""
     if self.rng.bernoulli(0.6):
       return self.draw_name('LOC')
     return Phrase(
@@ -95,10 +95,10 @@ class Sampler:
     )
 
   def draw_clause(self, topic: int, *, is_plain: bool = False) -> Clause:
-    """Draws a clause whose words belong to a topic.
+    """Samples a clause with words from one topic.
 
     Args:
-      topic: Topic from which the nouns, the verb and the adjectives are drawn.
+      topic: Topic of the nouns, the verb and the adjectives.
       is_plain: Whether to exclude possessors, relative clauses and second
         subjects.
     """
@@ -134,12 +134,12 @@ class Sampler:
     )
 
   def draw_verb(self, topic: int, *, is_transitive: bool) -> str:
-    """Draws a verb that belongs to a topic."""
+    """Samples a verb from a topic."""
     group = 'transitive' if is_transitive else 'intransitive'
     return self.rng.choice(concepts.concepts_of_group(group, topic))
 
   def draw_opinion(self, topic: int) -> Clause:
-    """Draws a clause whose predicate is a positive or negative adjective."""
+    """Samples a clause whose predicate is a positive or negative adjective."""
     return Clause(
       (self.draw_phrase(topic),),
       tense=self.rng.weighted_choice(_TENSES),
@@ -148,7 +148,7 @@ class Sampler:
     )
 
   def draw_sentence(self) -> Sentence:
-    """Draws a statement with one or two clauses."""
+    """Samples a statement with one or two clauses."""
     topic = self.draw_topic()
     if self.rng.bernoulli(0.2):
       return Sentence(

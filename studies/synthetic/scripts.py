@@ -70,7 +70,7 @@ _SINGLE_CHARACTERS = tuple(map(chr, range(0x6E10, 0x6E10 + 160)))
 
 
 def draw_content_word(script: Script, rng: RandomGenerator) -> str:
-  """Draws a word with two or three syllables, or with two Han characters."""
+  """Samples a word of two or three syllables, or of two Han characters."""
   if script is Script.HAN:
     return rng.choice(_FIRST_CHARACTERS) + rng.choice(_LAST_CHARACTERS)
   num_syllables = 2 + rng.integer(2)
@@ -78,14 +78,14 @@ def draw_content_word(script: Script, rng: RandomGenerator) -> str:
 
 
 def draw_function_word(script: Script, rng: RandomGenerator) -> str:
-  """Draws a short word, which has one closed syllable or one Han character."""
+  """Samples a short word: one closed syllable or one Han character."""
   if script is Script.HAN:
     return rng.choice(_SINGLE_CHARACTERS)
   return draw_affix(script, rng) + rng.choice(LETTERS[script].onsets)
 
 
 def draw_affix(script: Script, rng: RandomGenerator) -> str:
-  """Draws a syllable without a final consonant, or one Han character."""
+  """Samples a syllable without a final consonant, or one Han character."""
   if script is Script.HAN:
     return rng.choice(_SINGLE_CHARACTERS)
   letters = LETTERS[script]

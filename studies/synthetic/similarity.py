@@ -59,7 +59,7 @@ class Choice:
 
 
 def draw_rated_pair(sampler: Sampler) -> RatedPair:
-  """Draws two sentences that share some slots (such as the verb).
+  """Samples two sentences that share some slots (such as the verb).
 
   The number of shared slots is 0 to 4, with equal probabilities.
   """
@@ -68,14 +68,14 @@ def draw_rated_pair(sampler: Sampler) -> RatedPair:
 
 
 def draw_translation_pair(sampler: Sampler) -> RatedPair:
-  """Draws two sentences that share all slots (such as the verb) or only two."""
+  """Samples two sentences that share either all slots or only two slots."""
   clause = _draw_full_clause(sampler, sampler.draw_topic())
   num_shared_slots = len(SLOTS) if sampler.rng.bernoulli(0.5) else 2
   return _change_slots(sampler, clause, num_shared_slots)
 
 
 def draw_topical(sampler: Sampler) -> Topical:
-  """Draws three sentences whose words all belong to one topic."""
+  """Samples three sentences whose words all belong to one topic."""
   topic = sampler.draw_topic()
   sentences = (
     make_statement(_draw_simple_clause(sampler, topic)) for _ in range(3)
@@ -84,7 +84,7 @@ def draw_topical(sampler: Sampler) -> Topical:
 
 
 def draw_choice(sampler: Sampler) -> Choice:
-  """Draws a premise and two sentences, one of which has the premise's topic."""
+  """Samples a premise and two sentences, one with the premise's topic."""
   topic, label = sampler.draw_topic(), sampler.rng.integer(2)
   first, second = (
     make_statement(

@@ -51,7 +51,7 @@ class Node:
   after: list['Node'] = dataclasses.field(default_factory=list)
 
   def in_order(self) -> Iterator['Node']:
-    """Yields the nodes in the subtree in the order of their words."""
+    """Yields the nodes of the subtree in word order."""
     for node in self.before:
       yield from node.in_order()
     yield self
@@ -72,7 +72,7 @@ class Grammar:
     self._agrees = self.language.morphology is Morphology.AGREEING
 
   def build_tree(self, sentence: Sentence) -> Node:
-    """Returns the root of the dependency tree of a sentence."""
+    """Returns the root of a sentence's dependency tree."""
     root = self._build_clause(sentence.clauses[0], 'root', 'c0')
     for number, clause in enumerate(sentence.clauses[1:], start=1):
       conjunct = self._build_clause(clause, 'conj', f'c{number}')

@@ -117,7 +117,7 @@ def read_udhr(data: pathlib.Path) -> Iterator[tuple[str, list[str]]]:
 
 
 def read_django() -> Iterator[tuple[str, list[str]]]:
-  """Yields each language's code and its messages in Django's catalogs.
+  """Yields the code of each language and its messages from Django's catalogs.
 
   Messages with Latin letters are skipped, because they contain untranslated
   text.
@@ -138,7 +138,7 @@ def read_django() -> Iterator[tuple[str, list[str]]]:
 def read_pairs(
   data: pathlib.Path,
 ) -> Iterator[tuple[str, tuple[str, str], list[tuple[str, str]]]]:
-  """Yields the source, the language codes and the pairs of each parallel text.
+  """Yields each parallel text's source name, language codes and pairs.
 
   English is the first language of each text.
   """

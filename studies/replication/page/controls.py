@@ -19,7 +19,7 @@ _MIN_SEEDS = 4  # Two seeds in each half.
 def count_resolved_halves(
   values: Sequence[float], *, draws: int = NUM_DRAWS, seed: int = 0
 ) -> int:
-  """Counts how often two random halves of a condition's seeds seem to differ.
+  """Counts how often random halves of a condition's seeds are judged different.
 
   The condition's seeds are split into random halves, which are compared as if
   they were two conditions. Because the rule uses 95 % intervals, one in twenty

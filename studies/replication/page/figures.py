@@ -84,7 +84,7 @@ def _condition_rows(
 def plot_conditions(
   paper: str, rows: Mapping[str, ScoresBySeed]
 ) -> figure.Figure:
-  """Plots the mean, the 95 % interval and each seed's score in every row."""
+  """Plots the mean, the 95 % interval and the individual scores of each row."""
   measures = [
     measure
     for measure in _PLOTTED_MEASURES

@@ -82,7 +82,7 @@ def measure_entailment(
   *,
   steps: int,
 ) -> dict[str, float]:
-  """Trains classifiers by each method and tests them in the second language.
+  """Trains a classifier with each method and tests it in the second language.
 
   Args:
     step_runner: Runner that executes the training steps of the classifiers.

@@ -13,7 +13,7 @@ from xlflax.objectives.pretraining import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ZeroQueue(sentence_alignment.SentenceAlignment):
-  """Momentum contrast with a queue of zeros, and hence without negatives."""
+  """Momentum contrast without negatives: the queue contains only zeros."""
 
   def start_step(self, params, state):
     """Updates the momentum encoder and sets the queue of negatives to zero."""

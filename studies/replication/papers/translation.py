@@ -29,7 +29,7 @@ _NUM_TEST_SENTENCES = 100
 def build_model(
   condition: Condition, size: Size
 ) -> encoder_decoder.EncoderDecoder:
-  """Builds an encoder and a decoder that shares layers with it, as in VECO."""
+  """Builds a model whose decoder shares layers with its encoder, as in VECO."""
   tied_layers = TiedLayers.LAST
   if condition.decoder is not None and condition.decoder.layers is not None:
     tied_layers = TiedLayers(condition.decoder.layers.value)
