@@ -1,4 +1,4 @@
-"""Disk cache of pooled hidden states, from which analyses resume."""
+"""Disk cache of pooled hidden states, which lets analyses resume."""
 
 import dataclasses
 import functools
@@ -31,10 +31,10 @@ class SentenceReader:
 
   Attributes:
     directory: Cache directory. If None, the states are not stored.
-    pooling: Method that pools hidden states. If None, the pooling of the
-      model's own sentence vectors.
+    pooling: Method that pools hidden states. If None, the pooling method of the
+      model's sentence vectors is used.
     max_length: Maximum number of tokens per sentence. If None, the limit of the
-      model's own sentence vectors.
+      model's sentence vectors is used.
     block: Number of sentences per cached block.
   """
 

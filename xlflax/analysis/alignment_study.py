@@ -85,7 +85,7 @@ class UnlinkedFiles(example_source.ExampleSource):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AlignmentStudy(study_base.SeriesStudy):
-  """Word alignment by hidden states, for each layer of the compared models.
+  """Analysis of word alignment by the hidden states of each layer.
 
   Attributes:
     source: Source of sentence pairs with or without gold links.
@@ -114,7 +114,7 @@ class AlignmentStudy(study_base.SeriesStudy):
     object.__setattr__(self, 'methods', methods)
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis and records language pairs or runs that failed."""
+    """Runs the analysis and records the language pairs that failed."""
     failures = eval_task.Failures('alignment')
     rows: list[analysis_report.Row] = []
     notes: dict[str, None] = {}

@@ -76,7 +76,7 @@ def curves(
   rows: Sequence[Row],
   **options: Any,
 ) -> dict[str, Figure]:
-  """Returns {file name: figure with curves}, or {} if there are no points.
+  """Plots curves. Returns {file name: figure}, or {} if there are no points.
 
   Args:
     name: File name without the suffix.

@@ -28,7 +28,7 @@ _EXPLANATION = (
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CkaStudy(study_base.SeriesStudy):
-  """CKA between the layers of compared models, for each language pair.
+  """Analysis of CKA between model layers for each language pair.
 
   Attributes:
     source: Source of parallel text.
@@ -50,7 +50,7 @@ class CkaStudy(study_base.SeriesStudy):
   reader: SentenceReader = dataclasses.field(default_factory=SentenceReader)
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis and records language pairs or runs that failed."""
+    """Runs the analysis and records the language pairs that failed."""
     failures = eval_task.Failures('cka')
     rows: list[analysis_report.Row] = []
     for case, text in self.loaded_cases(

@@ -165,7 +165,7 @@ class _WordTokenizer:
   def tokenize(
     self, texts: list[str]
   ) -> tuple[list[word_states.Reading], list[np.ndarray]]:
-    """Tokenizes N texts and determines the word to which each token belongs.
+    """Tokenizes N texts and assigns each token to its word.
 
     Returns:
       The tokens of each text, and, for each text, the rows of its words in the

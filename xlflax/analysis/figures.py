@@ -31,7 +31,8 @@ def layer_columns(
     label: Label of the color bar. Values are between 0 and 1.
     columns: Values of all layers by (group, column). Columns of one group are
       adjacent. In columns with fewer layers, the last rows are empty.
-    layers: Layer number of each row. If empty, the rows are numbered from 0.
+    layers: Layer number of each row. If empty, zero-based row numbers are
+      used.
   """
   depth = max(map(len, columns.values()))
   values = np.full((depth + 1, len(columns)), np.nan)
@@ -81,10 +82,10 @@ def matrices(
     panels: Arrays of values of shape [L, M], by panel name.
     first: Label for the row axis.
     second: Label for the column axis.
-    first_layers: Layer number of each row. If empty, the rows are numbered from
-      0.
-    second_layers: Layer number of each column. If empty, the columns are
-      numbered from 0.
+    first_layers: Layer number of each row. If empty, zero-based row numbers are
+      used.
+    second_layers: Layer number of each column. If empty, zero-based column
+      numbers are used.
   """
   num_rows = max(len(values) for values in panels.values())
   num_columns = max(values.shape[1] for values in panels.values())

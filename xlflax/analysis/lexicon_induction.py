@@ -51,7 +51,7 @@ class WordVectors:
 
   @functools.cached_property
   def index(self) -> word_forms.WordIndex:
-    """Word index, which maps each word to its row."""
+    """Index that maps each word to its row."""
     return word_forms.WordIndex(self.words, self.language)
 
   def find(self, word: str) -> int | None:
@@ -59,7 +59,7 @@ class WordVectors:
     return self.index.find(word)
 
   def restrict(self, words: Collection[str]) -> 'WordVectors':
-    """Returns the vectors of only those words that are in the given collection.
+    """Returns only the vectors of words in the given collection.
 
     Raises:
       AnalysisError: If the collection contains none of the words.
@@ -187,7 +187,7 @@ def translate(
   k: int = 10,
   max_rounds: validation.NonNegativeInt = 50,
 ) -> Translated:
-  """Computes precision@k of translating words to their nearest neighbors.
+  """Translates words to their nearest neighbors and computes precision@k.
 
   All target words are candidates. A translation is correct if any of the word's
   translations in the dictionary is among the k nearest neighbors.

@@ -48,7 +48,7 @@ Sides = tuple[lexicon_induction.WordVectors, lexicon_induction.WordVectors]
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LexiconInductionStudy(study_base.SeriesStudy):
-  """Lexicon induction for each dictionary with the vectors of several models.
+  """Analysis of lexicon induction with word vectors from several models.
 
   Attributes:
     train: Dictionary file by language pair, such as 'en-fr', from which maps
@@ -102,7 +102,7 @@ class LexiconInductionStudy(study_base.SeriesStudy):
     self._check_vectors()
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis and records language pairs or runs that failed."""
+    """Runs the analysis and records the language pairs that failed."""
     failures = eval_task.Failures('words')
     rows: list[analysis_report.Row] = []
     train = _read_dictionaries(self.train)
@@ -239,7 +239,7 @@ class _VectorCache:
   def restricted_file_vectors(
     self, case: study_base.Case
   ) -> Iterator[tuple[int | None, Sides]]:
-    """Yields vectors from files for those words that have a token embedding."""
+    """Yields the file vectors of words that have a token embedding."""
     for layer, embeddings in self.embeddings(case):
       first, second = (
         vectors.restrict(side.words)
@@ -252,7 +252,7 @@ class _VectorCache:
   def layer_means(
     self, case: study_base.Case
   ) -> Iterator[tuple[int | None, Sides]]:
-    """Yields each layer's index and word vectors, which are mean hidden states.
+    """Yields each layer's index and its word vectors (mean hidden states).
 
     The states are averaged over the words in the text. Nothing is yielded if
     the analysis does not have a text.

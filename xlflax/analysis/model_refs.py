@@ -60,7 +60,7 @@ class ModelRef:
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True)
 class ModelSeries:
-  """A model, or two models that each read one language of a pair.
+  """One model, or a separate model for each language of a pair.
 
   In a model reference, `{language}` is replaced by the language that it reads
   and `{pair}` by both languages: `runs/{language}` are monolingual models,
@@ -96,7 +96,7 @@ class ModelSeries:
     return cls(name, first, second)
 
   def models(self, pair: Pair) -> tuple[ModelRef, ModelRef]:
-    """Returns the model for the first and the model for the second language."""
+    """Returns references to the models for the first and second language."""
     first, second = (
       ModelRef.parse(
         template.replace('{language}', language).replace(
@@ -143,7 +143,7 @@ class Models:
     return self._subject(self.resolve(ref))
 
   def resolve(self, ref: ModelRef) -> ModelRef:
-    """Replaces the step 'last' of a model reference by the last saved step.
+    """Replaces the step 'last' in a model reference with the last saved step.
 
     Raises:
       XlflaxError: If the run or the checkpoint does not exist.

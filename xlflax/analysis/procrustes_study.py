@@ -42,7 +42,7 @@ class Level(enum.Enum):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProcrustesStudy(study_base.SeriesStudy):
-  """Orthogonal maps between two models' states, by language pair and layer.
+  """Analysis that learns orthogonal maps between two models' hidden states.
 
   Attributes:
     source: Source of parallel text. For maps between words, the words are
@@ -69,7 +69,7 @@ class ProcrustesStudy(study_base.SeriesStudy):
   level: Level = Level.SENTENCES
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis and records language pairs or runs that failed."""
+    """Runs the analysis and records the language pairs that failed."""
     failures = eval_task.Failures('procrustes')
     rows: list[analysis_report.Row] = []
     files: dict[str, str | bytes] = {}

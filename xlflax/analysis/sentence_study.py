@@ -43,7 +43,7 @@ class SentenceSides(NamedTuple):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceRetrievalStudy(study_base.SeriesStudy):
-  """Sentence retrieval with the compared models, for each language pair.
+  """Analysis of sentence retrieval by layer, for each language pair.
 
   Attributes:
     test: Source of parallel text on which retrieval is evaluated.
@@ -64,7 +64,7 @@ class SentenceRetrievalStudy(study_base.SeriesStudy):
   reader: SentenceReader = dataclasses.field(default_factory=SentenceReader)
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis and records language pairs or runs that failed."""
+    """Runs the analysis and records the language pairs that failed."""
     failures = eval_task.Failures('sentences')
     rows: list[analysis_report.Row] = []
     notes: list[str] = []

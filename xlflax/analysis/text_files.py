@@ -16,7 +16,7 @@ from xlflax.utils import errors, name_suggestions, validation
 
 
 class Digest(NamedTuple):
-  """Identifier of a text, under which results for the text are stored.
+  """Identifier of a text, which serves as the key of stored results.
 
   Attributes:
     name: First 16 hexadecimal digits of the hash of the text.

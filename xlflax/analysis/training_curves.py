@@ -29,7 +29,7 @@ _EXPLANATION = (
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LearningCurvesStudy(study_base.Study):
-  """Learning curves of runs' evaluation results.
+  """Analysis that plots evaluation results over training steps.
 
   Attributes:
     runs: Directories of runs with evaluation results.
@@ -44,7 +44,7 @@ class LearningCurvesStudy(study_base.Study):
   source: str = averages.ENGLISH
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis and records language pairs or runs that failed."""
+    """Runs the analysis and records the runs that failed."""
     del models  # Only result files are read.
     failures = eval_task.Failures('curves')
     rows: list[analysis_report.Row] = []

@@ -28,7 +28,7 @@ _GAP = 'gap'
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TransferMatrixStudy(study_base.Study):
-  """Transfer matrices written by `xlflax finetune --train_languages`.
+  """Analysis of transfer matrices from `xlflax finetune --train_languages`.
 
   Attributes:
     results: Folder by model, which contains the files `directions.<task>.csv`.
@@ -40,7 +40,7 @@ class TransferMatrixStudy(study_base.Study):
   tasks: tuple[str, ...] | None = None
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis and records language pairs or runs that failed."""
+    """Runs the analysis and records the models that failed."""
     del models  # Only result files are read.
     failures = eval_task.Failures('directions')
     rows: list[analysis_report.Row] = []

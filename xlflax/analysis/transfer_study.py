@@ -31,7 +31,7 @@ _EXPLANATION = (
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True)
 class Head:
-  """Fine-tuned model, and a map from another model's hidden states to its own.
+  """A fine-tuned model, and a map from another model's states to its states.
 
   Attributes:
     model: Reference to the source model, in the format of `ModelRef.parse`.
@@ -60,7 +60,7 @@ class HeadTransferStudy(study_base.Study):
   task: head_task.HeadTask
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis and records language pairs or runs that failed."""
+    """Runs the analysis and records the heads that failed."""
     failures = eval_task.Failures('transfer')
     rows: list[analysis_report.Row] = []
     notes: dict[str, None] = {}

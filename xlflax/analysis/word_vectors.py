@@ -27,7 +27,7 @@ from xlflax.utils import errors
 
 
 class WordMeans:
-  """Sums of each word's hidden states over its occurrences, at every layer.
+  """Sums of hidden states over the occurrences of each word, at every layer.
 
   Attributes:
     words: V distinct words, in the order of the rows in `sums`.
@@ -69,14 +69,14 @@ class WordMeans:
     *,
     sentences: int,
   ) -> None:
-    """Adds hidden states of words in a block of sentences to the words' sums.
+    """Adds the hidden states of words in a block of sentences to the sums.
 
     Args:
-      occurrences: For each sentence, the row in `sums` of each of its n words
-        that are among `words`, an int array of shape [n], and the hidden states
-        of these words, of shape [layers, n, D].
-      sentences: Number of sentences in the block, by which the number of
-        processed sentences increases.
+      occurrences: One pair for each sentence: the rows in `sums` of its n words
+        that are in `words`, an int array of shape [n], and the hidden states of
+        these words, of shape [layers, n, D].
+      sentences: Number of sentences in the block, which is added to the number
+        of processed sentences.
     """
     nonempty = [(rows, vectors) for rows, vectors in occurrences if len(rows)]
     if nonempty:

@@ -259,7 +259,7 @@ SUBCOMMANDS = {'finalize': finalize, 'verify': verify, 'copy': copy}
 
 
 def write(options: CacheOptions, mixtures: list[str]) -> list:
-  """Writes the caches of all tasks in mixtures and returns their metadata."""
+  """Writes the caches for all tasks in mixtures and returns their metadata."""
   from xlflax.data.cache import cache_writer
 
   with progress_reporting.Progress('cache', unit='shards') as bar:
@@ -286,7 +286,7 @@ def write_shard(
 
 
 def corpus_mixtures(directory: str | None) -> list[str]:
-  """Returns the names of a corpus's tasks, which serve as mixtures.
+  """Returns the names of a corpus's tasks, which can be used as mixtures.
 
   Raises:
     ConfigError: If no corpus directory is given.

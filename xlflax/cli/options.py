@@ -248,8 +248,7 @@ class ShardOptions:
   """The shard of the input that this job processes.
 
   Attributes:
-    shard_index: Index of the input shard that this job processes, starting at
-      0.
+    shard_index: Zero-based index of the input shard that this job processes.
     num_shards: Number of input shards, which equals the number of jobs.
     shard_from_env: Read the shard index and the number of shards from the
       environment variables of a Slurm array, a Slurm task or `xlflax launch`.

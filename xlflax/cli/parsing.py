@@ -1,4 +1,4 @@
-"""Parsing of command lines into the options of a command, with cyclopts.
+"""Parsing of command lines into option dataclasses, with cyclopts.
 
 A command module has a function `main`, or a dictionary `SUBCOMMANDS` of
 functions by name, or both. Each of these functions takes one argument,

@@ -43,7 +43,7 @@ def log_export(trainer: Any) -> None:
 
 
 def log_next_steps(trainer: Any, result: dict[str, Any]) -> None:
-  """Logs a run's result and the commands with which the run can be used.
+  """Logs a run's result and suggests commands that use the run.
 
   Args:
     trainer: Trainer that has finished or stopped training.

@@ -22,7 +22,7 @@ from xlflax.utils import errors, logs
 )
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CacheTextOptions:
-  """Vocabulary and text from which damaged token-cache shards are rewritten.
+  """Vocabulary and text for rewriting damaged token-cache shards.
 
   Attributes:
     vocabulary: Directory written by `xlflax vocab`.

@@ -99,7 +99,7 @@ class Effects:
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-  """An option of a command that a binding requires.
+  """A command-line option that a gin binding requires.
 
   Attributes:
     name: The option as the user passes it, with an example of its value.

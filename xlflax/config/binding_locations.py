@@ -283,7 +283,7 @@ def find_macros_without_effect(tree: config_files.Tree) -> set[str]:
 
 
 def find_suite_tasks(tree: config_files.Tree) -> list[str]:
-  """Returns the names of the tasks of an evaluation suite, or [].
+  """Returns the task names of an evaluation suite, or [] for any other file.
 
   Args:
     tree: A gin file and the files that it includes.

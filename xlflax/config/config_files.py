@@ -94,7 +94,7 @@ class GinFile:
 
   @property
   def macros(self) -> dict[str, str]:
-    """Values of the macros that the file sets, as text, by macro name.
+    """Map from each macro that the file sets to its value as text.
 
     The lines of a value that spans several lines are joined.
     """
@@ -128,7 +128,7 @@ class Tree:
     yield self.file
 
   def macros(self) -> dict[str, str]:
-    """Returns the values of all macros, as text, by name."""
+    """Returns a map from each macro to its value as text."""
     macros: dict[str, str] = {}
     for file in self.files():
       macros |= file.macros
@@ -175,7 +175,7 @@ def used_macros(code: str) -> set[str]:
 
 
 def required_macros(macros: Mapping[str, str]) -> list[str]:
-  """Returns the names of the macros without a value.
+  """Returns the names of the macros that are set to `%gin.REQUIRED`.
 
   Args:
     macros: The values of macros, as text, by name.
@@ -200,7 +200,7 @@ def shipped_file_names() -> list[str]:
 
 
 def split_search_paths(search_paths: Sequence[str]) -> list[str]:
-  """Splits the value of `--gin_search_paths` into folders at its commas."""
+  """Splits the comma-separated values of `--gin_search_paths` into folders."""
   return [part for paths in search_paths for part in paths.split(',') if part]
 
 

@@ -168,7 +168,7 @@ class Configuration:
       self.effects.add_call(self.bound, configurable.selector, given=fields)
 
   def with_macros(self, values: Mapping[str, Any]) -> 'Configuration':
-    """Returns a copy of the configuration in which some macros are replaced.
+    """Returns a copy of the configuration with new values for some macros.
 
     Args:
       values: Values by name. A name is a macro ('SEED') or a parameter such as

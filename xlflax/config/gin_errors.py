@@ -30,7 +30,7 @@ _GIN = pathlib.Path(gin.__file__).parent
 
 @contextlib.contextmanager
 def converting_read_errors() -> Iterator[None]:
-  """Context in which parsing errors are converted to ConfigError."""
+  """Context manager that converts parsing errors to ConfigError."""
   try:
     yield
   except errors.XlflaxError:
@@ -180,7 +180,7 @@ def effective_bindings(
     scope: The active scopes, outermost first.
 
   Returns:
-    The scope and the value of the binding of each parameter.
+    Map from parameter to the scope and value of its binding.
   """
   parameters: dict[str, tuple[str, Any]] = {}
   for end in range(len(scope) + 1):

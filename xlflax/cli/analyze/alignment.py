@@ -10,7 +10,7 @@ from xlflax.utils import errors
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AlignmentOptions(analysis_options.ModelAnalysisOptions):
-  """Aligns words of translated sentences with the hidden states of each layer.
+  """Uses the hidden states of each layer to align words in translations.
 
   Reports the alignment error rates of optimal transport and mutual argmax (Chi
   et al., 2022, section 4.4), and writes one layer's alignments in the Pharaoh

@@ -11,7 +11,7 @@ from xlflax.utils import errors
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LexiconInductionOptions(analysis_options.ModelAnalysisOptions):
-  """Translates words by their nearest neighbors (cosine and CSLS).
+  """Translates words to their nearest neighbors (cosine similarity and CSLS).
 
   Compares embeddings, mean hidden states of each layer, and word vectors from
   files, with and without an orthogonal map (Wu et al., 2020, section 5.1.1).

@@ -8,7 +8,7 @@ from xlflax.cli.analyze import analysis_options
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SentenceRetrievalOptions(analysis_options.ModelAnalysisOptions):
-  """Retrieves translations of sentences with the hidden states of each layer.
+  """Uses the hidden states of each layer to retrieve sentence translations.
 
   Reports the accuracy for the original hidden states, and for states that are
   mapped by an orthogonal map learned from different parallel text (Wu et al.,
