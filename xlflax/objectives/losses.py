@@ -144,7 +144,7 @@ def kl_divergence(
   *,
   temperature: float,
 ) -> TokenLoss:
-  """Computes T^2 KL(p || q) in nats, restricted to a vocabulary subset.
+  """Computes T^2 KL(p || q) in nats over a subset of the vocabulary.
 
   p and q are the softmaxes of teacher / T and student / T over the tokens in
   `support`. The factor T^2 keeps the size of the gradients roughly independent

@@ -107,7 +107,7 @@ def call_model(
 
 
 def model_kwargs(batch) -> dict[str, jax.Array]:
-  """Returns the optional arguments of a model that a batch contains."""
+  """Returns a batch's optional model inputs as keyword arguments."""
   return {
     name: batch[key]
     for key, name in _OPTIONAL_ARGUMENTS.items()

@@ -18,7 +18,7 @@ from xlflax.utils import validation
 
 
 class WeightedMean(NamedTuple):
-  """Mean that is stored as a weighted sum and the sum of the weights.
+  """Weighted mean, stored as a weighted sum and the sum of the weights.
 
   Micro-batches, devices and evaluation batches are combined by adding both
   fields. `total / weight` is computed once, on the host.
@@ -53,7 +53,7 @@ class ObjectiveOutput(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ObjectiveContext:
-  """Inputs of an objective in addition to the model, parameters and batch.
+  """Additional inputs of an objective, such as the vocabulary and the step.
 
   Attributes:
     vocabulary: Sizes and special ids of the vocabulary.
@@ -149,7 +149,7 @@ class Objective(validation.ValidatedFields):
 
   @property
   def sentence(self) -> dict[str, Any] | None:
-    """Settings with which sentence vectors are computed after training.
+    """Settings for computing sentence vectors after training.
 
     The value has the fields of
     `evaluation.sentence_embedding.SentenceEmbedding` as JSON. It is None for
@@ -173,7 +173,7 @@ class Objective(validation.ValidatedFields):
     )
 
   def check_model(self, model, vocabulary: Any, length: int) -> None:
-    """Checks that the objective can train a model with a vocabulary.
+    """Checks that the objective supports the model and the vocabulary.
 
     Args:
       model: Linen module of the model.
@@ -221,7 +221,7 @@ class Objective(validation.ValidatedFields):
     return ()
 
   def load_state(self, state, *, model, params, vocabulary) -> Any:
-    """Returns the objective state of a new run, and loads the required data.
+    """Returns the objective's state for a new run, and loads data if required.
 
     The method is called once on the host when a new run starts. A resumed run
     restores the state from its checkpoint.

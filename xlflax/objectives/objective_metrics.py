@@ -1,4 +1,4 @@
-"""Metrics that are summed over batches and converted to numbers.
+"""Functions that sum metrics over batches and convert them to numbers.
 
 Sums may be taken on the device or on the host. The last component of a metric's
 name determines the reported value:
@@ -44,7 +44,7 @@ def add_metrics(
 
 
 def add_outputs(outputs: Sequence[ObjectiveOutput]) -> ObjectiveOutput:
-  """Sums the losses and metrics of objective outputs. States are omitted."""
+  """Sums the losses and metrics of several outputs, and drops their states."""
   total, *other_outputs = outputs
   for output in other_outputs:
     loss = WeightedMean(
@@ -108,7 +108,7 @@ def metrics_by_language(
   language_ids: jax.Array,
   vocabulary: VocabularySpec,
 ) -> dict[str, WeightedMean]:
-  """Returns each metric's mean per language, under the name `<name>/<key>`.
+  """Averages metrics by language and prefixes their keys with `<name>/`.
 
   Args:
     name: Name of the objective, which prefixes its metrics.

@@ -212,7 +212,7 @@ class ObjectiveMixture:
 
   @property
   def groups(self) -> tuple[tuple[int, ...], ...]:
-    """Distinct groups of mixture entries that are trained together in one step.
+    """Distinct groups of mixture entries that are trained in the same step.
 
     A group is a tuple of the entries' indices.
     """
@@ -235,7 +235,7 @@ class ObjectiveMixture:
     return sum(self._counts)
 
   def loss_weight(self, index: int) -> float:
-    """Returns the factor by which a mixture entry's loss is multiplied.
+    """Returns the factor that multiplies a mixture entry's loss.
 
     With `Combine.SAMPLE`, it is 1, because weights determine how often entries
     are drawn.
@@ -248,7 +248,7 @@ class ObjectiveMixture:
     """Returns the indices of the mixture entries that are trained in a step.
 
     Args:
-      step: Global step, counted from 0.
+      step: Zero-based global step.
     """
     if self.combine is Combine.SUM:
       return self.groups[0]
@@ -264,7 +264,7 @@ class ObjectiveMixture:
 
     Args:
       dataset: Name of the dataset that the objective reads.
-      step: Global step, counted from 0.
+      step: Zero-based global step.
 
     Raises:
       ConfigError: If no entry of the mixture uses the dataset.

@@ -76,7 +76,7 @@ def start_ids(
 
   Args:
     row_languages: Language ids of the target sequences, of shape [B].
-    start: Type of the token with which the decoder starts.
+    start: Type of the decoder's first token.
     vocabulary: Vocabulary specification with the special ids.
 
   Returns:

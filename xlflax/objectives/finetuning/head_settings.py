@@ -31,7 +31,7 @@ class StatesFrom(enum.StrEnum):
 
 
 class HeadKind(enum.StrEnum):
-  """Output layers of a head. See `xlflax.models.heads.classification_heads`.
+  """Architecture of a head (see `xlflax.models.heads.classification_heads`).
 
   Attributes:
     OUTPUT: One linear layer.

@@ -103,7 +103,7 @@ class RetrievalContrastive(objective_base.Objective):
 
   @property
   def sentence(self) -> dict[str, Any]:
-    """Settings of the sentence vectors; see `evaluation.sentence_embedding`."""
+    """Sentence-vector settings (see `evaluation.sentence_embedding`)."""
     return {
       'pooling': self.pooling.value,
       'normalize': True,
@@ -262,7 +262,7 @@ class RetrievalContrastive(objective_base.Objective):
 @class_registry.register('retrieval_distillation')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RetrievalDistillation(RetrievalContrastive):
-  """Distills a teacher's sentence vectors, for texts and their translations.
+  """Trains the vectors of texts and their translations to match a teacher's.
 
   The loss is equation 1 of Reimers and Gurevych (2020): the squared difference
   to the teacher's vector, averaged over the texts of a group and over
@@ -283,7 +283,7 @@ class RetrievalDistillation(RetrievalContrastive):
 
   @property
   def sentence(self) -> dict[str, Any]:
-    """Settings of the sentence vectors; see `evaluation.sentence_embedding`."""
+    """Sentence-vector settings (see `evaluation.sentence_embedding`)."""
     return super().sentence | {'normalize': False}
 
   def _values(self, vectors, batch, valid):

@@ -1,4 +1,4 @@
-"""Classification of single texts and text pairs."""
+"""Classification objective for single texts and text pairs."""
 
 import dataclasses
 import functools

@@ -1,4 +1,4 @@
-"""Regression of a number, such as a similarity, for texts or text pairs."""
+"""Regression objective, which predicts a number for a text or a text pair."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Classification of words, for example part-of-speech or entity tagging."""
+"""Token classification objective, such as part-of-speech or entity tagging."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -39,7 +39,7 @@ class _MaskedSequences(NamedTuple):
 @class_registry.register('cross_attention_mlm')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CrossAttentionMLM(MaskedLM):
-  """Predicts masked tokens from their text and from the text pair (CA-MLM).
+  """Predicts masked tokens from one text and from both texts (CA-MLM).
 
   With x and y the texts of a pair and x̂, ŷ their masked versions, whose masks
   are drawn independently (VECO, section 2, equation 1):
@@ -70,7 +70,7 @@ class CrossAttentionMLM(MaskedLM):
   name: str = 'ca_mlm'
 
   def init_heads(self, model, rng: jax.Array) -> Any:
-    """Checks the model. The objective has no head, so {} is returned.
+    """Checks the model and returns {}, because the objective has no head.
 
     Args:
       model: Linen module of the model.
@@ -115,7 +115,7 @@ class CrossAttentionMLM(MaskedLM):
     return objective_metrics.add_outputs(outputs)
 
   def memory(self, states: list[jax.Array]) -> list[jax.Array]:
-    """Stops the gradients of the hidden states [N, T, H] for cross-attention.
+    """Returns hidden states [N, T, H] for cross-attention, without gradients.
 
     The paired texts attend to these hidden states.
     """

@@ -93,7 +93,7 @@ class Distillation(objective_base.Objective):
     return masked_lm.make_masked_lm(self)
 
   def init_state(self, model, params, vocabulary) -> Any:
-    """Returns a state of zeros with the shapes of the teacher's parameters.
+    """Returns zeros in the shapes of the teacher's parameters.
 
     `load_state` replaces the zeros.
 

@@ -1,4 +1,4 @@
-"""Momentum contrast: key encoder with moving-average weights and key queue.
+"""Momentum contrast (MoCo): a moving-average key encoder and a key queue.
 
 The method is MoCo (He et al. 2020, section 3), as PPA applies it to sentence
 pairs (Pan et al. 2021, section 2.1). The functions are pure. The state is a
@@ -69,7 +69,7 @@ def _query_encoder(params, name: str) -> dict[str, Any]:
 def initial_state(
   queue: MoCoQueue, params, *, name: str, dim: int, with_prints: bool
 ) -> dict[str, Any]:
-  """Returns MoCo's initial state: f_k = f_q, and a queue of random keys.
+  """Returns MoCo's initial state: a copy of f_q as f_k, and random keys.
 
   Args:
     queue: Settings for momentum contrast (MoCo): queue size and momentum.
@@ -123,7 +123,7 @@ def start_step(queue: MoCoQueue, params, state, *, name: str) -> dict[str, Any]:
 def enqueue(
   state, new_entries, valid: jax.Array, context: objective_base.ObjectiveContext
 ) -> dict[str, Any]:
-  """Replaces the oldest keys in the queue by a micro-batch's keys.
+  """Replaces the oldest keys in the queue with a micro-batch's keys.
 
   A step fills the next B slots in the order of the pairs in the global batch,
   regardless of how the batch is divided into micro-batches. The slot of an
@@ -162,7 +162,7 @@ def enqueue(
 
 
 def shared_sentences(prints: jax.Array, queued: jax.Array) -> jax.Array:
-  """Finds pairs that have at least one sentence in common.
+  """Finds queued pairs that share at least one sentence with the given pairs.
 
   Args:
     prints: Sentence hashes of B pairs, of shape [B, 4].

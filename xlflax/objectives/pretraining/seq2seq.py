@@ -38,7 +38,7 @@ class SourceSymbols(enum.Enum):
 @class_registry.register('sequence_to_sequence')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SequenceToSequence(objective_base.Objective):
-  """Base class of objectives with teacher-forced cross-entropy on a target.
+  """Base class of objectives that train a decoder with teacher forcing.
 
   The loss is the mean over the labels of the batch. Metrics by language of the
   target: loss (with label smoothing), perplexity (without), accuracy, and
@@ -79,7 +79,7 @@ class SequenceToSequence(objective_base.Objective):
     raise NotImplementedError
 
   def check_model(self, model, vocabulary: Any, length: int) -> None:
-    """Checks that the model has a decoder, and checks the vocabulary.
+    """Checks that the model has a decoder and that the vocabulary is suitable.
 
     See the base class.
     """
@@ -102,7 +102,7 @@ class SequenceToSequence(objective_base.Objective):
     return None
 
   def init_heads(self, model, rng: jax.Array) -> Any:
-    """Checks the model. The objective has no head, so {} is returned.
+    """Checks the model and returns {}, because the objective has no head.
 
     Args:
       model: Linen module of the model.
@@ -264,7 +264,7 @@ class Translation(SequenceToSequence):
   def rows(
     self, batch, context: objective_base.ObjectiveContext, rng: jax.Array
   ):
-    """Creates source and target, and masks the source if configured."""
+    """Returns the source, masked if configured, and the target."""
     source, target = sentence_pairs.split_sides(batch, objective=self.name)
     if self._is_masking:
       token_ids, _ = masked_lm.make_masked_lm(self).mask(source, context, rng)
