@@ -62,7 +62,7 @@ class Collective:
 
   @property
   def sent(self) -> float:
-    """Number of bytes that each device sends if ring algorithms are used."""
+    """Number of bytes that each device sends in a ring algorithm."""
     if self.kind == PERMUTE:
       return self.bytes
     sent = self.bytes * (self.size - 1) / self.size
@@ -70,9 +70,9 @@ class Collective:
 
   @property
   def sent_outside(self) -> float:
-    """Bytes per device that are sent over the links between nodes.
+    """Number of bytes that each device sends to other nodes.
 
-    All devices of a node send equal parts of these bytes.
+    All devices of a node send the same number of bytes to other nodes.
     """
     if self.nodes == 1:
       return 0
@@ -284,13 +284,13 @@ def _is_part(
 
 
 def summarize_collectives(counts: Counts) -> dict[str, dict[str, float]]:
-  """Sums the numbers and sizes of collectives by kind.
+  """Computes the total number and size of collectives of each kind.
 
   Args:
     counts: Number of executions of each collective.
 
   Returns:
-    For each kind 'count', 'bytes', 'sent' and 'sent_outside'.
+    Mapping from kinds to 'count', 'bytes', 'sent' and 'sent_outside'.
   """
   summary: dict[str, Any] = {}
   for collective, count in counts.items():

@@ -26,7 +26,7 @@ EXTRAS = {'gpu': 'plan-gpu', 'tpu': 'plan-tpu'}
 
 @dataclasses.dataclass(frozen=True)
 class Memory:
-  """One device's memory for a compiled step, as reported by the compiler.
+  """Memory that a compiled step uses on one device, according to the compiler.
 
   Attributes:
     arguments: Bytes of the step's arguments: the state and the batches.
@@ -101,7 +101,7 @@ def _package(machine: machine_topology.DeviceTopology) -> str:
 def target_of(
   machine: machine_topology.DeviceTopology,
 ) -> compile_targets.Target:
-  """Returns a machine's platform and GPU capability as a compilation target."""
+  """Returns a machine's compilation target: its platform and GPU capability."""
   accelerator = machine.accelerator
   return compile_targets.Target(
     machine.platform, accelerator.capability if accelerator else None
@@ -111,7 +111,7 @@ def target_of(
 def topology_devices(
   machine: machine_topology.DeviceTopology,
 ) -> tuple[Any, ...]:
-  """Returns abstract devices of a machine, as targets for compilation."""
+  """Returns abstract devices of a machine, for which programs are compiled."""
   os.environ.setdefault('TPU_SKIP_MDS_QUERY', '1')
   os.environ.setdefault('ALLOW_MULTIPLE_LIBTPU_LOAD', '1')
   jax.config.update('jax_platforms', 'cpu')
@@ -148,7 +148,7 @@ def _remove_non_tpu_flags() -> None:
 
 
 def topology_name(machine: machine_topology.DeviceTopology) -> dict[str, Any]:
-  """Returns `get_topology_desc` arguments for a slice such as 'v6e:2x4'.
+  """Returns the `get_topology_desc` arguments for a machine's TPU slice.
 
   Args:
     machine: Target machine, whose devices need not be attached to this host.

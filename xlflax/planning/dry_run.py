@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class By(enum.Enum):
-  """Cost model with which the costs on a target machine are estimated."""
+  """Method of estimating costs on a target machine."""
 
   AUTO = 'auto'  # COMPILER if it is installed, otherwise ESTIMATE.
   COMPILER = 'compiler'  # The compiler of the machine.
@@ -45,7 +45,7 @@ def make_plan(
   Args:
     settings: Settings of the run. For a target machine, pass
       `settings.on(machine)`.
-    by: Cost model with which the costs on a target machine are estimated.
+    by: Method of estimating costs on the target machine.
 
   Returns:
     'learning_rate' (description of the default, '' if the run sets it),

@@ -28,9 +28,10 @@ def state_bytes(state: train_state.TrainState) -> dict[str, int]:
 
 
 def replay_bytes(setup: training_setup.Setup) -> dict[str, int]:
-  """Returns the size of the train-state copy from which steps are replayed.
+  """Returns the bytes per device that are required to recompute steps.
 
-  Steps that are checked for data corruption are computed again from the copy.
+  Steps that are checked for data corruption are computed again from a copy of
+  the train state.
   """
   if not setup.settings.sdc_check_every:
     return {}
@@ -38,7 +39,7 @@ def replay_bytes(setup: training_setup.Setup) -> dict[str, int]:
 
 
 def sharded_state_bytes(state: train_state.TrainState) -> dict[str, int]:
-  """Returns the sizes of the train-state arrays by their sharding.
+  """Returns the total sizes of fully sharded and of other train-state arrays.
 
   Args:
     state: The sharded train state.

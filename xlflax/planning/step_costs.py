@@ -647,7 +647,7 @@ def _matmul_rate(arrays) -> float:
 
 
 def misaligned_arrays(equation) -> tuple[str, ...]:
-  """Describes those arrays of a matmul that are not aligned in memory.
+  """Describes the arrays of a matmul that are not aligned in memory.
 
   The size of their contiguous dimension is not a multiple of 16 bytes. Adjacent
   dimensions of the same role (batch, contracted, free) form one dimension of

@@ -1,4 +1,4 @@
-"""Costs of a run's training steps, separately for each set of objectives.
+"""Costs of a run's training steps for each set of objectives.
 
 A step trains one or more objectives of the run's mixture.
 """
@@ -215,7 +215,7 @@ def _compile_on_cpu(setup, active, machine) -> tuple[Any, str]:
 
 
 def mean_collectives(steps: Sequence[Step]) -> dict[str, dict[str, float]]:
-  """Returns the mean numbers and sizes of collectives per step, by kind."""
+  """Returns the mean number and size of collectives per step, by kind."""
   mean: dict[str, dict[str, float]] = {}
   for step in steps:
     for kind, row in collectives.summarize_collectives(

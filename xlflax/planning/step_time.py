@@ -176,7 +176,7 @@ def estimate_time(
 
 
 def mean_time(weighted: Sequence[tuple[float, StepTime]]) -> StepTime:
-  """Averages the estimated step times over the kinds of steps in a run.
+  """Averages estimated step times, weighted by the fraction of steps.
 
   Args:
     weighted: Pair (fraction of the run's steps, `StepTime`) for each kind of

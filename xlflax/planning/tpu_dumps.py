@@ -1,4 +1,4 @@
-"""Compilation of TPU programs up to their scheduled HLO and memory use.
+"""Partial compilation of TPU programs, to read their HLO and memory use.
 
 XLA:TPU writes its optimized and scheduled program and all buffers before it
 generates machine code, which takes several times as long and is not needed for
@@ -61,7 +61,7 @@ def compile_program(
 
 
 def dump_to(folder: pathlib.Path) -> dict[str, Any]:
-  """Returns the options with which XLA writes its programs to a folder."""
+  """Returns the XLA options for writing compiled programs to a folder."""
   return {'xla_dump_to': str(folder), 'xla_dump_hlo_as_text': True}
 
 
@@ -110,7 +110,7 @@ def read_memory(folder: pathlib.Path) -> dict[str, int]:
 
 
 def parse_memory(buffers: str, report: str) -> dict[str, int]:
-  """Parses a program's memory use from the text of two compiler outputs.
+  """Parses a program's memory use from two output files of the compiler.
 
   Args:
     buffers: Text of the buffer assignment file.

@@ -20,7 +20,7 @@ _Backend = encoder_config.AttentionBackend
 def with_traceable_attention(
   settings: 'trainer.Trainer', machine: machine_topology.DeviceTopology
 ) -> 'trainer.Trainer':
-  """Returns the run's settings without cuDNN attention.
+  """Replaces cuDNN attention in the run's settings.
 
   JAX traces cuDNN attention only if cuDNN is installed. The fused kernels,
   which are used instead, have the same estimated cost.
