@@ -151,7 +151,7 @@ class LayerCKA:
       self._add(*self._concatenate_buffer())
 
   def result(self) -> np.ndarray:
-    """Returns the CKA of all layer pairs, [L, M], or of the diagonal, [L].
+    """Returns the CKA of all layer pairs, [L, M], or of pairs (i, i), [L].
 
     Raises:
       AnalysisError: If there are fewer than 2 sentences (4 if debiased).

@@ -1,4 +1,4 @@
-"""HSIC between layers, computed from sums over batches in constant memory.
+"""HSIC between layers, accumulated over batches in constant memory.
 
 Products of features are summed batch by batch. All vectors are shifted by the
 mean of the first batch, which does not change HSIC: sums of products of vectors
@@ -64,7 +64,7 @@ class Sums:
     )
 
   def add(self, first: np.ndarray, second: np.ndarray) -> None:
-    """Adds n sentences' hidden states [L, n, D], [M, n, E] to the HSIC sums."""
+    """Updates the sums with hidden states [L, n, D] and [M, n, E]."""
     x, y = (
       model.add_shifted(states, self._dtype)
       for model, states in zip(self._models, (first, second), strict=True)
@@ -148,7 +148,7 @@ class _ProductSums:
     self._xx_yy = np.zeros((depth, right_depth))  # |x|^2 |y|^2
 
   def add(self, left: _Batch, right: _Batch) -> None:
-    """Adds a batch of hidden states of both models to the sums of products."""
+    """Updates the sums of products with a batch from each of the two models."""
     pending = None
     for i, x, y in self._pairs(left.values, right.values):
       current = i, block_matmul.transposed_matmul(x, y)
@@ -165,7 +165,7 @@ class _ProductSums:
       self._xx_yy += left.norms @ right.norms.T
 
   def hsic(self, n: int) -> np.ndarray:
-    """Returns the HSIC of pairs of layers.
+    """Returns the HSIC between pairs of layers.
 
     The shape is [L, M] for all pairs of layers, and [L] for pairs of layers
     with the same index.

@@ -25,7 +25,7 @@ _MIN_BLOCKS = 3  # Up to this number of query blocks, two passes are as fast.
 
 
 class SearchResult(NamedTuple):
-  """Best keys by CSLS for each of N queries.
+  """Keys with the highest CSLS scores for each of N queries.
 
   Attributes:
     neighbors: Best keys y of each query x, ranked by cos(x, y) - r(y) / 2,
@@ -46,7 +46,7 @@ def is_single_pass_faster(queries: int, blocks: Blocks) -> bool:
 def search_keys(
   queries: np.ndarray, keys: np.ndarray, *, top: int, k: int, blocks: Blocks
 ) -> SearchResult:
-  """Finds the best keys by CSLS for every query.
+  """Finds the keys with the highest CSLS score for each query.
 
   Args:
     queries: Unit vectors of shape [N, D].
@@ -101,7 +101,7 @@ class _BoundedKeys:
     self._limits = np.zeros(0, np.float32)
 
   def start_row(self, i: int, key_means: TopK) -> None:
-    """Updates lower bounds of the mean similarity r of each key.
+    """Updates the lower bound on each key's mean similarity r.
 
     This method is called before each row of blocks is processed.
     """
@@ -112,9 +112,9 @@ class _BoundedKeys:
   def update_mask(
     self, block: np.ndarray, mask: np.ndarray, i: int, j: int
   ) -> None:
-    """Marks entries whose upper bound may be among the greatest of their query.
+    """Marks entries that may be among the best keys of their query.
 
-    The bound of an entry is an upper bound of its score.
+    These are the entries with the greatest upper bounds on their scores.
     """
     if i < self._start:
       return
@@ -127,7 +127,7 @@ class _BoundedKeys:
       mask[part] |= block[part] - halves > self._limits[part, None]
 
   def merge(self, hits: top_k.Hits, i: int, j: int) -> None:
-    """Merges upper bounds of a block's scores into each query's best bounds."""
+    """Merges a block's upper bounds into the greatest bounds of each query."""
     if i < self._start:
       return
     bounds = hits.scores - self._halves[j + hits.columns]

@@ -76,7 +76,7 @@ class Alignment:
     return apply_map(self.matrix, self.source.apply(vectors))
 
   def map_target(self, vectors: np.ndarray) -> np.ndarray:
-    """Normalizes target vectors [M, D] with the means of the alignment."""
+    """Normalizes target vectors [M, D] with the alignment's stored means."""
     return self.target.apply(vectors)
 
 
@@ -116,7 +116,7 @@ def fit_vocabulary_alignment(
   *,
   max_rounds: validation.NonNegativeInt = 50,
 ) -> Alignment:
-  """Fits an alignment map for two sets of word vectors to dictionary pairs.
+  """Fits a map between two sets of word vectors to dictionary pairs.
 
   The method is the same as in `fit_alignment`, except that the normalization
   uses the means of all words.

@@ -20,7 +20,7 @@ def compute_limits(
   first_column: int,
   block: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the scores that a block's entries must exceed to be in the top k.
+  """Returns the scores that entries must exceed to be in the top k.
 
   Args:
     top_k: Top k entries found so far in each row, and top k entries found so
@@ -122,7 +122,7 @@ def iterate_stripes(block: np.ndarray) -> Iterator[slice]:
 
 
 def iterate_hits(block: np.ndarray, mask: np.ndarray) -> Iterator[Hits]:
-  """Yields those entries of a block that a mask selects.
+  """Yields the entries of a block that a mask selects.
 
   All entries are yielded at once, or in stripes of rows if there are many.
 

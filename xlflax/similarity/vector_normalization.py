@@ -49,7 +49,7 @@ class Normalized:
 
   @validation.validate_call
   def apply(self, vectors: np.ndarray) -> np.ndarray:
-    """Normalizes additional vectors [M, D] with the language's stored means.
+    """Normalizes other vectors [M, D] of the language with the stored means.
 
     Use this method for test words and sentences, which must not influence the
     means.
