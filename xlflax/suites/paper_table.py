@@ -1,4 +1,4 @@
-"""Tables of papers: published scores next to the scores of a suite."""
+"""Tables from papers, which compare published scores with suite scores."""
 
 import collections
 import csv
@@ -24,7 +24,7 @@ Scores = Mapping[tuple[str, str], float]
 
 
 class ScoreSource(NamedTuple):
-  """Suite task, metric and run from which a table's measured score is read.
+  """Source of a measured score: a suite task, a metric and a run.
 
   Attributes:
     task: Name of the suite task.
@@ -130,12 +130,12 @@ class PaperTable:
 
   @property
   def change_columns(self) -> tuple[str, ...]:
-    """Columns for which the differences from the reference rows are printed."""
+    """Columns in the table of differences from the reference rows."""
     return self.summary or tuple(self.means) or self.columns
 
   @functools.cached_property
   def sources(self) -> dict[tuple[str, str], ScoreSource]:
-    """Location of each measured score in the results, by row and column."""
+    """Source of each measured score, by row and column."""
     return {
       (row.row, column): _resolve(source, row)
       for row in self.rows

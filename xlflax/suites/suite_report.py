@@ -34,8 +34,8 @@ class Evaluated:
     folder: Folder that contains the result files, such as predictions.
     task: Evaluation task. None if the result is from an earlier call and
       its task cannot be created.
-    seed: Index of the fine-tuning seed, from 0. Each seed has one folder per
-      evaluation task.
+    seed: Zero-based index of the fine-tuning seed. Each seed has one folder
+      per evaluation task.
   """
 
   folder: pathlib.Path
@@ -44,7 +44,7 @@ class Evaluated:
 
 
 class Coverage(NamedTuple):
-  """Number of languages over which a mean is taken.
+  """Numbers of scored and expected languages in a mean.
 
   Attributes:
     num_languages: Number of languages with a score.
@@ -118,7 +118,7 @@ class TaskResult:
     )
 
   def coverage(self, metric: str) -> Coverage:
-    """Returns the scored and expected numbers of languages in a metric's mean.
+    """Counts the scored and the expected languages in a metric's mean.
 
     Args:
       metric: Name of the metric, such as 'accuracy'.
@@ -439,7 +439,7 @@ class SuiteReport:
   def head_tail_coverage(
     self, summary: leaderboard.Summary
   ) -> dict[str, dict[str, Coverage]]:
-    """Counts the languages that enter each mean of `head_tail_averages`.
+    """Counts the languages in each mean of `head_tail_averages`.
 
     The expected languages of a task are those of its test data, and those for
     which any model has a score.

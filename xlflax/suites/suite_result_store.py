@@ -74,7 +74,7 @@ def record_results(
 
 
 def check_run(model: str, run: str, recipe: str, output: pathlib.Path) -> None:
-  """Checks that a checkpoint's stored results belong to a run and a recipe.
+  """Checks that stored results come from the given run and recipe.
 
   Args:
     model: Name of the checkpoint, such as 'mlm@1000'.
@@ -109,7 +109,7 @@ def check_run(model: str, run: str, recipe: str, output: pathlib.Path) -> None:
 def earlier_cost(
   task: str, model: str, output: pathlib.Path
 ) -> score_table.Cost | None:
-  """Returns a task's cost that an earlier evaluation recorded, or None."""
+  """Returns the task cost that an earlier evaluation recorded, or None."""
   path = output / FOLDER / model / f'{task}.json'
   if not path.exists():
     return None

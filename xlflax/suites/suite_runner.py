@@ -121,7 +121,7 @@ def shard(
   index: int,
   count: int,
 ) -> set[tuple[str, str]]:
-  """Selects the tasks of one machine when tasks are divided round-robin.
+  """Selects the tasks of one machine by round-robin assignment.
 
   Tasks that evaluate the models of the same grid are assigned to the same
   machine.
@@ -130,7 +130,7 @@ def shard(
     suite: Suite whose tasks are assigned.
     models: Checkpoints to evaluate.
     names: Names of the tasks to run. If None, all tasks are run.
-    index: Index of the machine, from 0.
+    index: Zero-based index of the machine.
     count: Total number of machines.
 
   Returns:
@@ -290,7 +290,7 @@ class SuiteRunner:
     )
 
   def check_bindings(self) -> None:
-    """Checks that every binding in `bindings` has an effect on some task.
+    """Checks that each binding in `bindings` affects at least one task.
 
     Bindings in gin files of the tasks are checked as well. No objects are
     built.
@@ -320,7 +320,7 @@ class SuiteRunner:
     )
 
   def check_test_data(self, models: Sequence[Model]) -> None:
-    """Logs which test data cannot be read or has no gold labels.
+    """Logs a warning for test data that is unreadable or has no gold labels.
 
     The test data of all selected tasks is read, so that a mistake is reported
     before the first fine-tuning run. If no task is fine-tuned, nothing is read,

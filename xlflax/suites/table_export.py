@@ -1,4 +1,4 @@
-"""Export of the table of a paper with published and measured scores."""
+"""Export of a paper's table with published and measured scores."""
 
 import csv
 import io
