@@ -1,4 +1,4 @@
-"""Limit on how many steps are dispatched to the devices in advance.
+"""Limit on the number of steps that are dispatched in advance.
 
 JAX returns from a step before the device has finished it. On CPUs, it allows 32
 dispatched steps. Saving and stopping wait for all of them. Therefore, only few
@@ -19,7 +19,7 @@ _TARGET_SECONDS = 1.0
 
 
 class DispatchQueue:
-  """Queue of steps that were dispatched to the devices but are not finished.
+  """Queue of dispatched steps that the devices have not finished.
 
   Attributes:
     finished: Last step that the devices are known to have finished.

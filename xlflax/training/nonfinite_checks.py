@@ -1,4 +1,4 @@
-"""Checks for non-finite parameters, for loading and exporting models.
+"""Checks for non-finite parameters when models are loaded or exported.
 
 If a model contains a single NaN, its predictions are the same for all inputs.
 The model then appears to be badly trained, although its file is damaged.

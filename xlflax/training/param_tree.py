@@ -50,7 +50,7 @@ def unflatten_params(named: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def map_named(fn, tree, *rest) -> Any:
-  """Maps a function over trees like `jax.tree.map`, passing the leaves' names.
+  """Maps a function of names and leaves over trees, like `jax.tree.map`.
 
   Args:
     fn: Function called with a leaf's name and the leaves that have this name.

@@ -65,7 +65,7 @@ def run_header_lines(
   *,
   first_step: int,
 ) -> list[str]:
-  """Returns lines about model, objectives, data, devices, steps and results.
+  """Returns the lines of the run summary.
 
   Args:
     setup: Model, vocabulary, settings and step functions of the run.
@@ -275,7 +275,7 @@ def language_warnings(
   vocabulary_languages: Sequence[str],
   tasks: Mapping[str, list[loader_base.TaskStatistics]],
 ) -> list[str]:
-  """Returns a warning for each language that the vocabulary does not contain.
+  """Returns warnings about dataset languages that the vocabulary lacks.
 
   Args:
     vocabulary_languages: Languages of the vocabulary. If empty, the vocabulary

@@ -18,7 +18,7 @@ def check_sharing(
   For each batch, a sharing plan selects the parameters of a single language.
 
   Args:
-    plan: Encoder parameters of which each language has its own copy. If None,
+    plan: Encoder parameters with a separate copy for each language. If None,
       the languages share all parameters.
     datasets: Datasets on which the run trains.
     spec: Sizes and special ids of the vocabulary.

@@ -124,7 +124,7 @@ class Inputs(NamedTuple):
 
 
 def make_inputs(settings: 'Trainer') -> Inputs:
-  """Creates synthetic inputs for the most frequent kind of training step.
+  """Creates synthetic inputs for the most common kind of training step.
 
   Kinds of steps differ in the objectives that they train.
   """

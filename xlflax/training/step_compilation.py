@@ -1,4 +1,4 @@
-"""Compilation of step functions, in parallel with restoring the state."""
+"""Compilation of step functions while the state is being restored."""
 
 import contextvars
 import threading

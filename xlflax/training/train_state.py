@@ -18,7 +18,7 @@ from xlflax.training.optimization import optimizers
 
 
 class TrainState(flax.struct.PyTreeNode):
-  """Train state, which checkpoints store together with the data positions.
+  """Train state, which is saved in checkpoints.
 
   Attributes:
     step: Number of completed steps, int32 [].

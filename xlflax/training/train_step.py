@@ -83,7 +83,7 @@ class TrainStepBuilder(NamedTuple):
   shardings: Any = None
 
   def build(self, active: Sequence[int]):
-    """Builds the step function that trains some of the mixture's objectives.
+    """Builds the step function for the given objectives of the mixture.
 
     Args:
       active: Indices, in the objective mixture, of the objectives that the step
@@ -318,7 +318,7 @@ def select_update(
     condition: Condition that selects the function, bool [].
     update: Function that returns a tree of the same structure, shapes and
       dtypes.
-    state: Argument with which the selected function is called.
+    state: Argument of the selected function.
     otherwise: Function that is called with `state` if the condition does not
       hold. By default, it returns `state` unchanged.
 
@@ -337,7 +337,7 @@ def select_update(
 def metric_prefix(
   mixture: objective_mixture.ObjectiveMixture, index: int
 ) -> str:
-  """Returns the prefix of the metric names of one objective in the mixture.
+  """Returns the prefix of an objective's metric names.
 
   The prefix is the objective's name. If several entries have that name, it is
   preceded by the name of the dataset.

@@ -267,7 +267,7 @@ class TrainingRun:
   def after_step(
     self, output: train_step.StepOutput
   ) -> list[hook_base.Request]:
-    """Counts a step, calls the hooks and returns the requests of the hooks."""
+    """Counts a step, calls the hooks and returns their requests."""
     self.step += 1
     self.accumulator.add(output)
     self._queue.add(self.step, output.loss)
@@ -416,7 +416,7 @@ class TrainingRun:
       clock.restart(self.step)
 
   def last_good_checkpoint(self) -> int | None:
-    """Waits for pending writes and returns the last checkpoint's step."""
+    """Waits for pending writes and returns the step of the last checkpoint."""
     self.checkpoints.wait()
     return self.checkpoints.last_step
 

@@ -155,7 +155,7 @@ class Setup:
     return self.factory.shardings.params if is_sharded else None
 
   def jitted_step(self, active: tuple[int, ...], *, checked: bool = False):
-    """Returns the jitted step that trains some of the mixture's objectives.
+    """Returns the jitted step function for the given objectives.
 
     The step donates its train state.
 
@@ -310,7 +310,7 @@ class Setup:
     }
 
   def flops(self, active: tuple[int, ...]) -> int:
-    """Returns the model FLOPs of a step that trains some of the objectives."""
+    """Returns the model FLOPs of a step with the given objectives."""
     params = self.factory.abstract.params
     batches = self.abstract_batches(active)
 
@@ -352,7 +352,7 @@ def check_models(
   datasets: Sequence[Any],
   objectives: objective_mixture.ObjectiveMixture,
 ) -> None:
-  """Checks that the objectives can train a model with a vocabulary.
+  """Checks that the objectives support the model and the vocabulary.
 
   Args:
     model: Linen module of the model.

@@ -30,7 +30,7 @@ _ROWS_PER_READ = 1024
 
 
 class Entropy(NamedTuple):
-  """Unigram entropy of a text's tokens in nats.
+  """Unigram entropies of the tokens in a text, in nats.
 
   A model that has only learned token frequencies has a loss between these two
   entropies.
@@ -66,7 +66,7 @@ class Plateau:
     self.loss = math.nan
 
   def add(self, step: int, loss: float, tokens: float = 0) -> str:
-    """Records a reported loss and detects if the plateau was reached or left.
+    """Records a reported loss and checks for the start or end of the plateau.
 
     Args:
       step: Step of the report.
@@ -158,7 +158,7 @@ class Plateaus:
         logging.info('%s', message)
 
   def result(self) -> dict[str, Any]:
-    """Returns each objective's entropy within a language and plateau steps.
+    """Returns each objective's unigram entropy and its plateau's start and end.
 
     Advice on plateaus is logged.
     """

@@ -208,7 +208,7 @@ def _item_shapes(checkpoint: pathlib.Path, item: str) -> dict[str, Any]:
 
 
 def check_fit(checkpoint: pathlib.Path, state: train_state.TrainState) -> None:
-  """Checks that a checkpoint's arrays have the shapes of a train state.
+  """Checks that a checkpoint's array shapes match those of a train state.
 
   Args:
     checkpoint: Directory of a finished checkpoint.
@@ -235,7 +235,7 @@ def check_fit(checkpoint: pathlib.Path, state: train_state.TrainState) -> None:
 def fits_last_checkpoint(
   model_dir: str | pathlib.Path, state: train_state.TrainState
 ) -> bool:
-  """Returns whether the newest checkpoint has the shapes of a train state.
+  """Returns whether the newest checkpoint's shapes match a train state.
 
   This function reads only metadata, and skips checkpoints whose metadata cannot
   be read. It returns True if there are no other checkpoints.
@@ -259,7 +259,7 @@ def fits_last_checkpoint(
 
 
 def check_shapes(checkpoint: pathlib.Path, abstract_params) -> None:
-  """Checks that a checkpoint's arrays have the shapes of a model's parameters.
+  """Checks that a checkpoint's array shapes match a model's parameters.
 
   Unreadable metadata is not reported here, because reading the checkpoint
   reports it.
@@ -397,7 +397,7 @@ def _restore_item(checkpoint: pathlib.Path, item: str, abstract) -> Any:
 
 
 def make_train_item(state: train_state.TrainState) -> dict[str, Any]:
-  """Returns the content of the checkpoint item `train`, without parameters."""
+  """Returns the content of the checkpoint item `train`."""
   return {
     'step': state.step,
     'opt_state': state.opt_state,

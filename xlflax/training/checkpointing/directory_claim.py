@@ -190,7 +190,7 @@ def _has_results(model_dir: pathlib.Path) -> bool:
 def check_vocabulary_directory(
   vocabulary: str | vocabulary_spec.VocabularySpec,
 ) -> pathlib.Path:
-  """Returns the directory of the trainer's vocabulary.
+  """Checks that the trainer's vocabulary is a directory, and returns its path.
 
   Args:
     vocabulary: Value of the trainer's `vocabulary` field.

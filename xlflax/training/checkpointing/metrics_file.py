@@ -20,7 +20,7 @@ _MAX_STEP = 2**31  # Larger than every step.
 def truncate_metrics(
   model_dir: pathlib.Path, step: int, *, written: str = ''
 ) -> None:
-  """Drops the lines that follow a step when training resumes from that step.
+  """Removes metrics written after the checkpoint that training resumes from.
 
   Lines with the key 'restart', which record the costs of failures, are kept.
 

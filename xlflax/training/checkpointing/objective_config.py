@@ -1,4 +1,4 @@
-"""Records of a run's training objectives, whose heads evaluation tasks use."""
+"""Records of a run's objectives, so that evaluation can use their heads."""
 
 import logging
 import pathlib
@@ -19,7 +19,7 @@ Inputs = Mapping[str, Mapping[str, Any]]
 
 
 def collect_inputs(trainer) -> dict[str, dict[str, Any]]:
-  """Returns the settings by which datasets convert labeled examples to inputs.
+  """Returns the settings for converting labeled examples to model inputs.
 
   Args:
     trainer: `Trainer` of the run.

@@ -48,7 +48,7 @@ class VocabularyIdentity(NamedTuple):
 
 
 class OnConfigMismatch(enum.Enum):
-  """Action if the directory contains a run with a different configuration."""
+  """Action to take if the directory contains a differently configured run."""
 
   ERROR = 'error'
   CONTINUE = 'continue'  # Resume with the new configuration and record it.

@@ -32,7 +32,7 @@ class SavedRun:
   Attributes:
     directory: Model directory of the run.
     model: Linen module of the run.
-    vocabulary: Vocabulary with which the model was trained.
+    vocabulary: Vocabulary of the trained model.
     objectives: Training objectives by name. Empty if they were not recorded.
     inputs: Settings that convert labeled examples to model inputs, by the name
       of the objective (see `objective_config.collect_inputs`).

@@ -94,7 +94,7 @@ class Digester:
 
 
 def checksum_array(array: jax.Array) -> jax.Array:
-  """Computes a checksum of an array, which depends on the values' positions.
+  """Computes a checksum of an array's values and their positions.
 
   The mixing function is a bijection of 32 bits, so that a single changed value
   always changes the sum.

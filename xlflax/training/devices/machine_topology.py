@@ -57,7 +57,7 @@ _topology: contextvars.ContextVar[DeviceTopology | None] = (
 
 @contextlib.contextmanager
 def planning_for(topology: DeviceTopology | None) -> Iterator[None]:
-  """Context in which meshes are those of a target machine.
+  """Context in which meshes are created for a target machine.
 
   The devices of this process stand in for the devices of the machine.
 

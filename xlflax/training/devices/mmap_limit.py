@@ -1,4 +1,4 @@
-"""Freeing of compiled programs when a process has too many memory maps.
+"""Release of compiled programs when a process has too many memory maps.
 
 JAX keeps compiled programs, and XLA:CPU creates dozens to hundreds of memory
 maps for each. Linux limits the maps of a process to
@@ -21,7 +21,7 @@ _SCARCE_FRACTION = 0.4  # Fraction of the limit above which programs are freed.
 
 
 def memory_maps() -> int:
-  """Returns this process's number of memory maps, or 0 without /proc."""
+  """Counts the memory maps of this process. Returns 0 without /proc."""
   return _MAPS.read_bytes().count(b'\n') if _MAPS.exists() else 0
 
 
@@ -33,7 +33,7 @@ def is_scarce() -> bool:
 
 
 def free_programs() -> None:
-  """Frees compiled programs that are no longer referenced, and their memory.
+  """Frees the memory of compiled programs that are no longer referenced.
 
   If a jitted function is called again later, its program is compiled again or
   read from the persistent compilation cache.

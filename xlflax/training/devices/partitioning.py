@@ -71,7 +71,7 @@ _Axis = validation.PositiveInt | Literal[-1]
 @class_registry.register('partitioner')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Partitioner:
-  """Mesh over all devices, with the rules by which arrays are sharded on it.
+  """Device mesh, with the rules for sharding arrays over it.
 
   Attributes:
     data: Number of devices along the data axis. -1 uses the remaining devices.
@@ -189,7 +189,7 @@ class Partitioner:
 
   @property
   def batch_divisor(self) -> int:
-    """Number by which every global batch size must be divisible."""
+    """Number that must divide every global batch size."""
     return math.prod(self.mesh.shape[axis] for axis in self.batch_axes)
 
   @property

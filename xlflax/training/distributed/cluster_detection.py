@@ -53,7 +53,7 @@ class Job:
   Attributes:
     coordinator_address: 'host:port' at which process 0 is reached.
     num_processes: Number of processes in the job.
-    process_id: Index of this process, starting at 0.
+    process_id: Zero-based index of this process.
     source: Origin of this description, such as flags or Slurm, for messages.
     local_devices: Indices of those accelerators on the host that belong to this
       process. If None, all visible accelerators.

@@ -48,7 +48,7 @@ def initialize_distributed(
     coordinator_address: 'HOST:PORT' at which process 0 is reached. If None, it
       is detected, like the next two arguments (see `cluster`).
     num_processes: Number of processes in the job.
-    process_id: Index of this process, starting at 0.
+    process_id: Zero-based index of this process.
     cluster: Scheduler or cloud environment that provides the values that are
       not set by flags or environment variables.
     configuration: Text that must be equal in all processes, such as the
@@ -168,7 +168,7 @@ def set_exit_messages(
 
 
 def end_job(error: errors.TrainingError) -> NoReturn:
-  """Ends all processes of a hanging job, after each has written its stacks.
+  """Ends all processes of a hanging job after they write their stack traces.
 
   Args:
     error: Error that describes why the job ends. All processes exit with the

@@ -192,7 +192,7 @@ class FailureMonitor:
 
   @property
   def name(self) -> str:
-    """Name by which messages refer to this process."""
+    """Name of this process in messages."""
     host = self.hosts[self.process_id]
     return f'process {self.process_id} of {len(self.hosts)} on {host}'
 
@@ -201,7 +201,7 @@ class FailureMonitor:
     self._publish({'stop': reason})
 
   def handle_stop_requests(self, handler: Callable[[str], None]) -> None:
-    """Sets the function that is called with the description of stop requests.
+    """Sets the function to call with the description of each stop request.
 
     It is also called with the requests that have already arrived, for example
     from a process that started training earlier.

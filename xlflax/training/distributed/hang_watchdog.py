@@ -25,7 +25,7 @@ _CHECK_SECONDS = 1.0  # Maximum time between two checks.
 
 
 class Watchdog:
-  """Context in which a process ends if an activity takes too long.
+  """Context that ends the process if an activity takes too long.
 
   Args:
     activities: Record of the time that the run spends on each activity.
@@ -66,7 +66,7 @@ class Watchdog:
       self._thread.join(timeout=10)
 
   def background_write(self, is_writing: Callable[[], bool]) -> None:
-    """Starts or clears the time limit for a checkpoint write in the background.
+    """Starts or clears the time limit for a background checkpoint write.
 
     The limit starts if a checkpoint is being written, and is cleared otherwise.
 
@@ -136,7 +136,7 @@ class Watchdog:
 
 
 def _duration_factor(activity: Activity) -> int:
-  """Returns the factor by which an activity's time limit is multiplied."""
+  """Returns the factor that multiplies an activity's time limit."""
   return _SLOW_FACTOR if activity in _SLOW_ACTIVITIES else 1
 
 

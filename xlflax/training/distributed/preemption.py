@@ -31,7 +31,7 @@ _consensus: 'StopConsensus | None' = None
 
 
 class StopConsensus:
-  """Protocol by which all processes agree on the step after which they stop.
+  """Protocol in which all processes agree on the step after which to stop.
 
   Each process counts its checks. After a request, the processes exchange these
   counts while their training loops wait, and stop at the first check that no

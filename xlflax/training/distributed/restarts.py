@@ -1,4 +1,4 @@
-"""Time that a run lost because its processes failed, by phase of the restart.
+"""Time lost when a run's processes fail, by phase of the restart.
 
 A launcher that restarts the processes passes the failures, and the times at
 which it noticed them and started the new processes, in an environment variable.
@@ -17,7 +17,7 @@ _COMPILATION = goodput.Activity.COMPILATION
 
 
 class Restart:
-  """Measurement of the time that a run lost through failures of its processes.
+  """Measurement of the time that a run lost to failures of its processes.
 
   The object must be created at the end of the activity `START`.
 
@@ -54,7 +54,7 @@ class Restart:
     self._restored_cpu_time = time.process_time()
 
   def costs(self, step: int) -> dict[str, float | str] | None:
-    """Returns the time lost by failures in seconds, by phase of the restart.
+    """Returns the seconds lost to failures, by phase of the restart.
 
     It is known as soon as the lost steps were repeated. Values with the prefix
     'processor/' are CPU seconds of this process.

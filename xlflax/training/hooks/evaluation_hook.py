@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def check_evaluation(trainer: 'Trainer') -> None:
-  """Checks the data and the selection metric of the evaluation in training.
+  """Checks the data and the selection metric for evaluation during training.
 
   Args:
     trainer: Trainer with or without evaluation tasks.

@@ -70,7 +70,7 @@ class Hook(validation.ValidatedFields):
     train_step: Callable[..., Any],
     active: tuple[int, ...],
   ) -> Callable[..., Any]:
-    """Returns the function that computes the next training step.
+    """Returns the step function for the next step, or a wrapper of it.
 
     Args:
       run: The run, whose state does not yet include the step.

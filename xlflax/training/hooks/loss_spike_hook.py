@@ -1,4 +1,4 @@
-"""Guard against loss spikes, which skips updates or rewinds the run."""
+"""Hook that skips updates or rewinds the run after loss spikes."""
 
 import logging
 import math
@@ -16,7 +16,7 @@ from xlflax.utils import errors
 def step_arguments(
   options: loss_spike_options.LossSpikeGuard | None, limit: float = math.inf
 ) -> tuple[np.float32, ...]:
-  """Returns the step function's arguments after `state` and `batches`.
+  """Returns the step function's additional arguments for the spike guard.
 
   Args:
     options: Options of the loss-spike guard. If None, there is no guard.
@@ -121,7 +121,7 @@ class LossSpikeHook(hook_base.Hook):
   def add(
     self, step: int, active: tuple[int, ...], output: train_step.StepOutput
   ) -> None:
-    """Records a step's output, which stays on the devices.
+    """Records a step's output without copying it to the host.
 
     Args:
       step: Number of the step.

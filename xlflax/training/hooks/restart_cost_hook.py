@@ -1,4 +1,4 @@
-"""Hook that reports the cost of failures after which a run was restarted."""
+"""Hook that reports the time lost to failures before a restart."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""Hook for stop requests by signals, such as SIGTERM at a preemption."""
+"""Hook that handles stop signals, such as SIGTERM before a preemption."""
 
 from collections.abc import Callable
 

@@ -7,7 +7,7 @@ from xlflax.training.hooks import hook_base
 
 
 class WatchdogHook(hook_base.Hook):
-  """Hook that ends a run if an activity of the run exceeds the time limit.
+  """Hook that ends a run if an activity exceeds its time limit.
 
   Args:
     activities: Record of the time that the run spends on each activity.

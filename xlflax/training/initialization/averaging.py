@@ -1,4 +1,4 @@
-"""Averaging of checkpoints' parameters, written as a model directory.
+"""Averaging of checkpoints' parameters into a new model directory.
 
 Translation models are evaluated with the average of their last checkpoints
 (Vaswani et al. 2017, section 6.1; VECO, section 6.1: the last 10). The average

@@ -59,9 +59,9 @@ class InitDecoderFromEncoder:
   cross_attention: CrossAttention = CrossAttention.PLUG_IN
 
   def resolve(self, model) -> 'InitDecoderFromEncoder':
-    """Returns the options, with the `layers` that a tied decoder requires.
+    """Returns options with `layers` set to those that a tied decoder shares.
 
-    `layers` must select the encoder layers that the decoder shares.
+    The options of other decoders are returned unchanged.
 
     Args:
       model: Encoder-decoder that is initialized.
@@ -107,7 +107,7 @@ class InitDecoderFromEncoder:
     return not any(_PLUG_IN.match(name) for name in used_names)
 
   def source_name(self, name: str) -> str:
-    """Returns the name that a parameter has in the encoder that initializes it.
+    """Converts a decoder parameter's name to the encoder parameter's name.
 
     For example, 'model/decoder/layers/mlp/wi/kernel' becomes
     'model/layers/mlp/wi/kernel'.
@@ -115,7 +115,7 @@ class InitDecoderFromEncoder:
     return _SIDE.sub('model/', name)
 
   def select_layers(self, depth: int, available: int) -> tuple[int, ...]:
-    """Selects the encoder layers from which a stack of layers is initialized.
+    """Selects the encoder layers that initialize a stack of decoder layers.
 
     Args:
       depth: Number of layers in the stack.

@@ -73,7 +73,7 @@ def focus_mixture(
 def wechsel_mixture(
   target, source, directory: str, pairs: np.ndarray, language: str
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Computes mixtures of source tokens across languages (WECHSEL).
+  """Computes embedding mixtures for tokens of other languages (WECHSEL).
 
   Args:
     target: Vocabulary of this run.

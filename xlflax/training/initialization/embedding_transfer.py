@@ -105,11 +105,11 @@ class MatchedRows:
 
   @property
   def source_size(self) -> int:
-    """Vocabulary size of the run from which embeddings are transferred."""
+    """Number of tokens in the source run's vocabulary."""
     return len(self._source)
 
   def axis(self, shape, source_shape) -> int | None:
-    """Returns the token axis of two parameter arrays, or None if none exists.
+    """Returns the index of the token axis in two array shapes, or None.
 
     All other axes must have the same size. The token axis may be larger than
     the vocabulary, because tables may be padded.

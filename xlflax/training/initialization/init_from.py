@@ -118,7 +118,7 @@ class InitFromCheckpoint:
     )
 
   def source_name(self, name: str) -> str:
-    """Returns the name that a parameter of this model has in the checkpoint."""
+    """Converts a parameter name of this model to the name in the checkpoint."""
     if self.decoder is not None:
       name = self.decoder.source_name(name)
     for pattern, replacement in self.assignment_map:
@@ -142,7 +142,7 @@ def as_init_list(init: Inits | None) -> tuple[InitFromCheckpoint, ...]:
 
 
 def init_directories(init: Inits | None) -> list[str]:
-  """Returns the model directories from which parameters are initialized."""
+  """Returns the model directories that provide initial parameters."""
   return [source.model_dir for source in as_init_list(init)]
 
 
@@ -310,7 +310,7 @@ def check_successor(
   *,
   model_dir: str,
 ) -> None:
-  """Checks that a planned run can be initialized from an earlier planned run.
+  """Checks that a planned run can start from an earlier planned run.
 
   Args:
     init: The run's `init_from`, which names the runs that provide its initial

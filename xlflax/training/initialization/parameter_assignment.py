@@ -74,7 +74,7 @@ class Source(NamedTuple):
 
 
 def stack_depths(shapes: Shapes) -> dict[str, int]:
-  """Returns, for each layer parameter, the number of layers in its stack."""
+  """Returns the number of layers in the stack of each layer parameter."""
   unrolled: dict[tuple[str, str], int] = {}
   matches = {name: _LAYER.fullmatch(name) for name in shapes}
   for match in matches.values():
@@ -154,7 +154,7 @@ def read_sources(
   targets: Mapping[str, tuple[Any, Any]],
   saved: Shapes,
 ) -> dict[str, jax.Array]:
-  """Reads the checkpoint arrays from which parameters are computed.
+  """Reads the checkpoint arrays that initialize parameters.
 
   Each array is read once, with the sharding of its parameter.
 

@@ -26,7 +26,7 @@ from xlflax.utils import class_registry, errors, validation
 @class_registry.register('teacher')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Teacher:
-  """Teacher for a distillation objective, which is read from a run.
+  """Teacher for distillation, loaded from a trained run.
 
   See `xlflax.objectives.pretraining.distillation`.
 

@@ -172,7 +172,7 @@ class EmbeddingTransfer:
       )
 
   def match(self, target, source) -> Matching:
-    """Matches two vocabularies with the configured dictionaries and text.
+    """Matches two vocabularies using the configured dictionaries and text.
 
     Args:
       target: Vocabulary of this run.
@@ -352,7 +352,7 @@ def _plain_tokens(vocabulary) -> list[token_normalization.PlainToken]:
 
 
 def comparable_tokens(vocabulary) -> list[str]:
-  """Returns the tokens of a vocabulary by id, without any language tags."""
+  """Lists a vocabulary's tokens in the order of ids, without language tags."""
   piece = getattr(vocabulary, 'bare_piece', vocabulary.piece)
   return [piece(i) for i in range(len(vocabulary))]
 

@@ -1,4 +1,4 @@
-"""Asynchronous metric writer, which lets training continue during writes."""
+"""Asynchronous metric writer, which does not block training."""
 
 import contextlib
 import logging

@@ -1,4 +1,4 @@
-"""Copying of growing files to a bucket, which does not support appending."""
+"""Periodic copying of growing files to buckets, which cannot append."""
 
 import logging
 import pathlib

@@ -22,7 +22,7 @@ from xlflax.utils import errors
 
 
 class RunMetrics:
-  """Appends one JSON line per report, and passes the report to other writers.
+  """Writes each report as a JSON line and passes it to other writers.
 
   A line is `{"step": s, "train": {...}}` or `{"step": s, "eval": {...}}`.
   Numbers that are not finite are written as null. If the run directory is in a
@@ -141,7 +141,7 @@ def _start_mirror(
 
 
 def json_number(value: float | None) -> float | None:
-  """Returns a finite number as float, and None for None, infinity and NaN.
+  """Converts a number for JSON: None, infinity and NaN become None.
 
   JSON cannot represent infinity and NaN.
   """

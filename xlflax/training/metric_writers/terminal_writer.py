@@ -29,7 +29,7 @@ class Terminal:
 
 
 def iterate_losses(train: Mapping[str, float]) -> Iterator[dict[str, Any]]:
-  """Yields the loss of each objective, in total and by language.
+  """Yields the loss of each objective, with its losses by language.
 
   Each element is a dictionary with the keys 'objective', 'loss' and
   'by_language'.

@@ -24,7 +24,7 @@ _RUN_ID_TAG = 'xlflax.run'  # Tag of MLflow runs with the run id.
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Subject:
-  """Description of the run whose metrics are written to a tracker.
+  """Description of a run for an experiment tracker.
 
   Attributes:
     run_id: Unique id of the run (`run_directory.run_id`).
@@ -57,7 +57,7 @@ class WandbWriter:
     self._run.define_metric('*', step_metric='step')
 
   def write(self, step: int, metrics: metric_writer.Metrics) -> None:
-    """Logs the step and the scalars with the names 'kind/name'."""
+    """Logs the step and the scalars, which are named 'kind/name'."""
     self._run.log({'step': step, **metric_writer.flatten_metrics(metrics)})
 
   def close(self) -> None:
@@ -96,7 +96,7 @@ class MlflowWriter:
     return self._client.create_experiment(name)
 
   def write(self, step: int, metrics: metric_writer.Metrics) -> None:
-    """Logs scalars with the names 'kind/name', at most 1,000 per call."""
+    """Logs scalars, which are named 'kind/name', at most 1,000 per request."""
     timestamp_ms = int(time.time() * 1000)
     values = [
       self._entities.Metric(

@@ -29,7 +29,7 @@ POST_NORM, CONTINUED, HIGHEST = 0.5, 1 / 16, 1.1e-2
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Basis:
-  """Properties of a run from which its default learning rate is computed.
+  """Properties of a run that determine its default learning rate.
 
   Attributes:
     width: Width of the model's hidden states.
@@ -61,7 +61,7 @@ class Basis:
     return float(f'{min(scaled_peak, HIGHEST):.1e}')
 
   def words(self) -> str:
-    """Describes a default learning rate and how it was computed, for the log.
+    """Describes a default learning rate and its derivation, for the log.
 
     Limits of the formula that apply are stated. An example is '8.0e-3, from
     width 128, 2,560 tokens per step, 3,000 steps. Set LEARNING_RATE to override

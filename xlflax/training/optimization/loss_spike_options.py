@@ -25,7 +25,7 @@ from xlflax.utils import class_registry, errors, validation
 
 
 class SpikeAction(enum.Enum):
-  """Action that is taken at a loss spike.
+  """Action to take at a loss spike.
 
   Attributes:
     SKIP: The update is not applied.

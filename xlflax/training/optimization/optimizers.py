@@ -77,7 +77,7 @@ class Optimizer(validation.ValidatedFields, abc.ABC):
 
   @functools.cached_property
   def transform(self) -> optax.GradientTransformation:
-    """Optax gradient transformation that the optimizer's fields configure."""
+    """Optax gradient transformation with the optimizer's settings."""
     transform = self.make(self.learning_rate)
     if self.lr_multipliers:
       transform = self._with_rates(transform)
