@@ -428,7 +428,7 @@ class Trainer:
   def resolved(
     self, vocabulary: base_vocabulary.Vocabulary | None
   ) -> 'Trainer':
-    """Copies the trainer and sets the number of steps, also in schedules.
+    """Returns a copy with the number of steps set, including in schedules.
 
     Args:
       vocabulary: Vocabulary of the run. It is required for counting the

@@ -37,7 +37,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Counts(NamedTuple):
-  """Statistics of the lines that a translation command has processed.
+  """Statistics of the lines processed by a translation command.
 
   Attributes:
     lines: Number of translated lines, including empty lines.

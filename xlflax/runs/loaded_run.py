@@ -92,7 +92,7 @@ class Run(saved_run.SavedRun):
   def eval_model(
     self, *, batch_size: validation.PositiveInt = 64
   ) -> eval_task.EvalModel:
-    """Returns model, parameters and vocabulary, as passed to evaluation tasks.
+    """Returns the checkpoint as an `EvalModel`, the input of evaluation tasks.
 
     Args:
       batch_size: Number of sentences per batch.
@@ -111,7 +111,7 @@ class Run(saved_run.SavedRun):
 
   @functools.cached_property
   def sentence(self) -> sentence_embedding.SentenceEmbedding:
-    """Layer, pooling and prompts with which `encode` embeds sentences."""
+    """Default layer, pooling and prompts of `encode`."""
     return sentence_embedding.of_run(self.directory, self._params)
 
   @validation.validate_call
@@ -127,7 +127,7 @@ class Run(saved_run.SavedRun):
     prompt_name: str | None = None,
     batch_size: validation.PositiveInt = 64,
   ) -> np.ndarray:
-    """Computes one vector per text. `sentence` specifies the default settings.
+    """Computes one vector per text. The default settings are in `sentence`.
 
     Texts are sorted by length and padded to a small number of static shapes. A
     second call therefore does not compile again. Texts that are too long are
@@ -216,7 +216,7 @@ class Run(saved_run.SavedRun):
 
   @property
   def tokenizer(self) -> base_vocabulary.Vocabulary:
-    """The run's vocabulary: `encode` maps text to ids, `decode` ids to text."""
+    """The run's vocabulary, with the methods `encode` and `decode`."""
     return self.vocabulary
 
   @validation.validate_call

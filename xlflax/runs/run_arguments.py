@@ -65,7 +65,7 @@ def choose_step(
 
 
 def layer_index(eval_model: eval_task.EvalModel, layer: int | str) -> int:
-  """Resolves 'last' or a layer number to an index that is counted from 0.
+  """Converts 'last' or a layer number to a zero-based index.
 
   Raises:
     ConfigError: If the model does not have the layer.

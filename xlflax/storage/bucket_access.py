@@ -55,7 +55,7 @@ def check_usable(
 
 
 def check_readable(path: pathlib.Path, *, seconds: float = SECONDS) -> None:
-  """Checks that a bucket directory can be listed. Ignores paths on disks.
+  """Checks that a directory can be listed if it is in a bucket.
 
   Each directory is checked once per process.
 

@@ -92,12 +92,14 @@ def _copied(name: str, folder: pathlib.Path) -> pathlib.Path:
 
 
 def find_written_copy(directory: pathlib.Path, mark: str) -> pathlib.Path:
-  """Returns an output's local copy if it is current, or the output itself.
+  """Returns the path of an output's local copy if the copy is up to date.
+
+  Otherwise, the output's own path is returned.
 
   Args:
     directory: Output directory, on disk or in a bucket.
     mark: Name of a file whose content depends on all other files. The local
-      copy is current if this file equals the one in the bucket.
+      copy is up to date if this file equals the one in the bucket.
   """
   mirror = staging_path(directory)
   with contextlib.suppress(FileNotFoundError):
@@ -203,7 +205,7 @@ class _Mirror:
       paths.write_atomically(self.folder / MANIFEST, self._text)
 
   def prepare(self, *, new: bool) -> None:
-    """Updates the local copy of an existing output, so writing can resume."""
+    """Updates the local copy of an output, so that writing can resume."""
     self._load_state()
     is_complete = self._digests is not None
     if new and is_complete and self._remote:
@@ -229,7 +231,7 @@ class _Mirror:
         paths.write_atomically(manifest_file, self._text)
 
   def prepare_shard(self) -> None:
-    """Copies the files that all shards of an output need."""
+    """Downloads the files that all shards of an output require."""
     self._load_state()
     self.folder.mkdir(parents=True, exist_ok=True)
     changed = dict(self._remote.items() - self._local().items())

@@ -1,4 +1,4 @@
-"""File digests, which verify that files are read as they were written.
+"""File digests, which detect files that changed after they were written.
 
 A digest has the form `SIZE-KIND:CHECKSUM`. The checksum of short content (up to
 64 KiB) is SHA-256. The checksum of longer content is CRC-32C (RFC 3720,

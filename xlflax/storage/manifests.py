@@ -160,7 +160,7 @@ def forget_files(directory: pathlib.Path, names: Collection[str]) -> None:
 def find_problems(
   directory: pathlib.Path, *, exclude: Collection[str] = ()
 ) -> dict[str, str]:
-  """Returns a directory's invalid files, each with a description.
+  """Finds invalid files in a directory and describes their problems.
 
   The manifest itself is also checked.
 
@@ -205,7 +205,7 @@ def check_file(directory: pathlib.Path, name: str) -> None:
 def iterate_texts(
   directory: pathlib.Path, *, max_bytes: int
 ) -> Iterator[tuple[str, str]]:
-  """Yields (path, content) for each undamaged text file up to a maximum size.
+  """Yields (path, content) of each intact text file up to a maximum size.
 
   Args:
     directory: Directory that contains the manifest.

@@ -49,7 +49,7 @@ def kvstore_spec(path: str) -> dict[str, Any]:
 
 
 def get_endpoint(scheme: str) -> str:
-  """Returns the S3 endpoint specified in the environment, or ''."""
+  """Returns the S3 endpoint or Azure account set in the environment, or ''."""
   names = {
     's3': ('AWS_ENDPOINT_URL_S3', 'AWS_ENDPOINT_URL'),
     'az': ('AZURE_STORAGE_CONNECTION_STRING', 'AZURE_STORAGE_ACCOUNT_NAME'),
@@ -60,7 +60,7 @@ def get_endpoint(scheme: str) -> str:
 
 @functools.cache
 def enable_s3_in_orbax() -> None:
-  """Enables Orbax, in this process, to write to `s3://` as well as `gs://`.
+  """Enables this process to write checkpoints to `s3://` with Orbax.
 
   If the installed version of Orbax lacks the patched functions, it is left
   unchanged and rejects such paths.

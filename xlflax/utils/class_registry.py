@@ -42,7 +42,7 @@ _CONTENT = 'xlflax.content'
 
 @validation.validate_call
 def register(name: str) -> Callable[[_Class], _Class]:
-  """Registers a class under a permanent name, by which saved runs refer to it.
+  """Registers a class under a permanent name for use in saved runs.
 
   The fields of a dataclass are validated from then on
   (`validation.validate_fields`).
@@ -109,7 +109,7 @@ def changeable_field(**arguments: Any) -> Any:
 
 
 def partial_identity_field(part: Callable[[Any], Any], **arguments: Any) -> Any:
-  """Declares a dataclass field of which some settings may change on resume.
+  """Declares a dataclass field that may change in part on resume.
 
   Args:
     part: Function that takes the serialized value of the field and returns the
@@ -133,7 +133,7 @@ def path_field(content: Callable[[Any], str | None], **arguments: Any) -> Any:
 
 
 def describe_content(field: dataclasses.Field, value: Any) -> str | None:
-  """Describes the content of the files to which a field's paths point.
+  """Describes the content of the files at a field's paths.
 
   Args:
     field: The dataclass field to inspect.

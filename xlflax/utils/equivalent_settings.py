@@ -22,7 +22,7 @@ _GIN = '--gin.'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """Equivalent of an option of another library.
+  """Equivalent in xlflax of an option in another library.
 
   Attributes:
     train: Flags of `xlflax train`, such as '--gin.TRAIN_STEPS=N'. The gin
@@ -42,7 +42,7 @@ class Setting:
   note: str = ''
 
   def flags(self, command: str) -> tuple[str, ...]:
-    """Returns the flags of a command, some of which it may not have."""
+    """Returns flags for a command, which may not define all of them."""
     if command == 'finetune' and self.finetune is not None:
       return self.finetune
     if command in ('train', 'finetune'):
@@ -350,7 +350,7 @@ def suggest_for_macro(name: str, uses: Collection[str]) -> str | None:
 
 
 def suggest_parameters(name: str, names: Collection[str]) -> list[str]:
-  """Returns the parameters that correspond to an unknown parameter.
+  """Returns the parameters of a class that correspond to an unknown name.
 
   Args:
     name: Parameter that a class does not have, such as 'mask_prob'.

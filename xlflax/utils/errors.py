@@ -62,7 +62,7 @@ class ExitStatus(enum.IntEnum):
   """Exit status of a command, as documented in docs/launch.md.
 
   Schedulers should restart a command unless its status is DONE or MISTAKE. BUG
-  is reserved for bugs: a command of which some parts failed returns the
+  is reserved for bugs: a command with failed parts returns the
   `joint_status` of its parts.
   """
 
@@ -129,7 +129,7 @@ class XlflaxError(Exception):
 
   @property
   def status(self) -> ExitStatus:
-    """Exit status of a command that the error ends."""
+    """Exit status of a command that ends with this error."""
     passing = is_temporary(self.__cause__)
     if self._status is ExitStatus.MISTAKE and passing:
       return ExitStatus.FAILURE
@@ -137,7 +137,7 @@ class XlflaxError(Exception):
 
   @property
   def parts(self) -> dict[str, str | int]:
-    """Map with the exit status and all message fields that are not None."""
+    """Exit status and all message fields that are not None, by name."""
     named = ('what', 'got', 'expected', 'where', 'fix')
     fields = {name: getattr(self, name) for name in named}
     return {k: str(v) for k, v in fields.items() if v is not None} | {
@@ -179,7 +179,7 @@ def line_location(path: str | os.PathLike, line: int) -> str:
 
   Args:
     path: The path of the file.
-    line: The number of the line, counted from 1.
+    line: The one-based number of the line.
   """
   return f'{os.fspath(path)}:{line}'
 
@@ -234,7 +234,7 @@ def add_path_to_errors(path: str | os.PathLike) -> Iterator[None]:
 def raise_if_system_error(
   error: BaseException, where: str | os.PathLike
 ) -> None:
-  """Raises an error if an operating-system failure prevented reading a file.
+  """Raises an error if the operating system could not read a file.
 
   Nothing is raised for a missing file or unexpected content, which the caller
   reports.
@@ -322,7 +322,7 @@ def system_reason(error: BaseException) -> str | None:
 
 
 def error_reason(error: BaseException) -> str:
-  """Returns the part of an error text in which known phrases are searched.
+  """Returns the part of an error's text to search for known phrases.
 
   For an `XlflaxError`, this part is only the value, because the paths in other
   fields could contain such a phrase by chance.
@@ -383,4 +383,4 @@ class TrainingError(XlflaxError):
 
 
 class AnalysisError(XlflaxError):
-  """Error for unusable hidden states, pairs or dictionaries of an analysis."""
+  """Error for hidden states, pairs or dictionaries that cannot be analyzed."""

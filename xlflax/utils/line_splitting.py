@@ -1,4 +1,4 @@
-"""Definitions of lines and white space for all readers of text.
+"""Functions that split text into lines and normalize white space.
 
 A line ends with LF, CRLF or CR. Other characters that Unicode classifies as
 line boundaries or white space, such as U+2028 and the no-break space, are part
@@ -46,7 +46,7 @@ def split_lines(
 def read_numbered_lines(
   stream: BinaryIO, path: pathlib.Path
 ) -> Iterator[tuple[int, bytes]]:
-  """Yields each line's number, counted from 1, and its bytes.
+  """Yields the one-based number and the bytes of each line.
 
   The lines include their line endings. A byte order mark is removed.
 

@@ -64,7 +64,7 @@ def did_you_mean(got: str, names: Iterable[str]) -> str | None:
 
 
 def suggest_split(got: str, splits: Iterable[str]) -> str | None:
-  """Suggests a split by its similar or common other name, or returns None.
+  """Suggests a split with a similar or synonymous name, or returns None.
 
   For example, the result for `dev` is 'Did you mean validation?'.
 
@@ -80,7 +80,7 @@ def suggest_split(got: str, splits: Iterable[str]) -> str | None:
 
 
 def suggest_directory(path: pathlib.Path) -> str | None:
-  """Suggests directories with names similar to that of a missing directory.
+  """Suggests directories whose names resemble that of a missing directory.
 
   Args:
     path: Directory that does not exist.
@@ -104,7 +104,7 @@ def suggest_directory(path: pathlib.Path) -> str | None:
 
 
 def suggest_model(name: str) -> str | None:
-  """Suggests model directories with names similar to that of a missing one.
+  """Suggests model directories whose names resemble that of a missing one.
 
   If none is similar and the name is valid on the Hugging Face Hub, the result
   describes how to convert a model of the Hub.
@@ -193,7 +193,7 @@ def _languages_by_prefix(head: str, codes: list[str]) -> list[str]:
 
 
 def suggest_languages(got: Iterable[str], codes: Iterable[str]) -> str | None:
-  """Suggests valid language codes in place of those that are unknown.
+  """Suggests valid codes for unknown language codes.
 
   Args:
     got: The languages that were passed, which may be unknown.
@@ -215,7 +215,7 @@ def suggest_languages(got: Iterable[str], codes: Iterable[str]) -> str | None:
 
 
 def suggest_standard_language(got: str) -> str | None:
-  """Suggests the ISO 639 code that a country code or English name stands for.
+  """Suggests the ISO 639 code for a country code or an English name.
 
   Args:
     got: A code that is not an ISO 639 code, such as 'jp' or 'german'.
@@ -234,7 +234,7 @@ def is_standard_code(code: str) -> bool:
 
 
 def suggestion_or_hint(got: str, names: Iterable[str], text: str) -> str:
-  """Prepends 'Did you mean a?' to a text if a valid name is similar.
+  """Prepends 'Did you mean a?' to a hint if a valid name is similar.
 
   Args:
     got: The name that was passed, which is probably misspelled.

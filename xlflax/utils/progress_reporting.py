@@ -23,7 +23,7 @@ _current: contextvars.ContextVar[str | None] = contextvars.ContextVar(
 
 @contextlib.contextmanager
 def progress_name(what: str) -> Iterator[None]:
-  """Reports the progress of reading batches as progress of a named operation.
+  """Context in which reading batches reports the progress of an operation.
 
   Outside of this context, reading is not reported. A terminal shows the name
   even while nothing is counted.
@@ -78,7 +78,7 @@ class Progress:
       self._line.close()
 
   def reach(self, done: float, total: float) -> None:
-    """Sets the number of finished units, such as sentences, and the total."""
+    """Sets the finished and the total number of units, such as sentences."""
     self._total = total
     if not self._done:  # The speed excludes what was done before the start.
       self._first = done

@@ -168,7 +168,7 @@ def _raise_stopped(number: int, frame: FrameType | None) -> None:
 
 
 def raise_again(error: Stopped) -> None:
-  """Sends a signal again because Python ignored the exception that it raised.
+  """Resends a signal if Python ignored the exception that it raised.
 
   Args:
     error: Exception that the signal raised in code whose exceptions Python

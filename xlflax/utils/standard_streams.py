@@ -153,7 +153,7 @@ class _File(io.FileIO):
     )
 
   def write(self, content: Any) -> int:
-    """Writes the content, and suppresses those errors that can be ignored.
+    """Writes the content and suppresses errors that can be ignored.
 
     Ignorable errors are a missing reader and, depending on the stream, a full
     disk.

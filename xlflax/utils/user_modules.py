@@ -104,7 +104,7 @@ def find_imports(module: str) -> set[str]:
 
 
 def to_absolute(module: str) -> str:
-  """Makes a module's path absolute, and returns importable names unchanged.
+  """Converts the path of a module to an absolute path.
 
   A module with an absolute path can be imported in any working directory.
 

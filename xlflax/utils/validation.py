@@ -164,7 +164,7 @@ def validate_fields(cls: _Class) -> _Class:
 
 
 class ValidatedFields:
-  """Base class of dataclasses that users extend.
+  """Base class of user-extensible dataclasses, which validates their fields.
 
   The fields of all subclasses are validated, also without `validate_fields` or
   `class_registry.register`. A subclass is not validated if it is not a
@@ -775,7 +775,7 @@ def _public_name(cls: type) -> str:
 
 
 def suggest_dataclass(cls: Any, name: str) -> str | None:
-  """Returns a hint for a field of a class without the decorator `dataclass`.
+  """Returns a hint if a class with a field lacks the `dataclass` decorator.
 
   Args:
     cls: The class.
