@@ -46,6 +46,7 @@ def run(tmp_path, monkeypatch):
     steps=20,
     last_step=20,
     objectives=types.SimpleNamespace(
+      objectives=(),
       groups=((0,), (1,)),
       active=lambda step: (int(step % 4 == 3),),
       dataset_step=lambda name, step: step,

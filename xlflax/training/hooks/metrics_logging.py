@@ -1,5 +1,6 @@
 """Hook that reports training metrics and speed periodically."""
 
+import logging
 import os
 import platform
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import jax
 
 from xlflax.objectives import objective_base, objective_metrics
-from xlflax.training import metric_accumulator, unigram_plateau
+from xlflax.training import divergence, metric_accumulator, unigram_plateau
 from xlflax.training.checkpointing import metrics_file
 from xlflax.training.distributed import distributed_job
 from xlflax.training.hooks import hook_base, progress_logging, step_time_logging
@@ -30,6 +31,7 @@ class MetricsHook(hook_base.Hook):
   ):
     self._progress, self._step_times = progress_hook, step_time_hook
     self._plateaus = unigram_plateau.Plateaus({})
+    self._last_metrics: dict[str, float] = {}
     self._environment: dict[str, Any] = {'environment': _describe_environment()}
 
   def before_training(self, run):
@@ -59,6 +61,14 @@ class MetricsHook(hook_base.Hook):
     plateaus = self._plateaus.result()
     if plateaus:
       run.results['plateau'] = plateaus
+    if distributed_job.is_lead():
+      for message in divergence.describe_divergence(
+        run.trainer.objectives.objectives,
+        self._last_metrics,
+        step=run.step,
+        vocabulary_size=run.setup.spec.size,
+      ):
+        logging.warning('%s', message)
 
   def report(self, run, sums: metric_accumulator.Sums) -> None:
     """Writes one report of metrics and speed.
@@ -68,7 +78,7 @@ class MetricsHook(hook_base.Hook):
       sums: Sums of the steps' losses and metrics since the last report.
     """
     step, tokens_per_step = run.step, sums.tokens / sums.steps
-    metrics = _train_metrics(run, sums)
+    metrics = self._last_metrics = _train_metrics(run, sums)
     seconds = run.activities.seconds()
     speed = {
       **self._progress.report(step, sums.loss, tokens_per_step),

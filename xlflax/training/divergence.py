@@ -1,0 +1,49 @@
+"""Detection of runs whose loss has diverged without becoming infinite."""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+
+from xlflax.objectives import objective_base
+from xlflax.objectives.pretraining import masked_lm
+
+# A loss is too high if it exceeds this multiple of that of a uniform
+# distribution. The loss may be higher in the first steps.
+_MAX_RATIO = 1.2
+_MIN_STEPS = 100
+
+
+def describe_divergence(
+  objectives: Iterable[objective_base.Objective],
+  metrics: Mapping[str, float],
+  *,
+  step: int,
+  vocabulary_size: int,
+) -> Iterator[str]:
+  """Yields a sentence for each masked-LM objective whose loss has diverged.
+
+  The loss of a model that assigns the same probability to every token is the
+  logarithm of the vocabulary size. A higher loss after 100 steps is nearly
+  always caused by a learning rate that is too high.
+
+  Args:
+    objectives: Objectives of the run.
+    metrics: Metrics of the last report, by name.
+    step: Step of the last report.
+    vocabulary_size: Number of tokens in the vocabulary.
+  """
+  if step < _MIN_STEPS:
+    return
+  uniform_loss = math.log(vocabulary_size)
+  for objective in objectives:
+    loss = metrics.get(f'{objective.name}/loss')
+    if (
+      isinstance(objective, masked_lm.MaskedLM)
+      and loss is not None
+      and loss > _MAX_RATIO * uniform_loss
+    ):
+      yield (
+        f'{objective.name}: the loss ({loss:.2f}) is higher than that of a '
+        f'uniform distribution over the vocabulary ({uniform_loss:.2f}), so '
+        'the run has probably diverged. Lower LEARNING_RATE, or increase '
+        'WARMUP_STEPS.'
+      )
