@@ -128,8 +128,9 @@ class VocabOptions:
       nmt_nfkc_cf, nfkc_cf or identity. "cf" folds case. Only identity keeps
       every character, which translation needs.
     max_sentences: Maximum number of sentences that are read to train a model.
-    languages: Additional languages, not in the corpus, for which a language
-      symbol is added, separated by commas. Requires --vocab_sharing=joint.
+    languages: Additional languages for which a language symbol is added,
+      separated by commas. They must not be languages of the corpus, which
+      always have a symbol. Requires --vocab_sharing=joint.
     seed: Random seed for sampling sentences.
     num_threads: Number of threads. The resulting vocabulary may depend on it.
     overwrite: Replace a vocabulary that was trained with different settings or

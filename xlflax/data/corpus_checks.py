@@ -413,9 +413,7 @@ def _find_duplicate_codes(languages: Iterable[str]) -> Iterator[str]:
   """Yields a message for each language that has several codes."""
   groups: dict[tuple, list[str]] = {}
   for code in languages:
-    parsed = language_codes.parse_language_code(code)
-    meaning = parsed.language, parsed.script, parsed.region
-    groups.setdefault(meaning, []).append(code)
+    groups.setdefault(language_codes.language_identity(code), []).append(code)
   for codes in groups.values():
     if len(codes) > 1:
       yield (

@@ -68,9 +68,27 @@ def test_byte_pair_encoding_with_bytes_knows_every_character(
 
 def test_further_languages_get_symbols(tmp_path, toy_corpus):
   vocabulary = train_vocabulary(
-    toy_corpus, tmp_path / 'v', size=180, languages=('sw', 'en')
+    toy_corpus, tmp_path / 'v', size=180, languages=('sw',)
   )
   assert vocabulary.spec.languages == ('de', 'en', 'ru', 'sw')
+
+
+@pytest.mark.parametrize(
+  'languages, got, values',
+  [
+    (('en', 'de'), 'de, en', ('corpus.mono.de', 'LANGUAGES')),
+    (('sw', 'en'), 'en', '--languages'),
+    (('sw', 'rus'), 'rus', 'ru'),
+    (('sw', 'swh'), 'swh', 'sw'),
+  ],
+)
+def test_additional_languages_of_the_corpus(
+  tmp_path, toy_corpus, languages, got, values
+):
+  with raises_error(
+    errors.ConfigError, got=got, where=str(toy_corpus), mentions=values
+  ):
+    train_vocabulary(toy_corpus, tmp_path / 'v', size=180, languages=languages)
 
 
 def test_directories_around_a_vocabulary_have_a_hint(tmp_path, toy_vocabulary):

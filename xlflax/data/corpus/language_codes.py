@@ -280,6 +280,18 @@ def short_code(code: str) -> str:
   return parse_language_code(code).language
 
 
+def language_identity(code: str) -> tuple[str, str | None, str | None]:
+  """Returns language, script and region, which are equal for equivalent codes.
+
+  For example, `ru`, `rus` and `ru_Cyrl` are equivalent.
+
+  Args:
+    code: Language code in any spelling that `parse_language_code` supports.
+  """
+  parsed = parse_language_code(code)
+  return parsed.language, parsed.script, parsed.region
+
+
 def normalize_code(code: str) -> str:
   """Shortens a language code to the subtags that identify the language.
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from xlflax.data.corpus import language_codes
 from xlflax.data.tokenizers import (
   base_vocabulary,
   reservoir_sampling,
@@ -148,8 +149,10 @@ def sentence_quotas(
     code.
 
   Raises:
+    ConfigError: If an additional language is a language of the corpus.
     CorpusError: If the corpus contains no training text.
   """
+  _check_additional_languages(corpus, settings)
   if sample is None:
     sizes = text_sampling.count_sentences(corpus)
   else:
@@ -176,6 +179,45 @@ def sentence_quotas(
     code: {code: text_sampling.Quota(size, min(size, settings.max_sentences))}
     for code, size in sorted(sizes.items())
   }
+
+
+def _check_additional_languages(
+  corpus: text_sampling.MultilingualText, settings: VocabularyConfig
+) -> None:
+  """Raises a ConfigError if an additional language would have two symbols.
+
+  Args:
+    corpus: Corpus whose languages always have a symbol.
+    settings: Settings with the additional languages.
+  """
+  repeated = sorted(set(settings.languages) & set(corpus.languages))
+  if repeated:
+    tasks = ' '.join(f'--mixture=corpus.mono.{code}' for code in repeated[:3])
+    raise errors.ConfigError(
+      'The option --languages adds languages that the corpus does not contain. '
+      'It does not restrict the languages of the vocabulary, and the corpus '
+      'already contains some of the given languages',
+      got=', '.join(repeated),
+      where=str(corpus),
+      fix='Omit these languages from --languages. To restrict the languages of '
+      'the vocabulary, also pass the tasks with the text to read, such as '
+      f'{tasks}. To restrict the languages of training, set the macro '
+      'LANGUAGES.',
+    )
+  codes: dict[tuple, str] = {
+    language_codes.language_identity(code): code for code in corpus.languages
+  }
+  for code in dict.fromkeys(settings.languages):
+    other = codes.setdefault(language_codes.language_identity(code), code)
+    if other != code:
+      raise errors.ConfigError(
+        'The languages of a vocabulary must be different, but --languages '
+        f'contains a second code for the language {other}',
+        got=code,
+        where=str(corpus),
+        fix=f'Omit {code} from --languages, and use the code {other} in the '
+        'names of files.',
+      )
 
 
 def write_vocabulary(
