@@ -1,5 +1,6 @@
 """Probable mistakes in corpora are found, and sound ones pass."""
 
+import json
 import re
 
 import pytest
@@ -365,6 +366,32 @@ def test_text_files_with_json_objects_are_reported(tmp_path, name):
 def test_a_few_json_objects_are_not_reported(tmp_path):
   lines = [*[_EN] * 20, '{"id": 1}', '{not JSON}']
   _write_lines(tmp_path / 'mono/en.txt', lines)
+  assert corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path)) == []
+
+
+@pytest.mark.parametrize('suffix', ['txt', 'jsonl'])
+def test_columns_in_monolingual_text_are_reported(tmp_path, suffix):
+  lines = [f'{n}\t{_EN}' for n in range(20)]
+  if suffix == 'jsonl':
+    lines = [json.dumps({'text': line}) for line in lines]
+  path = _write_lines(tmp_path / f'mono/en.{suffix}', lines)
+  corpus = corpus_directory.Corpus(tmp_path)
+  [warning] = corpus_checks.find_anomalies(corpus)
+  assert_mentions(warning, path, '20 of the first 20', 'cut -f2-')
+  statistics = corpus_statistics.compute_statistics(corpus)
+  findings = corpus_statistics.describe_findings(corpus, statistics)
+  assert [x for x in findings if 'cut -f2-' in x] == [warning]
+
+
+def test_columns_in_the_text_of_a_task_are_reported():
+  examples = [(f'{n}\t{_EN}',) for n in range(20)]
+  text = corpus_checks.TaskText('news', ('en',), examples)
+  [warning] = corpus_checks.find_task_anomalies([text])
+  assert_mentions(warning, 'news', '20 of the first 20')
+
+
+def test_a_few_tabs_are_not_reported(tmp_path):
+  _write_lines(tmp_path / 'mono/en.txt', [*[_EN] * 20, *[f'a\t{_EN}'] * 20])
   assert corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path)) == []
 
 

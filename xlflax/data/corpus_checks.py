@@ -217,6 +217,7 @@ def _check_lines(
   yield from _find_identifiers(origin, [lines])
   yield from _find_numbered_lines(origin, lines)
   yield from _find_json_lines(origin, lines)
+  yield from _find_tabs(origin, lines)
   if not wrong_script:
     [language] = origin.languages
     samples.append(
@@ -264,6 +265,13 @@ def contains_json(file: corpus_files.TextFile) -> bool:
   if file.kind is not corpus_files.Kind.MONOLINGUAL:
     return False
   return any(_find_json_lines(_file_origin(file), _read_first_lines(file)))
+
+
+def contains_columns(file: corpus_files.TextFile) -> bool:
+  """Returns whether the first lines of a monolingual file contain tabs."""
+  if file.kind is not corpus_files.Kind.MONOLINGUAL:
+    return False
+  return any(_find_tabs(_file_origin(file), _read_first_lines(file)))
 
 
 def find_held_out_lines(corpus: corpus_directory.Corpus) -> list[str]:
@@ -653,6 +661,23 @@ def _find_json_lines(origin: _Origin, lines: Sequence[str]) -> Iterator[str]:
     yield (
       f'{message}{rename}. If the column with the text is not named `text`, '
       f'specify the column in {record_formats.FILE} (see docs/data.md).'
+    )
+
+
+def _find_tabs(origin: _Origin, lines: Sequence[str]) -> Iterator[str]:
+  """Yields a message if most lines of monolingual text contain a tab."""
+  count = sum('\t' in line for line in lines)
+  if count > max(_MIN_COUNT, len(lines) / 2):
+    yield (
+      f'In {origin.name}, {count:,} of the first {len(lines):,} '
+      f'{origin.choose("lines", "examples")} contain a tab, but all columns are '
+      'read as text. '
+      + origin.choose(
+        'Extract the column with the text, for instance with cut -f2- if each '
+        'line starts with an id. If the columns are translations, move the '
+        'file to parallel/.',
+        'Extract the column with the text in a preprocessor of the task.',
+      )
     )
 
 

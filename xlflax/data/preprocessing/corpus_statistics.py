@@ -11,7 +11,7 @@ import dataclasses
 import heapq
 import operator
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -149,27 +149,36 @@ def describe_findings(
     corpus: Corpus that the statistics describe.
     statistics: Statistics of the corpus files.
   """
-  json_files = _json_files(corpus)
+  json_files = _find_files(corpus, corpus_checks.contains_json)
+  is_readable = not any(file_counts.error for file_counts in statistics)
+  # `find_anomalies` reports the columns of these files.
+  column_files = (
+    _find_files(corpus, corpus_checks.contains_columns) if is_readable else ()
+  )
   sentences = [
     sentence
     for file_counts in statistics
     for sentence in _describe_file(
-      file_counts, is_json=file_counts.path in json_files
+      file_counts,
+      is_json=file_counts.path in json_files,
+      has_columns=file_counts.path in column_files,
     )
   ]
-  if not any(file_counts.error for file_counts in statistics):
+  if is_readable:
     sentences += corpus_checks.find_anomalies(corpus)
   sentences += corpus_checks.find_identical_files(corpus.files)
   return sentences
 
 
-def _json_files(corpus: Corpus) -> set[str]:
-  """Returns the relative paths of the text files that contain JSON objects."""
+def _find_files(
+  corpus: Corpus, predicate: Callable[[TextFile], bool]
+) -> set[str]:
+  """Returns the relative paths of the files for which a predicate is true."""
   paths: set[str] = set()
   for file in corpus.files:
     # The statistics contain the error of a file that cannot be read.
     with contextlib.suppress(errors.CorpusError):
-      if corpus_checks.contains_json(file):
+      if predicate(file):
         paths.add(file.path.relative_to(corpus.directory).as_posix())
   return paths
 
@@ -467,13 +476,17 @@ def _describe_finding(finding: _Finding, count: int, lines: int) -> str:
   return f'{count:,} of {lines:,} lines {verb} {rest}'
 
 
-def _describe_file(counts: FileCounts, *, is_json: bool) -> Iterator[str]:
+def _describe_file(
+  counts: FileCounts, *, is_json: bool, has_columns: bool
+) -> Iterator[str]:
   """Yields a message with a recommendation for each anomaly in a file.
 
   Args:
     counts: Statistics of the file.
     is_json: Whether the lines of the file are JSON objects. Markup and code are
       not reported for such a file, because its lines must not be dropped.
+    has_columns: Whether the first lines of the file contain tabs. Ids are not
+      reported for such a file, because the tabs are.
   """
   if counts.error:
     yield f'{counts.path} cannot be read: {counts.error}'
@@ -489,6 +502,8 @@ def _describe_file(counts: FileCounts, *, is_json: bool) -> Iterator[str]:
     )
   for finding in _FINDINGS:
     if is_json and finding.field in ('with_markup', 'with_code'):
+      continue
+    if has_columns and finding.field == 'with_ids':
       continue
     count = getattr(counts, finding.field)
     if count and count > finding.threshold * counts.lines:
