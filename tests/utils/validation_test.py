@@ -24,7 +24,7 @@ from xlflax.evaluation import eval_task
 from xlflax.objectives import objective_base
 from xlflax.training.hooks import hook_base
 from xlflax.training.optimization import optimizers, schedules
-from xlflax.utils import errors, validation
+from xlflax.utils import class_registry, errors, validation
 
 
 class _Pooling(enum.Enum):
@@ -338,6 +338,74 @@ def test_fields_of_subclasses_are_validated_without_a_decorator():
   assert _Plain('any').value == 'any'
 
 
+class _Undecorated(_Extended):
+  name: str = 'undecorated'
+
+
+@class_registry.register('vt_registered')
+class _Registered(_Extended):
+  name: str = 'registered'
+
+
+class _UndecoratedSize(_Mutable):
+  size: int = 1
+
+
+class _UndecoratedHook(validation.ValidatedFields):
+  size: int = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _DerivedFromUndecorated(_Undecorated):
+  size: int = 1
+
+
+@pytest.mark.parametrize(
+  'cls, arguments, name',
+  [
+    (_Undecorated, {}, '_Undecorated'),
+    (_Registered, {}, '_Registered'),
+    (_UndecoratedSize, {}, '_UndecoratedSize'),
+    (_UndecoratedHook, {'size': 2}, '_UndecoratedHook'),
+    (_DerivedFromUndecorated, {}, '_Undecorated'),
+  ],
+)
+def test_fields_of_a_class_without_the_decorator_are_reported(
+  cls, arguments, name
+):
+  with raises_error(errors.ConfigError, where=name) as error:
+    cls(**arguments)
+  assert_mentions(
+    error.value.fix, name, 'dataclasses.dataclass(frozen=True, kw_only=True)'
+  )
+
+
+def test_a_field_that_is_set_without_an_annotation_is_reported():
+  @dataclasses.dataclass(frozen=True, kw_only=True)
+  class _Own(_Extended):
+    name = 'own'
+
+  with raises_error(errors.ConfigError, got="name = 'own'") as error:
+    _Own()
+  assert_mentions(error.value.fix, "name: str = 'own'")
+
+
+def test_classes_without_fields_need_no_decorator():
+  class _Own(_Mutable):
+    CONSTANT: ClassVar[int] = 3
+    _state: int = 4
+
+  class _WithInit(_Mutable):
+    size: int
+
+    def __init__(self, size):
+      super().__init__(every_steps=size)
+      self.size = size
+
+  assert (_Own(every_steps=2).every_steps, _WithInit(3).size) == (2, 3)
+  assert _UndecoratedHook().size == 1
+
+
 def test_instances_with_validated_fields_are_copied_and_pickled():
   value = _Mutable(every_steps=2)
   value.recorded.append(3)
@@ -389,16 +457,16 @@ def test_a_base_class_is_suggested_only_for_classes_of_the_user(value):
   assert 'xlflax' not in str(error.value.fix)
 
 
-class _Undecorated(optimizers.SGD):
+class _UndecoratedOptimizer(optimizers.SGD):
   nesterov: float = 0.1
 
 
 def test_a_field_of_a_class_that_is_not_a_dataclass():
-  with raises_error(
-    errors.ConfigError, got='nesterov', where='_Undecorated'
-  ) as error:
-    _Undecorated(learning_rate=1.0, nesterov=0.5)
-  assert_mentions(error.value.fix, '_Undecorated', '@dataclasses.dataclass')
-  with raises_error(errors.ConfigError, got='nestrov') as error:
-    _Undecorated(learning_rate=1.0, nestrov=0.5)
-  assert '@dataclasses.dataclass' not in str(error.value.fix)
+  for fields in ({'nesterov': 0.5}, {}):
+    with raises_error(
+      errors.ConfigError, got='nesterov', where='_UndecoratedOptimizer'
+    ) as error:
+      _UndecoratedOptimizer(learning_rate=1.0, **fields)
+    assert_mentions(
+      error.value.fix, '_UndecoratedOptimizer', '@dataclasses.dataclass'
+    )

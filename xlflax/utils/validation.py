@@ -120,6 +120,8 @@ _CONFIG = pydantic.ConfigDict(
 )
 _VALIDATED = '__xlflax_validated__'
 _OPENED_BY = 'OPENED_BY'
+_DATACLASS_FIELDS = '__dataclass_fields__'
+_DECORATOR = '@dataclasses.dataclass(frozen=True, kw_only=True)'
 _UNIONS = (typing.Union, types.UnionType)
 _MAX_REPR_LENGTH = 80
 _GUIDE = 'docs/extending.md'
@@ -169,11 +171,15 @@ class ValidatedFields:
   The fields of all subclasses are validated, also without `validate_fields` or
   `class_registry.register`. A subclass is not validated if it is not a
   dataclass, or if its annotations contain names that exist only for type
-  checkers.
+  checkers. A subclass that declares fields without the decorator
+  `dataclasses.dataclass` cannot be instantiated, unless it has its own
+  `__init__`.
   """
 
   def __new__(cls, *args: Any, **kwargs: Any):
-    del args, kwargs  # Arguments of `__init__`.
+    # Classes such as hooks need not be dataclasses if they have no arguments.
+    if args or kwargs or dataclasses.is_dataclass(cls):
+      _check_declared_fields(cls)
     if dataclasses.is_dataclass(cls) and not is_validated(cls):
       with contextlib.suppress(NameError):
         typing.get_type_hints(cls)
@@ -774,6 +780,85 @@ def _public_name(cls: type) -> str:
   return f'{cls.__module__}.{cls.__qualname__}'
 
 
+@functools.cache
+def _check_declared_fields(cls: type) -> None:
+  """Checks that declarations in a class have become fields of a dataclass.
+
+  Args:
+    cls: Subclass of `ValidatedFields`. A class with its own `__init__` is not
+      checked.
+
+  Raises:
+    ConfigError: If the class or one of its bases declares a field without the
+      decorator `dataclasses.dataclass`, or sets a field without a type
+      annotation.
+  """
+  bases = [
+    base
+    for base in cls.__mro__
+    if issubclass(base, ValidatedFields) and base is not ValidatedFields
+  ]
+  generated = {
+    inspect.unwrap(vars(base)['__init__'])
+    for base in bases
+    if _DATACLASS_FIELDS in vars(base) and '__init__' in vars(base)
+  }
+  if any(
+    '__init__' in vars(base)
+    and inspect.unwrap(vars(base)['__init__']) not in generated
+    for base in bases
+  ):
+    return
+  for base in bases:
+    annotated = inspect.get_annotations(base)
+    class_variables = {
+      name
+      for parent in base.__mro__
+      for name, hint in inspect.get_annotations(parent).items()
+      if 'ClassVar' in str(hint)
+    }
+    if _DATACLASS_FIELDS not in vars(base):
+      for name in annotated:
+        if name not in class_variables and not name.startswith('_'):
+          raise _undeclared_field(base, name)
+    if not dataclasses.is_dataclass(base):
+      continue
+    for field in dataclasses.fields(base):
+      value = vars(base).get(field.name)
+      # Properties and other descriptors may override a field.
+      if field.name in annotated or hasattr(type(value), '__get__'):
+        continue
+      if field.name in vars(base) and field.init:
+        raise _unannotated_field(base, field.name, value)
+
+
+def _unannotated_field(cls: type, name: str, value: Any) -> errors.ConfigError:
+  """Returns the error for a class that sets a field without an annotation."""
+  decorator = (
+    ''
+    if _DATACLASS_FIELDS in vars(cls)
+    else f' The class also needs the decorator `{_DECORATOR}`.'
+  )
+  return errors.ConfigError(
+    f'The class {cls.__name__} sets the field `{name}` without a type '
+    'annotation. Dataclasses ignore such a value',
+    got=f'{name} = {_shorten(value)}',
+    where=cls.__name__,
+    fix=f'Write `{name}: {type(value).__name__} = {_shorten(value)}` '
+    f'({_GUIDE}).{decorator}',
+  )
+
+
+def _undeclared_field(cls: type, name: str) -> errors.ConfigError:
+  """Returns the error for a class without the `dataclass` decorator."""
+  return errors.ConfigError(
+    'A class that declares fields must be a dataclass',
+    got=name,
+    where=cls.__name__,
+    fix=suggest_dataclass(cls, name),
+  )
+
+
 def suggest_dataclass(cls: Any, name: str) -> str | None:
   """Returns a hint if a class with a field lacks the `dataclass` decorator.
 
@@ -785,12 +870,11 @@ def suggest_dataclass(cls: Any, name: str) -> str | None:
     The hint, or None if no class without the decorator annotates the name.
   """
   for base in getattr(cls, '__mro__', ()):
-    is_decorated = '__dataclass_fields__' in vars(base)
+    is_decorated = _DATACLASS_FIELDS in vars(base)
     if name in inspect.get_annotations(base) and not is_decorated:
       return (
         f'The class {base.__name__} declares `{name}`, but the class is not a '
-        'dataclass. Add the decorator '
-        f'`@dataclasses.dataclass(frozen=True, kw_only=True)` ({_GUIDE}).'
+        f'dataclass. Add the decorator `{_DECORATOR}` ({_GUIDE}).'
       )
   return None
 
