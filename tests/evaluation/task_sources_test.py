@@ -1,8 +1,9 @@
 import pytest
 import seqio
 
+from tests.data.shifted_pairs import shifted_pairs
 from tests.errors import raises_error
-from xlflax.data.corpus import corpus_directory
+from xlflax.data.corpus import corpus_directory, corpus_writer
 from xlflax.data.seqio_tasks import corpus_tasks
 from xlflax.evaluation import task_sources, text_sources
 from xlflax.evaluation.tasks import perplexity
@@ -35,6 +36,23 @@ def test_pairs_of_a_mixture_are_those_of_the_corpus(corpus):
   by_corpus = text_sources.ParallelCorpus(directory=corpus, max_pairs=4)
   assert by_task.pairs() == by_corpus.pairs()
   assert by_task.load(('de', 'en')) == by_corpus.load(('de', 'en'))
+
+
+def test_shifted_pairs_of_a_task(tmp_path, caplog):
+  corpus_writer.write_parallel(
+    tmp_path, ('en', 'de'), shifted_pairs(lines=1), split='test'
+  )
+  names = corpus_tasks.register_corpus(
+    corpus_directory.Corpus(tmp_path), prefix='shifted'
+  )
+  source = task_sources.SeqioPairs(mixture='shifted.parallel')
+  source.load(source.pairs()[0])
+  assert [
+    record for record in caplog.records if 'shifted.parallel' in record.message
+  ]
+  for name in names:
+    seqio.TaskRegistry.remove(name)
+    seqio.MixtureRegistry.remove(name)
 
 
 def test_a_single_task_and_chosen_languages():

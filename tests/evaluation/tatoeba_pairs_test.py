@@ -1,6 +1,7 @@
 import pytest
 
-from tests.errors import raises_error
+from tests.data.shifted_pairs import shifted_pairs
+from tests.errors import assert_mentions, raises_error
 from xlflax.evaluation import tatoeba_pairs
 from xlflax.utils import errors
 
@@ -68,6 +69,16 @@ def test_tatoeba_files_of_different_length(tmp_path):
   )
   with raises_error(errors.CorpusError, mentions=(2, 1)):
     source.load(('de', 'en'))
+
+
+def test_shifted_tatoeba_lines(tmp_path, caplog):
+  first, second = zip(*shifted_pairs(lines=1), strict=True)
+  directory = _tatoeba(
+    tmp_path, {'tatoeba.eng-deu.eng': first, 'tatoeba.eng-deu.deu': second}
+  )
+  tatoeba_pairs.Tatoeba(directory=directory).load(('en', 'de'))
+  [record] = caplog.records
+  assert_mentions(record.getMessage(), directory, 'en-de', '1 line')
 
 
 def test_tatoeba_file_without_counterpart(tmp_path):

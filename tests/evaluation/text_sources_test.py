@@ -5,7 +5,7 @@ import pathlib
 import pytest
 
 from tests.data.shifted_pairs import shifted_pairs
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax.data.corpus import corpus_writer
 from xlflax.evaluation import text_sources
 from xlflax.evaluation.tasks import perplexity, retrieval_task, tagging_task
@@ -142,6 +142,26 @@ def test_shifted_lines(tmp_path, caplog, lines):
   with caplog.at_level(logging.WARNING):
     source.load(('en', 'de'))
   assert len(caplog.records) == lines
+
+
+@pytest.mark.parametrize('lines', [0, 1])
+def test_shifted_lines_of_a_corpus(tmp_path, caplog, lines):
+  pairs = shifted_pairs(lines=lines)
+  corpus_writer.write_parallel(tmp_path, ('en', 'de'), pairs, split='test')
+  source = text_sources.ParallelCorpus(directory=str(tmp_path))
+  with caplog.at_level(logging.WARNING):
+    source.load(source.pairs()[0])
+  assert len(caplog.records) == lines
+  for record in caplog.records:
+    assert_mentions(record.getMessage(), tmp_path, 'test', '1 line')
+
+
+def test_swapped_languages_of_a_corpus(tmp_path):
+  pairs = [('кошка спит', 'the cat sleeps')] * 20
+  corpus_writer.write_parallel(tmp_path, ('en', 'ru'), pairs, split='test')
+  source = text_sources.ParallelCorpus(directory=str(tmp_path))
+  with raises_error(errors.CorpusError, mentions=(tmp_path, 'ru-en')):
+    source.load(('en', 'ru'))
 
 
 def test_max_pairs(tmp_path):

@@ -44,7 +44,11 @@ class MultiwayFiles(text_sources.PairSource):
       [text for _, text in file_reading.read_lines(self.files[language])]
       for language in pair
     ]
-    return PairedText(*sides)
+    paired_text = PairedText(*sides)
+    if len(paired_text.first) == len(paired_text.second):
+      where = ' and '.join(self.files[language] for language in pair)
+      text_sources.check_pairs(pair, paired_text, where)
+    return paired_text
 
 
 @validation.validate_fields

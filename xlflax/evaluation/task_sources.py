@@ -76,10 +76,12 @@ class SeqioPairs(text_sources.PairSource):
   def load(self, pair: text_sources.Pair) -> text_sources.PairedText:
     """Reads the sentences of a language pair."""
     examples = list(itertools.islice(_examples(self, pair), self.max_pairs))
-    return text_sources.PairedText(
+    paired_text = text_sources.PairedText(
       [example['inputs'] for example in examples],
       [example['targets'] for example in examples],
     )
+    text_sources.check_pairs(pair, paired_text, _where(self))
+    return paired_text
 
 
 def _tasks(

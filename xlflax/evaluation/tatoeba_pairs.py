@@ -66,9 +66,11 @@ class Tatoeba(text_sources.PairSource):
         'The Tatoeba file does not contain any sentences',
         where=self._files()[pair][0],
       )
-    return text_sources.PairedText(
+    paired_text = text_sources.PairedText(
       first[: self.max_pairs], second[: self.max_pairs]
     )
+    text_sources.check_pairs(pair, paired_text, self.directory)
+    return paired_text
 
   def _files(
     self,

@@ -124,9 +124,11 @@ class ParallelCorpus(PairSource):
     """Reads the sentences of a language pair."""
     pairs = corpus_directory.Corpus(self.directory).parallel(*pair, self.split)
     lines = list(itertools.islice(pairs, self.max_pairs))
-    return PairedText(
+    paired_text = PairedText(
       [line.source for line in lines], [line.target for line in lines]
     )
+    check_pairs(pair, paired_text, _where(self))
+    return paired_text
 
 
 @validation.validate_call
@@ -264,6 +266,23 @@ class FileText(TextSource):
     """Reads the sentences of a language."""
     lines = file_reading.read_lines(self.files[language])
     return [line for _, line in itertools.islice(lines, self.max_lines)]
+
+
+def check_pairs(pair: Pair, paired_text: PairedText, where: str) -> None:
+  """Checks that sentence pairs are translations in the languages of the pair.
+
+  Args:
+    pair: The two languages.
+    paired_text: Sentences in both languages. A warning is logged if
+      translations seem to be in other lines.
+    where: Location of the text, such as 'the test split of corpus'.
+
+  Raises:
+    CorpusError: If the languages seem to be swapped.
+  """
+  column_validation.check_translations(
+    pair, paired_text, f'{"-".join(pair)} in {where}'
+  )
 
 
 def _require_corpus(corpus: str | None) -> str:
