@@ -25,6 +25,24 @@ def test_sentences_and_pairs(files):
   assert bucc.read_bucc(*files[:2], languages=('zh', 'en')).gold is None
 
 
+def test_text_files_in_the_wrong_order(write):
+  first = write('a.fr', 'fr-1\tbonjour\nfr-2\tchat\n')
+  second = write('a.en', 'en-7\tcat\nen-8\tdog\n')
+  gold = write('a.gold', 'fr-2\ten-7\n')
+  with raises_error(
+    errors.CorpusError, where='a.gold:1', mentions=('fr-2', 'swapped')
+  ) as caught:
+    bucc.read_bucc(second, first, gold, languages=('fr', 'en'))
+  assert caught.value.fix
+
+
+def test_numbered_text_files_in_the_wrong_order(write):
+  sides = write('a', 'ndiyo\nhapana\n'), write('b', 'no\nnope\nyes\n')
+  gold = write('gold', '1\n1\n0\n')
+  with raises_error(errors.CorpusError, where='gold:1', mentions='swapped'):
+    bucc.read_lines(*sides[::-1], gold, languages=('sw', 'en'))
+
+
 def test_lines_are_numbered_from_0(write):
   mined = bucc.read_lines(
     write('a', 'ndiyo\nhapana\n'), write('b', 'no\n'), languages=('sw', 'en')

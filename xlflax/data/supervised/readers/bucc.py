@@ -143,6 +143,12 @@ def _read_gold_pairs(
     if not line.strip():
       continue
     pair = _split_pair(line, path, number)
+    if (
+      (pair[0] not in first or pair[1] not in second)
+      and pair[0] in second
+      and pair[1] in first
+    ):
+      raise _swapped_files_error(path, number, line)
     for sentence_id, sentences in zip(pair, (first, second), strict=True):
       if sentence_id not in sentences:
         raise file_reading.malformed_line_error(
@@ -161,6 +167,10 @@ def _read_gold_lines(
 ) -> frozenset[tuple[str, str]]:
   """Reads the line number in `first` that matches each sentence in `second`."""
   lines = list(file_reading.read_lines(path))
+  if len(lines) == len(first) != len(second) and all(
+    line.strip() in second for _, line in lines
+  ):
+    raise _swapped_files_error(path, *lines[0])
   for number, line in lines:
     if line.strip() not in first:
       raise file_reading.malformed_line_error(
@@ -179,6 +189,19 @@ def _read_gold_lines(
   return frozenset(
     (line.strip(), second_id)
     for (_, line), second_id in zip(lines, second, strict=True)
+  )
+
+
+def _swapped_files_error(path, number: int, line: str) -> errors.CorpusError:
+  """Returns the error for text files in the reverse order of the gold file."""
+  return file_reading.malformed_line_error(
+    'The two text files are probably swapped, because the gold file refers to '
+    'the sentences of the first file as those of the second, and vice versa',
+    path,
+    number,
+    got=file_reading.shorten_quoted(line),
+    fix='Pass the two text files in the other order. The language pair must '
+    'name the languages in the order of the files.',
   )
 
 
