@@ -327,6 +327,22 @@ def test_an_error_names_the_line_of_a_binding_and_of_its_macro(tmp_path):
   )
 
 
+def test_a_misspelled_scope_of_an_object(tmp_path):
+  mine = _write(
+    tmp_path / 'mine.gin',
+    'trainer.Trainer.datasets = [@sentences/dataset_config.DatasetConfig()]',
+    "sentence/dataset_config.DatasetConfig.name = 'own'",
+  )
+  with pytest.raises(errors.ConfigError) as error:
+    gin_config.load_gin_files([*_FILES, mine], _GIVEN).build(trainer.Trainer)
+  assert_mentions(
+    error.value.fix,
+    '@sentences/DatasetConfig()',
+    'mono/DatasetConfig',
+    f'@sentence/DatasetConfig() (see {mine}:',
+  )
+
+
 @pytest.mark.parametrize('kind', [ValueError, TypeError, RuntimeError])
 def test_bugs_are_not_reported_as_user_errors(monkeypatch, kind):
   def broken(self):

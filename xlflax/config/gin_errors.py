@@ -279,6 +279,7 @@ def _with_location(
     r"In call to configurable '\S+' \(.*?\)(?: in scope '(.*?)')?", str(error)
   )
   where = str(error.where or '')
+  fix = _suggest_scope(where, scope and scope[1], bindings) or error.fix
   location = binding_locations.find_binding_location(
     bindings, where, (scope and scope[1]) or ''
   )
@@ -293,8 +294,43 @@ def _with_location(
     got=error.got,
     expected=error.expected,
     where=where or None,
-    fix=error.fix,
+    fix=fix,
   )
+
+
+def _suggest_scope(
+  class_name: str,
+  scope: str | None,
+  bindings: Sequence[binding_locations.Binding],
+) -> str | None:
+  """Returns a hint if an object is built in a scope without bindings.
+
+  Args:
+    class_name: Name of the object's class.
+    scope: Scopes in which Gin builds the object, such as 'train/mono'.
+    bindings: The configuration's bindings.
+  """
+  if not scope:
+    return None
+  innermost = scope.rpartition('/')[2]
+  bound_scopes = {
+    binding.scope.rpartition('/')[2]: binding
+    for binding in bindings
+    if binding.scope and binding.selector.rpartition('.')[2] == class_name
+  }
+  if not bound_scopes or innermost in bound_scopes:
+    return None
+  reference = f'@{innermost}/{class_name}()'
+  hint = (
+    f'No binding has the scope of {reference}. The configuration binds '
+    + ', '.join(f'{name}/{class_name}' for name in bound_scopes)
+    + '.'
+  )
+  similar = difflib.get_close_matches(innermost, bound_scopes, n=1)
+  if similar:
+    location = bound_scopes[similar[0]].location
+    hint += f' Did you mean @{similar[0]}/{class_name}() (see {location})?'
+  return hint
 
 
 def _convert_gin_error(error: Exception) -> errors.ConfigError:
