@@ -91,6 +91,18 @@ def test_languages_that_the_vocabulary_lacks_are_marked():
     assert 'vocabulary' not in str(printed)
 
 
+def test_baselines_of_a_mean_over_the_vocabulary_are_means_too():
+  result = _result(de=0.1, fr=0.3, xx=0.9, mean=0.43)
+  baselines = dict(de=0.2, fr=0.4, xx=0.6, mean=0.4)
+  result.metrics.update(
+    {f'string_overlap/{part}': value for part, value in baselines.items()}
+  )
+  lines = _printed({20: result}, languages=('de', 'fr'))
+  rows = [' '.join(line) for line in lines]
+  assert 'mean 0.400 0.430' in rows
+  assert 'mean over 2 in the vocabulary 0.300 0.200' in rows
+
+
 def test_intervals_of_perplexities_show_both_bounds():
   """They are not symmetric, so half of the width would be misread."""
   assert result_tables.format_interval('accuracy', (0.4, 0.6)) == ' ± 0.100'

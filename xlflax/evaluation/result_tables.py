@@ -428,13 +428,21 @@ def result_table(
   table = rich.table.Table(title=title, title_justify='left')
   for name in ('', *notes, *(header for *_, header in columns)):
     table.add_column(name, justify='right' if name else 'left')
-  for part, label, values in _rows(task, by_step, columns, languages):
+  for part, label, values, averaged in _rows(task, by_step, columns, languages):
     # The label of the mean over the vocabulary's languages is no part of the
     # result, so that mean has no interval.
     name = label.partition(' (')[0]
     table.add_row(
       label,
-      *(score_note(note, counts.get(part)) for note, counts in notes.items()),
+      *(
+        score_note(
+          note,
+          _mean([by_part.get(language) for language in averaged])
+          if averaged and note in _ALL_BASELINES
+          else by_part.get(part),
+        )
+        for note, by_part in notes.items()
+      ),
       *(
         score_format.format_score(value)
         + format_interval(metric, bounds.get(step, {}).get(f'{metric}/{name}'))
@@ -451,7 +459,12 @@ def _page_header(metric: str, step: result_store.Step) -> str:
 
 
 def _rows(task, by_step, columns, languages: Sequence[str]):
-  """Yields each language or file with label and values, and the means last."""
+  """Yields the rows of languages or files, and those of their means last.
+
+  Yields:
+    Name of the language or file or 'mean', label, values of the columns, and
+    the languages of a mean that the result does not contain, else ().
+  """
   parts = parts_of(task.primary_metric, by_step)
   unknown_parts = _parts_outside(parts, languages)
   values = {
@@ -463,19 +476,21 @@ def _rows(task, by_step, columns, languages: Sequence[str]):
   }
   for part in parts:
     mark = ' (not in the vocabulary)' if part in unknown_parts else ''
-    yield part, f'{part}{mark}', values[part]
+    yield part, f'{part}{mark}', values[part], ()
 
   if unknown_parts and 'mean' in parts:
-    known_values = [
-      values[part] for part in parts if part not in {*unknown_parts, 'mean'}
+    known_parts = [
+      part for part in parts if part not in {*unknown_parts, 'mean'}
     ]
+    known_values = [values[part] for part in known_parts]
     means = [
       _mean(column, geometric=metric.endswith('perplexity'))
       for (metric, *_), column in zip(
         columns, zip(*known_values, strict=True), strict=True
       )
     ]
-    yield 'mean', f'mean over {len(known_values)} in the vocabulary', means
+    label = f'mean over {len(known_values)} in the vocabulary'
+    yield 'mean', label, means, known_parts
 
 
 def _mean(
