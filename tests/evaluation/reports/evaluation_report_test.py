@@ -4,7 +4,7 @@ import types
 import pytest
 
 from tests.evaluation import result_store_test as stored
-from xlflax.evaluation import result_store
+from xlflax.evaluation import eval_task, result_store
 from xlflax.evaluation.reports import evaluation_report
 
 
@@ -35,17 +35,36 @@ def test_the_page_names_the_settings_that_differ(
     result = dataclasses.replace(stored.RESULT, test_data=test_data)
     result_store.write_result(tmp_path, result, step=10, identity=identity)
     names.append(f'task ({test_data})')
-  spec = types.SimpleNamespace(languages=['de'])
-  store = types.SimpleNamespace(
-    directory=tmp_path,
-    run=types.SimpleNamespace(
-      directory=tmp_path, vocabulary=types.SimpleNamespace(spec=spec)
-    ),
-    read_all=lambda: result_store.find_results(tmp_path),
-    folder=lambda group: tmp_path / 'eval' / group.folder,
-  )
-  evaluation_report.write_report(store, [])
+  evaluation_report.write_report(_make_store(tmp_path), [])
   page = (tmp_path / 'eval' / 'report.html').read_text()
   assert f'differ in {difference}<' in page.replace('task.source.', '')
   for name in names:
     assert f'<h2>{name}: ' in page
+
+
+def test_the_page_lists_failures_of_earlier_calls(tmp_path):
+  """Those of this call, which are stored, too, are listed once."""
+  failures = [
+    eval_task.Failure(task='task', part=part, message=f'No text in {part}')
+    for part in ('fr', 'sw')
+  ]
+  result = dataclasses.replace(stored.RESULT, failures=tuple(failures))
+  identity = stored._identity(stored._Task())
+  result_store.write_result(tmp_path, result, step=10, identity=identity)
+  latest = dataclasses.replace(failures[1], part='sw at step 10')
+  evaluation_report.write_report(_make_store(tmp_path), [], failures=[latest])
+  page = (tmp_path / 'eval' / 'report.html').read_text()
+  assert page.count('failed: task: fr at step 10: No text in fr') == 1
+  assert page.count('failed: task: sw at step 10: No text in sw') == 1
+
+
+def _make_store(directory):
+  spec = types.SimpleNamespace(languages=['de'])
+  return types.SimpleNamespace(
+    directory=directory,
+    run=types.SimpleNamespace(
+      directory=directory, vocabulary=types.SimpleNamespace(spec=spec)
+    ),
+    read_all=lambda: result_store.find_results(directory),
+    folder=lambda group: directory / 'eval' / group.folder,
+  )

@@ -33,7 +33,8 @@ def write_report(
     tasks: Tasks that this call evaluated. Their declarations determine how
       their results are displayed. The stored results of other tasks are
       displayed according to the metadata in their files.
-    failures: Failures of this evaluation, which the HTML page lists.
+    failures: Failures of this evaluation. The HTML page lists them and those
+      of earlier calls.
     command_line: Command-line arguments to show on the HTML page.
   """
   stored = store.read_all()
@@ -99,7 +100,7 @@ def write_report(
     notes=[
       *_describe_settings(store, stored, names_in_tables),
       *_notes(stored, names),
-      *(f'failed: {failure}' for failure in failures),
+      *_describe_failures(stored, names, failures),
     ],
     command=command_line,
   )
@@ -182,6 +183,32 @@ def _notes(
     for result in by_step.values()
     for note in result.notes
   )
+  return list(dict.fromkeys(notes))
+
+
+def _describe_failures(
+  stored: _Results,
+  names: Mapping[result_store.Group, str],
+  failures: Sequence[eval_task.Failure],
+) -> list[str]:
+  """Returns the failures of this call, and those stored by earlier calls.
+
+  Args:
+    stored: All stored results of the run.
+    names: Displayed name of each group of results.
+    failures: Failures of this call. Their locations include the step.
+  """
+  notes = [f'failed: {failure}' for failure in failures]
+  reported = {(failure.task, failure.message) for failure in failures}
+  for group, by_step in stored.items():
+    for step, result in by_step.items():
+      notes += [
+        f'failed: {names.get(group, group.task)}: '
+        + ' '.join(filter(None, (failure.part, f'at step {step}')))
+        + f': {failure.message}'
+        for failure in result.failures
+        if (failure.task, failure.message) not in reported
+      ]
   return list(dict.fromkeys(notes))
 
 
