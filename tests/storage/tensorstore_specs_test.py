@@ -25,6 +25,7 @@ def test_addresses(monkeypatch):
     'driver': 'file',
     'path': '/a/b',
   }
+  assert tensorstore_specs.kvstore_spec('/a/../b/')['path'] == '/b/'
   with raises_error(
     errors.RunDirectoryError, got='az://b/x', mentions='blobfuse2'
   ):

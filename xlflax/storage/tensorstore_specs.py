@@ -18,7 +18,8 @@ def kvstore_spec(path: str) -> dict[str, Any]:
   """Returns the specification of a path's TensorStore key-value store.
 
   Args:
-    path: gs://BUCKET/NAME, s3://BUCKET/NAME, or an absolute path on disk.
+    path: gs://BUCKET/NAME, s3://BUCKET/NAME, or an absolute path on disk, in
+      which `..` is resolved because TensorStore rejects it.
 
   Raises:
     RunDirectoryError: If the path is in Azure, which TensorStore does not
@@ -26,6 +27,9 @@ def kvstore_spec(path: str) -> dict[str, Any]:
   """
   scheme, is_bucket, bucket_path = path.partition('://')
   if not is_bucket:
+    if os.pardir in path.split(os.sep):
+      slash = os.sep if path.endswith(os.sep) else ''
+      path = os.path.realpath(path) + slash
     return {'driver': 'file', 'path': path}
   bucket, _, name = bucket_path.partition('/')
   location = {'bucket': bucket, 'path': name.lstrip('/')}

@@ -14,7 +14,6 @@ from xlflax.evaluation import sentence_embedding
 from xlflax.interop.huggingface import (
   config_json,
   generation_config,
-  labeled_heads,
   onnx_files,
   sentence_modules,
 )
@@ -220,17 +219,16 @@ def _reader(export: Export) -> saved_parameters.Reader:
 def _write_max_length(folder: pathlib.Path, export: Export) -> None:
   """Writes the length to which the tokenizer truncates texts.
 
-  `CrossEncoder` truncates text pairs to the length of the tokenizer, so the
-  tokenizer of a reranker or a regression model has the length with which the
-  run was fine-tuned.
+  transformers and `CrossEncoder` truncate texts to the length of the tokenizer,
+  so the tokenizer of a model that was fine-tuned in this run has the length of
+  the fine-tuning.
   """
   path = folder / 'tokenizer_config.json'
   settings = config_json.read_json(path) if path.exists() else {}
   length = getattr(export.run.model.config, 'max_position_embeddings', None)
-  objective = export.run.objectives.get(export.task.value)
   inputs = export.run.inputs.get(export.task.value, {})
-  is_scorer = labeled_heads.is_trained_scorer(export.run, objective)
-  if is_scorer and 'length' in inputs:
+  is_trained = bool(run_directory.read_trainer(export.run.directory))
+  if is_trained and 'length' in inputs:
     trained_length = int(inputs['length'])
     length = trained_length if length is None else min(length, trained_length)
   elif 'model_max_length' in settings:

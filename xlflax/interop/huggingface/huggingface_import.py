@@ -437,6 +437,16 @@ def head_style(model_dir: str | pathlib.Path) -> dict[str, Any]:
   return record.get('head', {})
 
 
+def _max_length(checked_import: Import) -> int:
+  """Returns the length to which the tokenizer truncates texts."""
+  path = checked_import.folder / 'tokenizer_config.json'
+  settings = config_json.read_json(path) if path.exists() else {}
+  length = settings.get('model_max_length')
+  limit = checked_import.config.max_position_embeddings
+  # transformers writes a very large number if there is no limit.
+  return min(limit, int(length)) if length else limit
+
+
 def _write(checked_import: Import, params, directory: pathlib.Path) -> None:
   """Writes the files of a model directory."""
   run_directory.write_model(
@@ -453,7 +463,7 @@ def _write(checked_import: Import, params, directory: pathlib.Path) -> None:
   inputs = labeled_heads.head_input_settings(
     objectives,
     checked_import.vocabulary,
-    max_length=checked_import.config.max_position_embeddings,
+    max_length=_max_length(checked_import),
   )
   objective_config.write_objectives(directory, objectives, inputs)
   _write_vocabulary(checked_import, directory / run_directory.VOCABULARY)

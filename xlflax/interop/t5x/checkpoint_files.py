@@ -18,7 +18,7 @@ import orbax.checkpoint as ocp
 import tensorstore
 
 from xlflax.interop import safe_paths
-from xlflax.storage import bucket_staging
+from xlflax.storage import bucket_staging, tensorstore_specs
 from xlflax.training import nonfinite_checks, param_tree
 from xlflax.training.checkpointing import checkpoint_reader
 from xlflax.utils import errors
@@ -211,7 +211,7 @@ def _tensor(folder: pathlib.Path, name: str, leaf) -> Tensor:
 def _open(driver: str, path: pathlib.Path):
   """Opens the array that TensorStore has written to a folder."""
   return tensorstore.open(
-    {'driver': driver, 'kvstore': {'driver': 'file', 'path': f'{path}/'}},
+    {'driver': driver, 'kvstore': tensorstore_specs.kvstore_spec(f'{path}/')},
     read=True,
     open=True,
   ).result()
