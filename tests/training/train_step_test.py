@@ -1,15 +1,20 @@
 """The train step: accumulation, non-finite steps, averages, metrics."""
 
+import dataclasses
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.errors import raises_error
 from tests.training import tiny
-from xlflax.objectives import objective_mixture
+from xlflax.objectives import objective_base, objective_mixture
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training import param_tree, train_step
 from xlflax.training.optimization import optimizers, schedules
+from xlflax.utils import errors
 
 _SGD_LIKE = dict(learning_rate=0.1, eps=1.0)  # Adam's step is g / (|g| + 1)
 
@@ -347,3 +352,81 @@ def test_encoder_trains_under_strict_rank_promotion():
   assert output.metrics['mlm/loss'].total.shape == (2,)
   assert np.all(output.metrics['mlm/loss'].weight > 0)
   assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(state.ema))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Invalid(tiny.Regression):
+  """Returns another value that is computed from the valid output."""
+
+  convert: Callable
+
+  def __call__(self, model, params, batch, context):
+    return self.convert(super().__call__(model, params, batch, context))
+
+
+@pytest.mark.parametrize('steps', [1, 2])
+@pytest.mark.parametrize(
+  'convert, mentions',
+  [
+    (lambda out: out.loss.total, ('shape []', 'ObjectiveOutput')),
+    (lambda out: None, ('NoneType', 'ObjectiveOutput')),
+    (lambda out: tuple(out), ('tuple', 'ObjectiveOutput')),
+    (
+      lambda out: out._replace(loss=out.loss.total),
+      ('shape []', 'WeightedMean'),
+    ),
+    (
+      lambda out: out._replace(
+        loss=objective_base.WeightedMean(jnp.ones(3), jnp.ones(3))
+      ),
+      ('shape [3]', 'loss.total'),
+    ),
+    (
+      lambda out: out._replace(loss=out.loss._replace(weight=jnp.ones([8]))),
+      ('shape [8]', 'loss.weight'),
+    ),
+    (
+      lambda out: out._replace(
+        loss=out.loss._replace(total=out.loss.total.astype(jnp.int32))
+      ),
+      ('int32', 'loss.total'),
+    ),
+    (lambda out: out._replace(metrics=None), ('NoneType', 'metrics')),
+    (
+      lambda out: out._replace(metrics={'m': out.loss.total}),
+      ("'m'", 'WeightedMean'),
+    ),
+    (
+      lambda out: out._replace(
+        metrics={'m': out.loss._replace(total=jnp.ones([2, 2]))}
+      ),
+      ("'m'", 'shape [2, 2]'),
+    ),
+  ],
+)
+def test_an_invalid_output_of_an_objective_is_reported(
+  convert, mentions, steps
+):
+  entry = objective_mixture.WeightedObjective(
+    dataset='mono', objective=_Invalid(convert=convert)
+  )
+  builder = _builder(entry, gradient_accumulation_steps=steps)
+  with raises_error(errors.ConfigError, where='_Invalid', mentions=mentions):
+    _run(builder, {'mono': tiny.make_batch()})
+
+
+def test_an_objective_without_call_is_reported():
+  @dataclasses.dataclass(frozen=True, kw_only=True)
+  class _Misspelled(objective_base.Objective):
+    name: str = 'misspelled'
+
+    def call(self, model, params, batch, context):
+      raise AssertionError
+
+  entry = objective_mixture.WeightedObjective(
+    dataset='mono', objective=_Misspelled()
+  )
+  with raises_error(
+    errors.ConfigError, where='_Misspelled', mentions='__call__'
+  ):
+    _run(_builder(entry), {'mono': tiny.make_batch()})

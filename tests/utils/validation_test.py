@@ -380,6 +380,20 @@ def test_fields_of_a_class_without_the_decorator_are_reported(
   )
 
 
+def test_a_missing_method_is_reported():
+  @dataclasses.dataclass(frozen=True, kw_only=True)
+  class _Misspelled(schedules.Schedule):
+    def call(self, step):
+      return step
+
+  with raises_error(
+    errors.ConfigError,
+    where='_Misspelled',
+    mentions=('__call__', 'xlflax.training.Schedule'),
+  ):
+    _Misspelled()
+
+
 def test_a_field_that_is_set_without_an_annotation_is_reported():
   @dataclasses.dataclass(frozen=True, kw_only=True)
   class _Own(_Extended):

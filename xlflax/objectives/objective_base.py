@@ -14,7 +14,13 @@ import numpy as np
 from xlflax.data.tokenizers import vocabulary_spec
 from xlflax.objectives import batch_requirements
 from xlflax.objectives.batch_requirements import Rows
-from xlflax.utils import validation
+from xlflax.utils import errors, validation
+
+# Result of `Objective.__call__`, for messages.
+_OUTPUT = (
+  'ObjectiveOutput(loss=WeightedMean(total, weight), metrics={NAME: '
+  'WeightedMean(total, weight)})'
+)
 
 
 class WeightedMean(NamedTuple):
@@ -272,7 +278,84 @@ class Objective(validation.ValidatedFields):
     Returns:
       The summed loss with its weight, the metrics, and the new state.
     """
-    raise NotImplementedError
+    raise errors.ConfigError(
+      'A class of objectives must define the method `__call__`',
+      where=type(self).__name__,
+      fix='Define `__call__(self, model, params, batch, context)`, which '
+      f'returns {_OUTPUT}.',
+    )
+
+
+def compute_output(
+  objective: Objective, model, params, batch, context: ObjectiveContext
+) -> ObjectiveOutput:
+  """Calls an objective and checks what it returns.
+
+  Args:
+    objective: Objective to call.
+    model: Linen module of the model.
+    params: Unboxed parameters `{'model': ..., 'heads': ...}`.
+    batch: Arrays on the device, as documented in `xlflax.data.batch_keys`.
+    context: Additional inputs of the objective.
+
+  Raises:
+    ConfigError: If the objective does not return an `ObjectiveOutput` with a
+      loss of shape [] and metrics of shape [] or [languages].
+  """
+  output = objective(model, params, batch, context)
+  if not isinstance(output, ObjectiveOutput):
+    raise _invalid_output(objective, 'an ObjectiveOutput', output)
+  loss = output.loss
+  if not isinstance(loss, WeightedMean):
+    raise _invalid_output(objective, 'a loss that is a WeightedMean', loss)
+  for field, value in loss._asdict().items():
+    if not _is_number(value) or np.ndim(value):
+      raise _invalid_output(
+        objective, f'a number of shape [] as `loss.{field}`', value
+      )
+  if not jnp.issubdtype(jnp.result_type(loss.total), jnp.floating):
+    raise _invalid_output(
+      objective, 'a floating-point number as `loss.total`', loss.total
+    )
+  if not isinstance(output.metrics, Mapping):
+    raise _invalid_output(
+      objective, 'metrics that are a dictionary', output.metrics
+    )
+  for name, metric in output.metrics.items():
+    if not isinstance(metric, WeightedMean):
+      raise _invalid_output(
+        objective, f'a WeightedMean as the metric {name!r}', metric
+      )
+    for field, value in metric._asdict().items():
+      if not _is_number(value) or np.ndim(value) > 1:
+        raise _invalid_output(
+          objective,
+          f'an array of shape [] or [languages] as `{field}` of the metric '
+          f'{name!r}',
+          value,
+        )
+  return output
+
+
+def _is_number(value: Any) -> bool:
+  """Returns whether a value is an array or a number."""
+  return hasattr(value, 'shape') or isinstance(value, int | float)
+
+
+def _invalid_output(
+  objective: Objective, expected: str, value: Any
+) -> errors.ConfigError:
+  """Returns the error for an objective that returns an invalid output."""
+  return errors.ConfigError(
+    f'The method `__call__` of the objective {objective.name!r} must return '
+    f'{expected}',
+    got=f'an array of shape {list(value.shape)} and type {value.dtype}'
+    if hasattr(value, 'shape')
+    else f'{type(value).__name__} ({value!r})',
+    expected=_OUTPUT,
+    where=type(objective).__name__,
+    fix='See the example of an objective in docs/extending.md.',
+  )
 
 
 def weighted_mean(value: WeightedMean) -> jax.Array:

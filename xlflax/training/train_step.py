@@ -185,7 +185,9 @@ class TrainStepBuilder(NamedTuple):
         micro_batches=self.gradient_accumulation_steps,
         micro_batch=index,
       )
-      out = entry.objective(self.model, params, micro_batch, context)
+      out = objective_base.compute_output(
+        entry.objective, self.model, params, micro_batch, context
+      )
       return out.loss.total, out
 
     def scale(out):

@@ -318,8 +318,12 @@ class Setup:
       total = jnp.zeros([])
       for i in active:
         entry = self.settings.objectives.entries[i]
-        total += entry.objective(
-          self.model, params, batches[entry.dataset], self._context(entry)
+        total += objective_base.compute_output(
+          entry.objective,
+          self.model,
+          params,
+          batches[entry.dataset],
+          self._context(entry),
         ).loss.total
       return total
 

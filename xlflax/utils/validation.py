@@ -179,7 +179,9 @@ class ValidatedFields:
   def __new__(cls, *args: Any, **kwargs: Any):
     # Classes such as hooks need not be dataclasses if they have no arguments.
     if args or kwargs or dataclasses.is_dataclass(cls):
-      _check_declared_fields(cls)
+      _check_declared_fields(cast(Any, cls))
+    if inspect.isabstract(cls):
+      raise _missing_methods(cls)
     if dataclasses.is_dataclass(cls) and not is_validated(cls):
       with contextlib.suppress(NameError):
         typing.get_type_hints(cls)
@@ -846,6 +848,21 @@ def _unannotated_field(cls: type, name: str, value: Any) -> errors.ConfigError:
     where=cls.__name__,
     fix=f'Write `{name}: {type(value).__name__} = {_shorten(value)}` '
     f'({_GUIDE}).{decorator}',
+  )
+
+
+def _missing_methods(cls: Any) -> errors.ConfigError:
+  """Returns the error for a class that lacks methods of its base class."""
+  names = sorted(cls.__abstractmethods__)
+  bases = [base for base in cls.__mro__[1:] if names[0] in vars(base)]
+  definition = ' and '.join(f'`{name}`' for name in names)
+  return errors.ConfigError(
+    f'The class {cls.__name__} must define {definition}',
+    where=cls.__name__,
+    fix=f'Define {definition} as in the base class '
+    f'{_public_name(bases[0])} ({_GUIDE}).'
+    if bases
+    else 'Use a subclass that defines them.',
   )
 
 

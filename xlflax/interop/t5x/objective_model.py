@@ -189,7 +189,8 @@ class ObjectiveModel(t5x_models.BaseModel):
     )
 
   def _output(self, objective, params, batch, rng, *, train: bool):
-    return objective(
+    return objective_base.compute_output(
+      objective,
       self.module,
       unfreeze_params(params),
       dict(batch),
