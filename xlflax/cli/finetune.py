@@ -375,10 +375,16 @@ def _print_report(language: str, report: Any) -> int:
     )
   for failure in report.failures:
     print(f'failed: {failure}', file=sys.stderr)
-  if unfinished or report.failures:
+  problems = []
+  if unfinished:
+    problems.append(
+      f'{len(unfinished)} of {len(report.trials)} trials did not finish'
+    )
+  if report.failures:
+    count = len(report.failures)
+    problems.append(f'{count} test{"" if count == 1 else "s"} failed')
+  if problems:
     print(
-      f'xlflax finetune: {len(unfinished)} of {len(report.trials)} trials and '
-      f'{len(report.failures)} tests have no result (see above).',
-      file=sys.stderr,
+      f'xlflax finetune: {" and ".join(problems)} (see above).', file=sys.stderr
     )
   return report.exit_status

@@ -161,7 +161,12 @@ def _train_all(
   for number, trial in enumerate(trials, 1):
     signals.check_stop_request()
     _LOG.info(
-      'Running trial %d of %d: %s', number, len(trials), trial.trial.name
+      'Trial %d of %d has already finished: %s'
+      if runner.is_finished(trial)
+      else 'Running trial %d of %d: %s',
+      number,
+      len(trials),
+      trial.trial.name,
     )
     report = report.with_trial(runner.run(trial))
     report.write(runner.output)

@@ -345,6 +345,10 @@ def test_vectors_that_the_library_cannot_make_are_refused(run_of):
     errors.ConfigError, where='run', mentions='use_language_embeddings=False'
   ):
     huggingface_export.check_export(directory, pooling='mean')
+  with raises_error(errors.ConfigError, mentions='--head'):
+    huggingface_export.check_export(
+      directory, task='masked_lm', pooling='mean_all'
+    )
 
 
 @pytest.mark.parametrize('embedding', [{'layers': (0,)}, {'pooling': 'mean'}])

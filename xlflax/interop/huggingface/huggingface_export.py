@@ -217,7 +217,9 @@ def _sentence_encoding_with_pooling(
       f'the task {choice.task.value}, use_language_embeddings={has_languages} '
       f'and the pooling method {pooling.value}',
       where=str(run.directory),
-      fix='Evaluate the model with pooling="mean_all", and export that '
+      fix='Omit --head, or export without --sentence_transformers.'
+      if choice.task is not Task.STATES
+      else 'Evaluate the model with pooling="mean_all", and export that '
       'pooling method.',
     )
   encoding = _sentence_encoding(run, choice.task, choice.shapes, pooling)
