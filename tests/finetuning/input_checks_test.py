@@ -198,6 +198,24 @@ def test_development_files_without_gold_labels_are_rejected(run, write, part):
     )
 
 
+@pytest.mark.parametrize('length, warns', [(16, True), (8, False)])
+def test_questions_that_leave_no_space_for_the_context(
+  run, write, caplog, length, warns
+):
+  answer = {'text': 'dog', 'answer_start': 2}
+  question = {'id': 'q', 'question': 'who?', 'answers': [answer]}
+  paragraph = {'context': 'a dog sleeps here', 'qas': [question]}
+  text = json.dumps({'data': [{'paragraphs': [paragraph]}]})
+  with caplog.at_level(logging.WARNING):
+    run(
+      f'--gin.TRAIN_FILES={ {"en": write("train", text)}!r}',
+      f'--gin.MAX_QUESTION_LENGTH={length}',
+      '--gin.LENGTH=24',
+      task='question_answering',
+    )
+  assert ('MAX_QUESTION_LENGTH' in caplog.text) is warns
+
+
 def test_questions_without_answers_are_rejected_as_development_files(
   run, write
 ):

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from xlflax.data.supervised.featurizers import question_featurizer
 from xlflax.data.supervised.sources import concatenated_source, example_source
 from xlflax.data.supervised.supervised_dataset import LabeledDatasetConfig
 from xlflax.data.tokenizers import base_vocabulary
@@ -31,6 +32,8 @@ _TEXT_FIELDS = (
 # least this fraction. Fewer short texts may be equal by chance.
 _MIN_REUSED = 5
 _MIN_REUSED_FRACTION = 0.05
+# Tokens that a question should leave for the context and the special tokens.
+_MIN_CONTEXT_TOKENS = 16
 _TRAINING_HINT = 'Scores on training examples do not measure generalization.'
 _DEVELOPMENT_HINT = (
   'The model is selected by its score on the development examples, so test '
@@ -91,9 +94,26 @@ def check_inputs(
   messages = set(_describe_reused_examples(trainers, test_tasks))
   for trainer in trainers:
     messages.update(_describe_unknown_languages(trainer, test_tasks))
+    messages.update(_describe_long_questions(trainer))
   for message in sorted(messages):
     logging.warning('%s', message, extra=logs.ONCE)
   return listed
+
+
+def _describe_long_questions(trainer: Any) -> Iterator[str]:
+  """Yields a sentence if questions can leave no space for their contexts."""
+  for dataset in trainer.datasets:
+    maker = getattr(dataset, 'featurizer', None)
+    if (
+      isinstance(maker, question_featurizer.QuestionAnsweringFeaturizer)
+      and dataset.length < maker.max_question_length + _MIN_CONTEXT_TOKENS
+    ):
+      yield (
+        f'Questions of up to {maker.max_question_length} tokens '
+        '(MAX_QUESTION_LENGTH) may leave no space for the context in sequences '
+        f'of {dataset.length} tokens (LENGTH). Languages with such questions '
+        'cannot be evaluated. Increase LENGTH, or decrease MAX_QUESTION_LENGTH.'
+      )
 
 
 def _describe_reused_examples(
