@@ -117,6 +117,46 @@ def test_test_files_belong_to_the_evaluation_after_fine_tuning():
     )
 
 
+@pytest.mark.parametrize('other', [(), ("TEST_FILES={'fr': 'fr.tsv'}",)])
+def test_missing_values_of_an_evaluation_name_its_option(other):
+  value = other[0] if other else 'TEST_FILES=VALUE'
+  with raises_error(
+    errors.ConfigError,
+    got=f'--gin.{value}' if other else None,
+    mentions=('TEST_FILES', f'--eval_gin="{value}"'),
+  ) as caught:
+    flag_validation.check_configuration(
+      _args('evaluate/tagging.gin'),
+      partial=True,
+      option='--eval_gin',
+      other_bindings=['SEED=1', *other],
+    )
+  assert '--gin.' not in caught.value.fix
+
+
+@pytest.mark.parametrize(
+  'binding, got, values',
+  [
+    ('TEST_FILE=1', 'TEST_FILE', '--eval_gin TEST_FILE'),
+    (
+      'TEST_FILES={fr: fr.tsv}',
+      '--eval_gin=TEST_FILES={fr: fr.tsv}',
+      "--eval_gin=\"TEST_FILES={'fr': 'fr.tsv'}\"",
+    ),
+  ],
+)
+def test_bindings_of_an_evaluation_are_named_with_its_option(
+  binding, got, values
+):
+  with raises_error(errors.ConfigError, got=got, mentions=values) as caught:
+    flag_validation.check_configuration(
+      _args('evaluate/tagging.gin', bindings=[binding]),
+      partial=True,
+      option='--eval_gin',
+    )
+  assert '--gin.' not in str(caught.value)
+
+
 def test_directories(tmp_path):
   (tmp_path / 'corpus').mkdir()
   flag_validation.check_directory('corpus', str(tmp_path / 'corpus'))

@@ -237,6 +237,18 @@ def test_keys_of_a_dictionary_need_quotes(value, corrected):
     )
 
 
+def test_bindings_of_another_option_are_named_with_it():
+  with raises_error(
+    errors.ConfigError, got='foo', where='--eval_gin tagging_task.Tagging.foo'
+  ):
+    gin_config.load_gin_files(
+      ['evaluate/tagging.gin'],
+      ['tagging_task.Tagging.foo=3'],
+      partial=True,
+      option='--eval_gin',
+    )
+
+
 def test_the_missing_import_of_a_module_is_suggested(tmp_path):
   mine = tmp_path / 'mine.gin'
   mine.write_text(

@@ -12,6 +12,8 @@ from xlflax.config import flag_validation, gin_config
 from xlflax.storage import paths
 from xlflax.utils import errors
 
+# Option with the bindings of the tests.
+_EVAL_OPTION = '--eval_gin'
 # Macros of the tests that have the value of training, unless they are set.
 _INHERITED_MACROS = ('FORMAT', 'OPTIONS', 'SCHEME', 'SLOT_FORMAT')
 
@@ -150,7 +152,12 @@ def main(options: FinetuneOptions) -> int:
 def _check_inputs(options: FinetuneOptions) -> None:
   """Checks files and directories before slow modules are imported."""
   if options.eval_gin_file:
-    flag_validation.check_configuration(_eval_gin(options), partial=True)
+    flag_validation.check_configuration(
+      _eval_gin(options),
+      partial=True,
+      option=_EVAL_OPTION,
+      other_bindings=options.gin.gin_bindings,
+    )
   flag_validation.check_directory('corpus', options.corpus)
   if options.init_from is not None:
     flag_validation.check_run('--init_from', options.init_from)
@@ -233,9 +240,13 @@ def _test_configuration(
     return None, ()
   gin = _eval_gin(options)
   arguments: Any = (gin.gin_file, gin.gin_bindings, gin.gin_search_paths)
-  test = gin_config.load_gin_files(*arguments, partial=True)
+  test = gin_config.load_gin_files(
+    *arguments, partial=True, option=_EVAL_OPTION
+  )
   inherited = _inherited_macros(training, test)
-  test = gin_config.load_gin_files(*arguments, macros=inherited, partial=True)
+  test = gin_config.load_gin_files(
+    *arguments, macros=inherited, partial=True, option=_EVAL_OPTION
+  )
   from xlflax import evaluate
 
   test.expect_build(evaluate.evaluate)

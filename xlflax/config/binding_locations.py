@@ -89,7 +89,9 @@ class _Delegate(config_parser.ParserDelegate):
 
 
 def read_bindings(
-  files: Sequence[config_files.GinFile], flags: Sequence[str]
+  files: Sequence[config_files.GinFile],
+  flags: Sequence[str],
+  option: str = config_files.GIN_OPTION,
 ) -> list[Binding]:
   """Returns the bindings in files and flags, in order of increasing precedence.
 
@@ -97,6 +99,7 @@ def read_bindings(
     files: Gin files, in an order in which an included file precedes the file
       that includes it.
     flags: 'NAME=VALUE' from the command line.
+    option: Option with which the flags are passed, such as '--eval_gin'.
 
   Raises:
     ConfigError: If a statement is malformed.
@@ -112,8 +115,10 @@ def read_bindings(
         )
       )
   for flag in flags:
-    location = f'--gin.{flag.partition("=")[0].strip()}'
-    for statement in _parse(command_line_bindings.quote_bare_word(flag)):
+    name = flag.partition('=')[0].strip()
+    location = config_files.flag_location(name, option)
+    text = command_line_bindings.quote_bare_word(flag)
+    for statement in _parse(text, option=option):
       bindings.append(_to_binding(statement, location, is_flag=True))
   return bindings
 
@@ -364,15 +369,17 @@ def find_binding_location(
 
 
 def _parse(
-  text: str, path: str | None = None
+  text: str, path: str | None = None, option: str = config_files.GIN_OPTION
 ) -> Iterator[config_parser.BindingStatement]:
   """Yields the bindings of a file, or of a flag if there is no path."""
-  for statement in _parse_all(text, path):
+  for statement in _parse_all(text, path, option):
     if isinstance(statement, config_parser.BindingStatement):
       yield statement
 
 
-def _parse_all(text: str, path: str | None = None) -> Iterator[Any]:
+def _parse_all(
+  text: str, path: str | None = None, option: str = config_files.GIN_OPTION
+) -> Iterator[Any]:
   """Yields the statements of a file, or of a flag if there is no path."""
   try:
     yield from config_parser.ConfigParser(text, _Delegate())
@@ -382,20 +389,26 @@ def _parse_all(text: str, path: str | None = None) -> Iterator[Any]:
     raise errors.ConfigError(
       'A gin statement must have the form NAME = VALUE, where VALUE is '
       f'{command_line_bindings.VALUES}',
-      got=source if path else f'--gin.{text}',
+      got=source if path else _flag(text, option),
       where=errors.line_location(path, line)
       if path
-      else f'--gin.{text.partition("=")[0]}',
-      fix=_suggest_quotes(source, is_flag=not path)
+      else config_files.flag_location(text.partition('=')[0], option),
+      fix=_suggest_quotes(source, None if path else option)
       or (
         'Correct the statement, for example to TRAIN_STEPS = 1000.'
         if path
-        else f'Pass {_example_flag(source)}, for example.'
+        else f'Pass {_example_flag(source, option)}, for example.'
       ),
     ) from error
 
 
-def _example_flag(statement: str) -> str:
+def _flag(binding: str, option: str) -> str:
+  """Returns the argument with which a binding was passed."""
+  separator = '.' if option == config_files.GIN_OPTION else '='
+  return f'{option}{separator}{binding}'
+
+
+def _example_flag(statement: str, option: str) -> str:
   """Returns a valid flag for the macro or parameter of a malformed one."""
   name, _, value = map(str.strip, statement.partition('='))
   language, _, path = value.partition('=')
@@ -404,17 +417,25 @@ def _example_flag(statement: str) -> str:
       r'[\w./~-]+', path
     ):
       language, path = 'en', 'FILE'
-    return f"--gin.{name}=\"{{'{language}': '{path}'}}\""
+    return config_files.format_flag(name, f"{{'{language}': '{path}'}}", option)
   words = [word.strip() for word in value.split(',')]
   if len(words) > 1 and all(
     re.fullmatch(r'[A-Za-z][\w.-]*', word) for word in words
   ):
-    return f'--gin.{name}="{words}"'
-  return f'--gin.{name}="\'TEXT\'" or --gin.{name}=1000'
+    return config_files.format_flag(name, str(words), option)
+  return ' or '.join(
+    config_files.format_flag(name, value, option)
+    for value in ("'TEXT'", '1000')
+  )
 
 
-def _suggest_quotes(statement: str, *, is_flag: bool) -> str | None:
-  """Returns the hint for a dictionary whose text is not in quotes, or None."""
+def _suggest_quotes(statement: str, option: str | None) -> str | None:
+  """Returns the hint for a dictionary whose text is not in quotes, or None.
+
+  Args:
+    statement: The malformed statement.
+    option: Option with which the statement is passed. If None, it is in a file.
+  """
   name, _, value = map(str.strip, statement.partition('='))
   word = r'[A-Za-z][\w-]*'
   keys = re.sub(rf'([{{,]\s*)({word})(?=\s*:)', r"\1'\2'", value)
@@ -425,7 +446,11 @@ def _suggest_quotes(statement: str, *, is_flag: bool) -> str | None:
     except (SyntaxError, ValueError):
       continue
     if is_dictionary and text != value:
-      correct = f'--gin.{name}="{text}"' if is_flag else f'{name} = {text}'
+      correct = (
+        config_files.format_flag(name, text, option)
+        if option
+        else f'{name} = {text}'
+      )
       return f'Put text in a dictionary in quotes: {correct}'
   return None
 

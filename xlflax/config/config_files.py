@@ -9,6 +9,7 @@ import dataclasses
 import io
 import pathlib
 import re
+import shlex
 import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -22,15 +23,18 @@ _MACRO = re.compile(r'^([A-Z][A-Z0-9_]*)\s*=\s*(.*?)\s*$', re.M)
 # Macros, but not constants such as %gin.REQUIRED.
 _USE = re.compile(r'%([A-Za-z_]\w*)(?![\w.])')
 _REQUIRED = '%gin.REQUIRED'
+# Option that binds macros and parameters, as in --gin.NAME=VALUE.
+GIN_OPTION = '--gin'
 _FLAG_BY_MACRO: dict[str, str] = {
   'MODEL': '--gin_file=models/SIZE.gin, or the recipe that sets MODEL, after the '
   'other files',
   'MODEL_DIR': '--model_dir=DIR',
   'VOCABULARY': '--vocabulary=DIR',
-  # Text in gin requires quotation marks, which a shell removes.
-  **{
-    macro: f'--gin.{macro}="\'DIR\'"'
-    for macro in (
+}
+# Placeholders for the values of other macros.
+_VALUE_BY_MACRO: dict[str, str] = {
+  **dict.fromkeys(
+    (
       'CORPUS',
       'INIT_DIR',
       'INIT_FROM',
@@ -38,12 +42,10 @@ _FLAG_BY_MACRO: dict[str, str] = {
       'TEACHER',
       'VECTORS',
       'VOCABULARY_DIR',
-    )
-  },
-  **{
-    macro: f'--gin.{macro}="\'NAME\'"'
-    for macro in ('FORMAT', 'MONO', 'TRAIN_LANGUAGE')
-  },
+    ),
+    "'DIR'",
+  ),
+  **dict.fromkeys(('FORMAT', 'MONO', 'TRAIN_LANGUAGE'), "'NAME'"),
 }
 
 
@@ -183,15 +185,57 @@ def required_macros(macros: Mapping[str, str]) -> list[str]:
   return [name for name, value in macros.items() if value == _REQUIRED]
 
 
-def missing_value_error(names: Sequence[str]) -> errors.ConfigError:
-  """Creates the error that reports macros or parameters without a value."""
+def missing_value_error(
+  names: Sequence[str], option: str = GIN_OPTION
+) -> errors.ConfigError:
+  """Creates the error that reports macros or parameters without a value.
+
+  Args:
+    names: Names of the macros or parameters.
+    option: Option that binds them, such as '--eval_gin'.
+  """
   return errors.ConfigError(
     f'The configuration must set a value for {", ".join(names)}',
     fix='Pass '
     + ' '.join(
-      _FLAG_BY_MACRO.get(macro, f'--gin.{macro}=VALUE') for macro in names
+      _FLAG_BY_MACRO.get(name)
+      or format_flag(name, _VALUE_BY_MACRO.get(name, 'VALUE'), option)
+      for name in names
     ),
   )
+
+
+def format_flag(name: str, value: str, option: str = GIN_OPTION) -> str:
+  """Formats a flag for a shell, such as '--gin.SEED=1'.
+
+  Text in gin requires quotation marks, which a shell removes. Such a value is
+  therefore put in further quotation marks.
+
+  Args:
+    name: Name of a macro or parameter.
+    value: Value in gin syntax.
+    option: Option that binds the name, such as '--eval_gin'.
+  """
+  if option != GIN_OPTION:
+    return f'{option}={quote_argument(f"{name}={value}")}'
+  if re.fullmatch(r'[\w.+-]+', value):
+    return f'{option}.{name}={value}'
+  return f'{option}.{name}={quote_argument(value)}'
+
+
+def quote_argument(text: str) -> str:
+  """Quotes an argument for a shell, with double quotes if possible."""
+  return shlex.quote(text) if re.search(r'["$`\\]', text) else f'"{text}"'
+
+
+def flag_location(name: str, option: str = GIN_OPTION) -> str:
+  """Returns the location of a binding on the command line.
+
+  Args:
+    name: Name of a macro or parameter.
+    option: Option that binds the name, such as '--eval_gin'.
+  """
+  return f'{option}.{name}' if option == GIN_OPTION else f'{option} {name}'
 
 
 def shipped_file_names() -> list[str]:

@@ -3,7 +3,6 @@
 import ast
 import pathlib
 import re
-import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -130,8 +129,10 @@ def check_configuration(
   *,
   defaults: Sequence[str] = (),
   partial: bool = False,
+  option: str = config_files.GIN_OPTION,
+  other_bindings: Sequence[str] = (),
 ) -> None:
-  """Raises an error if a gin file or a --gin flag is invalid.
+  """Raises an error if a gin file or a binding of the command is invalid.
 
   The files are only checked as text. `load_gin_files` reports errors that this
   check does not find.
@@ -141,6 +142,9 @@ def check_configuration(
     macros: Macros that are set by flags other than --gin, such as --grid.
     defaults: Gin files that are read before those in `--gin_file`.
     partial: Whether macros that only training requires may have no value.
+    option: Option with which the bindings are passed, such as '--eval_gin'.
+    other_bindings: Bindings that are passed with --gin if `option` is another
+      option. The error for a macro without a value names them.
 
   Raises:
     ConfigError: If a file, name or value is invalid.
@@ -156,7 +160,7 @@ def check_configuration(
   files = [file for tree in trees for file in tree.files()]
   if not files or any(not file.path.is_file() for file in files):
     return  # Only Gin finds the files of T5X.
-  binding_locations.read_bindings(files, args.gin_bindings)
+  binding_locations.read_bindings(files, args.gin_bindings, option)
   uses = {name for file in files for name in file.uses}
   for binding in args.gin_bindings:
     uses |= config_files.used_macros(binding)
@@ -168,10 +172,14 @@ def check_configuration(
         raise _unused(name, uses, _FLAG_BY_MACRO.get(name, '--grid'))
       if partial and 'TEST' in name.split('_') and 'DEV_FILES' in uses:
         raise _unused_test_files(name, args.gin_bindings, files)
-      raise _unused(name, uses, f'--gin.{name}')
+      flag = config_files.flag_location(name, option)
+      raise _unused(name, uses, flag)
   _check_user_macros(files, uses)
   uses -= _TRAINING_MACROS if partial else set()
-  _check_required(files, {*macros, *bound_names}, uses)
+  missing = _missing_macros(files, {*macros, *bound_names}, uses)
+  if missing:
+    _check_option(missing, other_bindings, option)
+    raise config_files.missing_value_error(missing, option)
 
 
 def _check_user_macros(
@@ -227,10 +235,7 @@ def _unused_test_files(
 ) -> errors.ConfigError:
   """Returns the error for test files that are passed as training files."""
   binding = next(x for x in bindings if x.partition('=')[0].strip() == name)
-  if re.search(r'["$`\\]', binding):
-    argument = shlex.quote(binding)
-  else:
-    argument = f'"{binding}"'
+  argument = config_files.quote_argument(binding)
   tasks = [
     file.path.stem
     for file in files
@@ -272,20 +277,34 @@ def _unused(name: str, uses: set[str], flag: str) -> errors.ConfigError:
   )
 
 
-def _check_required(
+def _missing_macros(
   files: Sequence[config_files.GinFile], given: set[str], uses: set[str]
-) -> None:
-  """Raises ConfigError if a required macro that is used has no value."""
+) -> list[str]:
+  """Returns the required macros that are used and have no value."""
   values: dict[str, str] = {}
   for file in files:
     values |= file.macros
-  missing = [
+  return [
     name
     for name in config_files.required_macros(values)
     if name not in given and name in uses
   ]
-  if missing:
-    raise config_files.missing_value_error(missing)
+
+
+def _check_option(
+  missing: Sequence[str], other_bindings: Sequence[str], option: str
+) -> None:
+  """Raises ConfigError if a missing macro is passed with --gin."""
+  for binding in other_bindings:
+    name, _, value = binding.partition('=')
+    name = name.strip()
+    if name in missing:
+      raise errors.ConfigError(
+        f'The configuration of {option}_file must set a value for {name}, but '
+        f'--gin.{name} applies only to training',
+        got=f'--gin.{binding}',
+        fix=f'Pass {config_files.format_flag(name, value.strip(), option)}.',
+      )
 
 
 def evaluation_tasks() -> set[str]:

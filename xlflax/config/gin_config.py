@@ -416,6 +416,7 @@ def load_gin_files(
   macros: Mapping[str, Any] | None = None,
   partial: bool = False,
   modules: Sequence[str] = (),
+  option: str = config_files.GIN_OPTION,
 ) -> Configuration:
   """Reads gin files and bindings.
 
@@ -429,6 +430,7 @@ def load_gin_files(
     modules: Names or paths of imported modules. The bindings can refer to their
       classes, such as 'probing.LanguageProbe.layer=3' for the module
       'my_project.probing'.
+    option: Option with which the bindings are passed, such as '--eval_gin'.
 
   Returns:
     The configuration.
@@ -461,12 +463,12 @@ def load_gin_files(
         *(b.partition('=')[0].strip() for b in bindings),
       ]
     ),
-    bindings=binding_locations.read_bindings(files, bindings),
+    bindings=binding_locations.read_bindings(files, bindings, option),
   )
   with (
     configuration._lent_to_gin(),
     _search_in(folders),
-    gin_errors.converting_read_errors(),
+    gin_errors.converting_read_errors(option),
   ):
     with _recording_stages(configuration.bound, stages):
       gin.parse_config_files_and_bindings(

@@ -29,14 +29,20 @@ _GIN = pathlib.Path(gin.__file__).parent
 
 
 @contextlib.contextmanager
-def converting_read_errors() -> Iterator[None]:
-  """Context manager that converts parsing errors to ConfigError."""
+def converting_read_errors(
+  option: str = config_files.GIN_OPTION,
+) -> Iterator[None]:
+  """Context manager that converts parsing errors to ConfigError.
+
+  Args:
+    option: Option with which bindings are passed, such as '--eval_gin'.
+  """
   try:
     yield
   except errors.XlflaxError:
     raise
   except Exception as error:
-    raise _convert_gin_error(error) from error
+    raise _convert_gin_error(error, option) from error
 
 
 @contextlib.contextmanager
@@ -333,10 +339,12 @@ def _suggest_scope(
   return hint
 
 
-def _convert_gin_error(error: Exception) -> errors.ConfigError:
+def _convert_gin_error(
+  error: Exception, option: str = config_files.GIN_OPTION
+) -> errors.ConfigError:
   """Creates the error that replaces an exception raised by Gin."""
   text = ' '.join(re.sub(r' \(<[^>]*>\)', '', str(error)).split())
-  where = _location(str(error))
+  where = _location(str(error), option)
   match = re.search(r"'([^']+)' doesn't have a parameter named '(\w+)'", text)
   if match:
     names = parameter_names(match[1])
@@ -481,13 +489,13 @@ def _import_statement(name: str) -> str:
   return f'from {package} import {name}'
 
 
-def _location(text: str) -> str | None:
+def _location(text: str, option: str) -> str | None:
   """Returns the file and line, or the flag, that Gin adds to a message."""
   match = re.search(r'In file "(.+?)",? line (\d+)', text)
   if match:
     return errors.line_location(match[1], int(match[2]))
   match = re.search(r'In bindings string line \d+\s+(\S+?)\s*=', text)
-  return f'--gin.{match[1]}' if match else None
+  return config_files.flag_location(match[1], option) if match else None
 
 
 def parameter_names(name: str) -> list[str]:
