@@ -237,6 +237,36 @@ def test_keys_of_a_dictionary_need_quotes(value, corrected):
     )
 
 
+@pytest.mark.parametrize(
+  'value, key, suggested',
+  [
+    ("{'en': 'a.tsv', 'en': 'b.tsv'}", 'en', "{'en': ('a.tsv', 'b.tsv')}"),
+    ("{'fr': 'f.tsv', 'en': {'x': 1, 'x': 2}}", 'x', 'Remove'),
+    ("{'en-fr': 'a.tsv', 'en-fr': 'b.tsv'}", 'en-fr', 'Remove'),
+  ],
+)
+def test_repeated_keys_of_a_dictionary(tmp_path, value, key, suggested):
+  files = ['finetune/classification.gin']
+  with raises_error(
+    errors.ConfigError, got=repr(key), where='--gin.TRAIN_FILES'
+  ) as caught:
+    gin_config.load_gin_files(files, [f'TRAIN_FILES={value}'])
+  assert suggested in caught.value.fix
+  lines = value.replace(', ', ',\n  ')
+  mine = _write(tmp_path / 'mine.gin', f'TRAIN_FILES = {lines}')
+  line = 3 + lines[: lines.rindex(repr(key))].count('\n')
+  with raises_error(errors.ConfigError, got=repr(key), where=f'{mine}:{line}'):
+    gin_config.load_gin_files([*files, mine])
+
+
+def test_different_dictionaries_may_contain_the_same_key():
+  value = "{'en': {'x': 'a.tsv'}, 'fr': {'x': 'b.tsv', 'en': 'c.tsv'}}"
+  configuration = gin_config.load_gin_files(
+    ['finetune/classification.gin'], [f'TRAIN_FILES={value}'], partial=True
+  )
+  assert configuration.macro('TRAIN_FILES')['fr']['x'] == 'b.tsv'
+
+
 def test_bindings_of_another_option_are_named_with_it():
   with raises_error(
     errors.ConfigError, got='foo', where='--eval_gin tagging_task.Tagging.foo'

@@ -9,7 +9,7 @@ import ast
 import dataclasses
 import re
 import tokenize
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 from gin import config_parser
@@ -86,6 +86,46 @@ class _Delegate(config_parser.ParserDelegate):
 
   def macro(self, macro_name):
     return _Macro(macro_name)
+
+
+class _DuplicateKeyError(Exception):
+  """A dictionary that contains the same key twice.
+
+  Attributes:
+    key: The key.
+    values: The first and the second value of the key.
+    line: One-based number of the line with the second key.
+  """
+
+  def __init__(self, key: Any, values: tuple[Any, Any], line: int):
+    super().__init__(key)
+    self.key = key
+    self.values = values
+    self.line = line
+
+
+class _Parser(config_parser.ConfigParser):
+  """Parser that rejects dictionaries in which a key is repeated."""
+
+  def __init__(self, text: str):
+    self._items: dict[Any, Any] = {}
+    super().__init__(text, _Delegate())
+
+  def _maybe_parse_container(self):
+    outer_items, self._items = self._items, {}
+    try:
+      return super()._maybe_parse_container()
+    finally:
+      self._items = outer_items
+
+  def _parse_dict_item(self):
+    line = self._current_token.start[0]
+    key, value = super()._parse_dict_item()
+    if isinstance(key, Hashable):
+      if key in self._items:
+        raise _DuplicateKeyError(key, (self._items[key], value), line)
+      self._items[key] = value
+    return key, value
 
 
 def read_bindings(
@@ -382,7 +422,16 @@ def _parse_all(
 ) -> Iterator[Any]:
   """Yields the statements of a file, or of a flag if there is no path."""
   try:
-    yield from config_parser.ConfigParser(text, _Delegate())
+    yield from _Parser(text)
+  except _DuplicateKeyError as error:
+    raise errors.ConfigError(
+      'A dictionary must not contain the same key twice',
+      got=repr(error.key),
+      where=errors.line_location(path, error.line)
+      if path
+      else config_files.flag_location(text.partition('=')[0].strip(), option),
+      fix=_suggest_tuple(error),
+    ) from None
   except (SyntaxError, ValueError, tokenize.TokenError) as error:
     line = getattr(error, 'lineno', None) or 1
     source = text.splitlines()[line - 1].strip() if text else ''
@@ -400,6 +449,21 @@ def _parse_all(
         else f'Pass {_example_flag(source, option)}, for example.'
       ),
     ) from error
+
+
+def _suggest_tuple(error: _DuplicateKeyError) -> str:
+  """Returns the hint for a key that is repeated in a dictionary."""
+  are_files = isinstance(error.key, str) and all(
+    isinstance(value, str) and re.search('[./]', value)
+    for value in error.values
+  )
+  # For a language pair, a tuple contains the files of both languages.
+  if not are_files or '-' in error.key:
+    return 'Remove one of the two values of this key.'
+  return (
+    'Pass several files of one language as a tuple: '
+    f'{{{error.key!r}: {error.values!r}}}.'
+  )
 
 
 def _flag(binding: str, option: str) -> str:
