@@ -3,10 +3,13 @@ import enum
 import json
 import math
 import types
+from typing import Any
 
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax.evaluation import eval_task
 from xlflax.evaluation.metrics import metric
 from xlflax.utils import errors
@@ -116,6 +119,95 @@ def test_a_bug_leaves_its_traceback_in_the_log(caplog):
   )
   caplog.clear()
   eval_task.evaluate_task(_Task(error=errors.CorpusError), None)
+  assert not caplog.text
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Returning(eval_task.EvalTask):
+  METRICS = (metric.ACCURACY, metric.SPEARMAN)
+  name: str = 'returning'
+  value: Any
+
+  def evaluate(self, eval_model):
+    return self.value
+
+
+@pytest.mark.parametrize(
+  'value, mentions',
+  [
+    ({'accuracy/en': 0.5}, ('_Returning', 'dict', 'EvalResult')),
+    (None, ('NoneType', 'EvalResult')),
+    (
+      eval_task.EvalResult(metrics={'accuracy/en': np.ones(3)}),
+      ("'accuracy/en'", 'shape [3]'),
+    ),
+    (
+      eval_task.EvalResult(metrics={'accuracy/en': '0.5'}),
+      ("'accuracy/en'", "'0.5'"),
+    ),
+    (eval_task.EvalResult(metrics={'accuracy/en': None}), ("'accuracy/en'",)),
+    (eval_task.EvalResult(metrics={1: 0.5}), ('1', 'accuracy/en')),
+    (eval_task.EvalResult(metrics=[0.5]), ('metrics', '[0.5]')),
+    (eval_task.EvalResult(metrics={}, notes='text'), ('notes', "'text'")),
+    (eval_task.EvalResult(metrics={}, failures=None), ('failures',)),
+  ],
+)
+def test_an_invalid_result_is_reported(caplog, value, mentions):
+  result = eval_task.evaluate_task(_Returning(value=value), None)
+  (failure,) = result.failures
+  assert failure.status == errors.ExitStatus.MISTAKE
+  assert_mentions(failure, *mentions)
+  assert not caplog.text
+
+
+def test_metrics_are_converted_to_numbers():
+  metrics = {
+    'accuracy/en': np.float32(0.5),
+    'accuracy/fr': jnp.ones([]),
+    'accuracy/de': np.int64(1),
+  }
+  value = eval_task.EvalResult(metrics=metrics)
+  result = eval_task.evaluate_task(_Returning(value=value), None)
+  assert json.loads(json.dumps(result.to_json()))['metrics'] == {
+    'accuracy/en': 0.5,
+    'accuracy/fr': 1.0,
+    'accuracy/de': 1.0,
+  }
+
+
+@pytest.mark.parametrize(
+  'metrics, mentions',
+  [
+    ({'acc/en': 0.5}, ('acc/en', 'accuracy', 'spearman')),
+    ({'accuracy/en': 0.5, 'accuracy/fr': 50.0}, ('accuracy/fr', 50, '0 to 1')),
+    ({'accuracy/en': 1.0, 'spearman/en': -0.2, 'accuracy/de': math.nan}, None),
+  ],
+)
+def test_unexpected_metrics_cause_a_warning(caplog, metrics, mentions):
+  value = eval_task.EvalResult(metrics=metrics)
+  result = eval_task.evaluate_task(_Returning(value=value), None)
+  assert not result.failures and result.metrics.keys() == metrics.keys()
+  messages = [record.getMessage() for record in caplog.records]
+  if mentions is None:
+    assert not messages
+  else:
+    (message,) = messages
+    assert_mentions(message, *mentions)
+
+
+def test_a_task_without_evaluate_is_reported(caplog):
+  @dataclasses.dataclass(frozen=True, kw_only=True)
+  class _Misspelled(eval_task.EvalTask):
+    METRICS = (metric.ACCURACY,)
+    name: str = 'misspelled'
+
+    def eval(self, eval_model):
+      raise AssertionError
+
+  result = eval_task.evaluate_task(_Misspelled(), None)
+  (failure,) = result.failures
+  assert failure.status == errors.ExitStatus.MISTAKE
+  assert_mentions(failure, '_Misspelled', '`evaluate`', 'EvalTask')
   assert not caplog.text
 
 

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.errors import assert_mentions, raises_error
+from xlflax.data.supervised.featurizers import featurizer
 from xlflax.utils import errors, user_modules
 
 
@@ -213,3 +214,27 @@ def test_a_module_of_xlflax_is_suggested(module):
     errors.ConfigError, mentions='xlflax.training.optimization.optimizers'
   ):
     _import(module)
+
+
+class _Featurizer(featurizer.Featurizer):
+  def own(self):
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+  'call, message',
+  [
+    (lambda: _Featurizer().fields(8, None), ('_Featurizer', '`fields`')),
+    (lambda: _Featurizer().own(), None),
+    (lambda: featurizer.Featurizer().fields(8, None), None),
+    (lambda: int('x'), None),
+  ],
+)
+def test_a_missing_method_of_a_users_class_is_named(call, message):
+  with pytest.raises((NotImplementedError, ValueError)) as error:
+    call()
+  converted = user_modules.convert_missing_method(error.value)
+  if message is None:
+    assert converted is None
+  else:
+    assert_mentions(converted, *message)

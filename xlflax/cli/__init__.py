@@ -197,7 +197,12 @@ def _check_encoding(name: str, arguments: Sequence[str]) -> None:
 
 def _run_command(name: str, arguments: Sequence[str], level: int) -> int:
   """Runs a command, prints its errors, and returns its exit status."""
-  from xlflax.utils import environment_variables, live_display, logs
+  from xlflax.utils import (
+    environment_variables,
+    live_display,
+    logs,
+    user_modules,
+  )
 
   as_json = '--json' in arguments
   logs.set_up_logging(level, as_json=as_json)
@@ -220,11 +225,13 @@ def _run_command(name: str, arguments: Sequence[str], level: int) -> int:
     logs.log_exit(name, error_with_status, as_json=as_json)
     return error_with_status.status
   except RuntimeError as error:
-    out_of_memory = errors.convert_out_of_memory_error(error)
-    if out_of_memory is None:
+    converted = errors.convert_out_of_memory_error(
+      error
+    ) or user_modules.convert_missing_method(error)
+    if converted is None:
       raise
-    logs.log_exit(name, out_of_memory, as_json=as_json)
-    return out_of_memory.status
+    logs.log_exit(name, converted, as_json=as_json)
+    return converted.status
   except KeyboardInterrupt as error:
     print(f'xlflax {name}: {signals.describe_stop(error)}.', file=sys.stderr)
     return errors.ExitStatus.INTERRUPTED

@@ -19,6 +19,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import pydantic
 
 from xlflax.data.tokenizers import base_vocabulary
@@ -32,13 +33,16 @@ from xlflax.training.devices import partitioning
 from xlflax.utils import (
   class_registry,
   errors,
+  logs,
   progress_reporting,
   repr_html,
+  user_modules,
   validation,
 )
 
 _LOG = logging.getLogger(__name__)
 
+_MAX_LISTED = 5  # Maximum number of metrics in a warning.
 STATISTICS = '.examples'  # suffix of the files of `statistics_files`
 Row = dict[str, Any]
 _tasks: dict[str, type['EvalTask']] = {}
@@ -267,15 +271,24 @@ class Failures:
       yield
     except errors.XlflaxError as error:
       self._add(part, str(error), error.status)
+    except NotImplementedError as error:
+      missing_method = user_modules.convert_missing_method(error)
+      if missing_method is None:
+        self._add_bug(part, error)
+      else:
+        self._add(part, str(missing_method), missing_method.status)
     except OSError as error:
       error_with_status = errors.convert_os_error(error)
       self._add(part, str(error_with_status), error_with_status.status)
     except Exception as error:
-      _LOG.exception(
-        'Evaluation task %s failed (part: %s).', self._task, part or 'all'
-      )
-      message = f'{type(error).__name__}: {error}'
-      self._add(part, message, errors.ExitStatus.BUG)
+      self._add_bug(part, error)
+
+  def _add_bug(self, part: str, error: Exception):
+    _LOG.exception(
+      'Evaluation task %s failed (part: %s).', self._task, part or 'all'
+    )
+    message = f'{type(error).__name__}: {error}'
+    self._add(part, message, errors.ExitStatus.BUG)
 
   def _add(self, part: str, message: str, status: int):
     self._failures.append(
@@ -515,7 +528,7 @@ def evaluate_task(task: EvalTask, eval_model: EvalModel) -> EvalResult:
   with progress_reporting.progress_name(task.name), failures.guard():
     # An error in `score_metrics` is raised before the costly evaluation.
     score_metrics = task.score_metrics
-    result = task.evaluate(eval_model)
+    result = _check_result(task, task.evaluate(eval_model))
     layers = task.scored_layers(eval_model)
     return dataclasses.replace(
       result,
@@ -526,6 +539,111 @@ def evaluate_task(task: EvalTask, eval_model: EvalModel) -> EvalResult:
       test_data=task.test_data,
     )
   return EvalResult(metrics={}, failures=failures.collected())
+
+
+def _check_result(task: EvalTask, result: Any) -> EvalResult:
+  """Checks the result that a task's class returns.
+
+  Args:
+    task: Task that was evaluated.
+    result: Return value of `task.evaluate`.
+
+  Returns:
+    The result, in which all metrics are numbers of Python.
+
+  Raises:
+    ConfigError: If the result is not an `EvalResult`, or if one of its fields
+      has the wrong type.
+  """
+  name = type(task).__name__
+  if not isinstance(result, EvalResult):
+    raise errors.ConfigError(
+      f'The method `{name}.evaluate` must return an EvalResult',
+      got=f'an object of the type {type(result).__name__}',
+      where=name,
+      fix='Return eval_task.EvalResult(metrics={...}), where eval_task is '
+      'xlflax.evaluation.eval_task (docs/extending.md).',
+    )
+  for field, types, expected in (
+    ('metrics', dict, 'a dictionary from metric names to numbers'),
+    ('tables', dict, 'a dictionary from table names to lists of rows'),
+    ('notes', (list, tuple), 'a tuple of strings'),
+    ('failures', (list, tuple), 'a tuple of failures (`Failures.collected`)'),
+    ('files', dict, 'a dictionary from file names to texts'),
+  ):
+    value = getattr(result, field)
+    if not isinstance(value, types):
+      raise errors.ConfigError(
+        f'The field `{field}` of the result of `{name}.evaluate` is invalid',
+        got=repr(value),
+        expected=expected,
+        where=name,
+      )
+  metrics = {
+    key: _to_number(key, value, where=name)
+    for key, value in result.metrics.items()
+  }
+  _warn_of_unexpected_metrics(task, metrics)
+  return dataclasses.replace(result, metrics=metrics)
+
+
+def _to_number(key: Any, value: Any, *, where: str) -> int | float:
+  """Returns the value of a metric as an integer or a float."""
+  if not isinstance(key, str):
+    raise errors.ConfigError(
+      'The name of a metric must be a string such as "accuracy/en"',
+      got=repr(key),
+      where=where,
+    )
+  if type(value) in (int, float):
+    return value
+  # Arrays of shape [], such as the result of a mean, are numbers.
+  is_number = isinstance(value, int | float) or hasattr(value, 'dtype')
+  if is_number and np.ndim(value) == 0:
+    with contextlib.suppress(TypeError, ValueError):
+      return float(value)
+  raise errors.ConfigError(
+    f'The value of the metric {key!r} must be a number',
+    got=f'an array of shape {list(value.shape)}'
+    if hasattr(value, 'shape')
+    else f'{type(value).__name__} ({value!r})',
+    where=where,
+    fix='Return one number for each language or part, such as '
+    'float(numpy.mean(values)).',
+  )
+
+
+def _warn_of_unexpected_metrics(
+  task: EvalTask, metrics: Mapping[str, float]
+) -> None:
+  """Logs warnings about undeclared metrics and impossible values."""
+  declared = {metric.name: metric for metric in task.METRICS}
+  undeclared = [key for key in metrics if key.split('/')[0] not in declared]
+  if undeclared:
+    _LOG.warning(
+      '%s: %s.METRICS does not declare the metrics %s. The name before the `/` '
+      'must be the name of a declared metric: %s.',
+      task.name,
+      type(task).__name__,
+      ', '.join(undeclared[:_MAX_LISTED]),
+      ', '.join(declared) or 'none',
+      extra=logs.ONCE,
+    )
+  for key, value in metrics.items():
+    metric = declared.get(key.split('/')[0])
+    if metric is not None and not metric.is_in_range(value):
+      _LOG.warning(
+        '%s: the value %g of the metric %s is outside the declared range (%s). '
+        'Return values in this range, or change the unit of the metric in '
+        '%s.METRICS.',
+        task.name,
+        value,
+        key,
+        metric.value_range,
+        type(task).__name__,
+        extra=logs.ONCE,
+      )
+      break
 
 
 def known_tasks() -> Mapping[str, type[EvalTask]]:

@@ -392,6 +392,36 @@ def is_user_class(cls: type) -> bool:
   return not _is_library_file(file, cls.__module__)
 
 
+def convert_missing_method(error: BaseException) -> errors.ConfigError | None:
+  """Creates the error for a user's class that lacks a required method.
+
+  Args:
+    error: An exception, with its traceback.
+
+  Returns:
+    The error, or None if `error` was not raised by a method of a base class of
+    xlflax that the class of the user must override.
+  """
+  if not isinstance(error, NotImplementedError) or str(error):
+    return None
+  frame = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][-1]
+  module = str(frame.f_globals.get('__name__', ''))
+  owner = frame.f_locals.get('self', frame.f_locals.get('cls'))
+  cls = owner if isinstance(owner, type) else type(owner)
+  if module.partition('.')[0] != 'xlflax' or not is_user_class(cls):
+    return None
+  name = frame.f_code.co_name
+  bases = [base.__name__ for base in cls.__mro__[1:] if name in vars(base)]
+  return errors.ConfigError(
+    f'The class {cls.__name__} must define `{name}`',
+    where=cls.__name__,
+    fix=f'Define `{name}` as documented in the class {bases[-1]} of {module}, '
+    'or correct the name of the method (docs/extending.md).'
+    if bases
+    else None,
+  )
+
+
 def _is_library_file(file: str, name: str) -> bool:
   """Returns whether a module is part of Python, xlflax or a package."""
   if file.startswith('<') or name.partition('.')[0] == 'xlflax':

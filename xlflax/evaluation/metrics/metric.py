@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import math
 from collections.abc import Mapping
 
 
@@ -22,6 +23,8 @@ class Unit(enum.Enum):
 
 
 _RANGES = {Unit.FRACTION: '0 to 1', Unit.POINTS: '0 to 100'}
+_MAXIMA = {Unit.FRACTION: 1.0, Unit.POINTS: 100.0}
+_TOLERANCE = 1e-5  # Relative tolerance for rounding errors in float32.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +55,20 @@ class Metric:
     if self.better is not Better.NEITHER:
       parts.append(f'{self.better.value} is better')
     return f'{self.title} ({", ".join(parts)})' if parts else self.title
+
+  @property
+  def value_range(self) -> str:
+    """Range of the metric's values, such as '0 to 1', or 'unbounded'."""
+    return _RANGES.get(self.unit, Unit.UNBOUNDED.value)
+
+  def is_in_range(self, value: float) -> bool:
+    """Returns whether a value is possible in the metric's unit.
+
+    Negative values are accepted down to the negative maximum, because
+    correlations are fractions. NaN is accepted for values that are undefined.
+    """
+    maximum = _MAXIMA.get(self.unit, math.inf)
+    return math.isnan(value) or abs(value) <= maximum * (1 + _TOLERANCE)
 
   def __post_init__(self):
     if not self.title:
