@@ -12,6 +12,7 @@ from xlflax.cli import parsing
 from xlflax.config import flag_validation, gin_config
 from xlflax.data import dataset_config
 from xlflax.evaluation import during_training
+from xlflax.launch import launcher_registry
 from xlflax.models import encoder_config
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training.checkpointing import checkpoints, run_directory
@@ -87,7 +88,9 @@ def test_options_exist(command):
   own_flags = _flags(command) if command in _FILES else ()
   for flag in own_flags:
     assert flag.startswith('--gin.') or flag.partition('=')[0] in names
-  for name in _SETTINGS:
+  for name, setting in _SETTINGS.items():
+    if setting.hints:  # See `test_options_of_launchers_exist`.
+      continue
     hint = equivalent_settings.suggest_for_option(f'--{name}', names, command)
     for option in re.findall(r'(--\w+)=', hint or ''):
       assert option in names or option in ('--gin_file', '--model_dir')
@@ -126,6 +129,7 @@ def test_fields_of_the_trainer():
     ('train', '--warmup-ratio', '--gin.WARMUP_STEPS=X'),
     ('finetune', '--warmup_ratio', '--gin.WARMUP_RATIO=X'),
     ('train', '--ema_decay', '--gin.Trainer.ema_decay=VALUE'),
+    ('train', '--nproc_per_node', 'xlflax launch local --nproc_per_node=N'),
     ('train', '--resume_from_checkpoint', 'Remove'),
     ('finetune', '--do_train', 'Remove'),
   ],
@@ -137,6 +141,42 @@ def test_unknown_options(command, option, flag):
     cli.parse(command, [f'{option}=2'])
   assert flag in caught.value.fix
   assert '--stop_after_steps' not in caught.value.fix
+
+
+@pytest.mark.parametrize(
+  ('launcher', 'option', 'flag'),
+  [
+    ('local', '--num_processes', '--nproc_per_node=N'),
+    ('local', '--num_process', '--nproc_per_node=N'),
+    ('local', '--nprocs', '--nproc_per_node=N'),
+    ('local', '--num_gpus', '--nproc_per_node=N'),
+    ('local', '--nnodes', 'xlflax launch node --nnodes=N'),
+    ('node', '--num-processes', '--nproc_per_node=N'),
+    ('slurm', '--nproc_per_node', '--ntasks_per_node=N'),
+    ('slurm', '--nnodes', '--nodes=N'),
+    ('slurm', '--num_gpus', '--gpus_per_node=N'),
+    ('kubernetes', '--nproc_per_node', '--nnodes=N'),
+    ('kubernetes', '--nodes', '--nnodes=N'),
+    ('kubernetes', '--gpus_per_node', '--gpus_per_pod=N'),
+  ],
+)
+def test_unknown_options_of_launchers(launcher, option, flag):
+  command = ['--', 'train', '--gin_file=pretrain/mlm.gin', '--model_dir=m']
+  with raises_error(
+    errors.ConfigError, got=option, where=f'xlflax launch {launcher}'
+  ) as caught:
+    cli.parse('launch', [launcher, f'{option}=2', *command])
+  assert flag in caught.value.fix
+
+
+def test_options_of_launchers_exist():
+  launchers = launcher_registry.load_launchers()
+  for setting in _SETTINGS.values():
+    for command, hint in setting.hints.items():
+      match = re.search(r'xlflax launch (\w+)', hint)
+      launcher = match[1] if match else command.removeprefix('launch ')
+      fields = {x.name for x in dataclasses.fields(launchers[launcher].job)}
+      assert set(re.findall(r'--(\w+)=', hint)) <= fields
 
 
 @pytest.mark.parametrize(

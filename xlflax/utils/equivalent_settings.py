@@ -11,7 +11,7 @@ import ast
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 _TRAINER = pathlib.Path(__file__).parents[1] / 'trainer.py'
 # Macros that only the gin files for training or for fine-tuning use.
@@ -32,6 +32,7 @@ class Setting:
       ignored.
     parameters: Gin parameters of classes that have the same meaning, without
       the names of the classes.
+    hints: Hints by command, such as 'launch local', in place of flags.
     note: Sentences on differences from the other library, for the message.
   """
 
@@ -39,6 +40,7 @@ class Setting:
   finetune: tuple[str, ...] | None = None
   other: tuple[str, ...] = ()
   parameters: tuple[str, ...] = ()
+  hints: Mapping[str, str] = dataclasses.field(default_factory=dict)
   note: str = ''
 
   def flags(self, command: str) -> tuple[str, ...]:
@@ -176,6 +178,44 @@ _DROPOUT = Setting(
   finetune=('--gin.load_model.overrides="{\'dropout_rate\': X}"',),
   parameters=('dropout_rate',),
 )
+_LAUNCH_HINT = (
+  'To train in several processes on this machine, run `xlflax launch local '
+  '--nproc_per_node=N -- train`, followed by the options of `xlflax train`.'
+)
+_PROCESSES = Setting(
+  hints={
+    'launch local': 'Pass --nproc_per_node=N instead.',
+    'launch node': 'Pass --nproc_per_node=N, the number of processes on each '
+    'node, and --nnodes=N instead.',
+    'launch slurm': 'Pass --ntasks_per_node=N, the number of processes on each '
+    'node, and --nodes=N instead.',
+    'launch kubernetes': 'Pass --nnodes=N instead. Each pod runs one process.',
+  }
+)
+# `xlflax train` has the option --num_processes.
+_PROCESSES_PER_NODE = Setting(hints={'train': _LAUNCH_HINT, **_PROCESSES.hints})
+_NODES = Setting(
+  hints={
+    'launch local': 'To start processes on several machines, run `xlflax '
+    'launch node --nnodes=N` on each of them.',
+    'launch node': 'Pass --nnodes=N instead.',
+    'launch slurm': 'Pass --nodes=N instead.',
+    'launch kubernetes': 'Pass --nnodes=N instead.',
+  }
+)
+_GPUS_HINT = (
+  'Pass --nproc_per_node=N instead. The processes of a machine share its GPUs '
+  'equally. The variable CUDA_VISIBLE_DEVICES selects the GPUs.'
+)
+_GPUS = Setting(
+  hints={
+    'train': f'{_LAUNCH_HINT} A single process uses all GPUs.',
+    'launch local': _GPUS_HINT,
+    'launch node': _GPUS_HINT,
+    'launch slurm': 'Pass --gpus_per_node=N instead.',
+    'launch kubernetes': 'Pass --gpus_per_pod=N instead.',
+  }
+)
 
 
 def _model_size(field: str) -> Setting:
@@ -293,6 +333,23 @@ SETTINGS: dict[str, Setting] = {
   'num_partitions': Setting(
     train=('--gin.Partitioner.tensor=N',), parameters=('tensor',)
   ),
+  # torchrun, Accelerate, DeepSpeed and Slurm.
+  'nproc_per_node': _PROCESSES_PER_NODE,
+  'num_process': _PROCESSES,
+  'num_processes': _PROCESSES,
+  'num_proc': _PROCESSES,
+  'nproc': _PROCESSES_PER_NODE,
+  'nprocs': _PROCESSES_PER_NODE,
+  'ntasks': _PROCESSES,
+  'ntasks_per_node': _PROCESSES,
+  'nnodes': _NODES,
+  'nodes': _NODES,
+  'num_nodes': _NODES,
+  'num_machines': _NODES,
+  'gpus': _GPUS,
+  'num_gpus': _GPUS,
+  'gpus_per_node': _GPUS,
+  'gpus_per_pod': _GPUS,
   # Macros without `gin.`.
   'train_steps': _STEPS,
   'batch_size': _BATCH_SIZE,
@@ -320,6 +377,8 @@ def suggest_for_option(
   setting = _find_setting(option.lstrip('-'))
   if setting is None:
     return None
+  if setting.hints:
+    return setting.hints.get(command)
   flags = [
     flag
     for flag in setting.flags(command)
@@ -336,7 +395,7 @@ def suggest_for_macro(name: str, uses: Collection[str]) -> str | None:
     uses: Macros that the configuration uses.
   """
   setting = _find_setting(name)
-  if setting is None or _TRAINING_MACRO not in uses:
+  if setting is None or setting.hints or _TRAINING_MACRO not in uses:
     return None
   command = 'finetune' if _FINE_TUNING_MACRO in uses else 'train'
   flags = [
