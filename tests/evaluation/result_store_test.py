@@ -1,4 +1,5 @@
 import dataclasses
+import importlib
 import json
 import types
 
@@ -12,8 +13,9 @@ from xlflax.evaluation import (
   task_families,
 )
 from xlflax.evaluation.metrics import metric
+from xlflax.evaluation.tasks import retrieval_task
 from xlflax.training.checkpointing import run_directory
-from xlflax.utils import errors
+from xlflax.utils import errors, user_modules
 
 RESULT = eval_task.EvalResult(metrics={'m/de': 0.5, 'm/mean': 0.25})
 
@@ -89,6 +91,65 @@ def test_results_of_other_splits_text_and_settings_lie_apart(tmp_path, other):
     result_store.result_group(_identity()): {10: RESULT, 20: RESULT},
     result_store.result_group(_identity(**other)): {20: changed},
   }
+
+
+_OWN_BASE = """
+import dataclasses
+from xlflax.evaluation import eval_task
+from xlflax.evaluation.metrics.metric import ACCURACY
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OwnBase(eval_task.EvalTask):
+  METRICS = (ACCURACY,)
+  name: str
+
+  def score(self):
+    return 1.0
+"""
+_OWN_TASK = """
+import dataclasses
+from PACKAGE import own_base
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OwnTask(own_base.OwnBase):
+  name: str = 'rst_own'
+"""
+
+
+def _own_task(folder, package, *, base=_OWN_BASE, task=_OWN_TASK):
+  """Writes the modules of a task to a new package and imports them."""
+  (folder / package).mkdir()
+  (folder / package / 'own_base.py').write_text(base)
+  (folder / package / 'own_task.py').write_text(
+    task.replace('from PACKAGE', 'from .')
+  )
+  eval_task._tasks.pop('rst_own', None)
+  return importlib.import_module(f'{package}.own_task').OwnTask()
+
+
+def test_changed_code_of_an_own_task_is_evaluated_again(tmp_path, monkeypatch):
+  monkeypatch.syspath_prepend(tmp_path)
+  first = _identity(_own_task(tmp_path, 'rst_first'))
+  result_store.write_result(tmp_path, RESULT, step=1, identity=first)
+  assert result_store.read_finished(tmp_path, first, 1) == RESULT
+  moved = _identity(_own_task(tmp_path, 'rst_moved'))
+  assert result_store.read_finished(tmp_path, moved, 1) == RESULT
+  for package, sources in (
+    ('rst_task', {'task': _OWN_TASK + '\n# Changed.\n'}),
+    ('rst_base', {'base': _OWN_BASE.replace('1.0', '2.0')}),
+  ):
+    changed = _identity(_own_task(tmp_path, package, **sources))
+    assert result_store.read_finished(tmp_path, changed, 1) is None
+    # The new result replaces the previous one.
+    assert result_store.result_path(
+      tmp_path, changed, 1
+    ) == result_store.result_path(tmp_path, first, 1)
+
+
+def test_code_of_the_package_does_not_identify_results():
+
+  assert user_modules.digest_code(retrieval_task.Retrieval) is None
+  assert 'code' in _identity(_Task())
 
 
 def test_the_direction_of_a_metric_is_stored_with_the_result(tmp_path):

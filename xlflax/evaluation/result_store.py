@@ -27,7 +27,7 @@ from xlflax.training.checkpointing import (
   run_directory,
   saved_run,
 )
-from xlflax.utils import errors, logs, validation
+from xlflax.utils import errors, logs, user_modules, validation
 
 UNTRAINED = 'untrained'
 OWNER_FILE = 'run.json'
@@ -42,7 +42,8 @@ class ResultStore:
   """Stored evaluation results of a run.
 
   A result is identified by the task's settings, the text that the task reads,
-  the model, the vocabulary, the seed and the content of the checkpoint. `read`
+  the source code of the user's own tasks, the model, the vocabulary, the seed
+  and the content of the checkpoint. `read`
   returns a stored result only if all of these are unchanged, so an interrupted
   evaluation resumes where it stopped.
 
@@ -204,7 +205,8 @@ def result_identity(
 
   Args:
     task: Evaluation task. Its settings and the text that it reads are part of
-      the identity.
+      the identity. If its class is not part of xlflax, the source code of the
+      class is also part of the identity.
     model: Linen module.
     vocabulary_hash: Hash of the run's vocabulary.
     seed: Random seed for the evaluation.
@@ -213,7 +215,7 @@ def result_identity(
     sentence: Definition of sentence vectors that is stored with the run, if
       any.
   """
-  return {
+  identity = {
     'format': _FORMAT,
     'split': task.split,
     'task': eval_task.task_settings(task),
@@ -221,7 +223,14 @@ def result_identity(
     'vocabulary': vocabulary_hash,
     'seed': seed,
     'parameters': parameters,
-  } | ({'sentence': sentence.describe()} if sentence else {})
+  }
+  if sentence:
+    identity['sentence'] = sentence.describe()
+  task_class: type = type(task)
+  code = user_modules.digest_code(task_class)
+  if code:
+    identity['code'] = code
+  return identity
 
 
 def result_group(identity: Mapping[str, Any]) -> Group:

@@ -4,8 +4,11 @@ User modules define tasks, launchers and similar extensions.
 """
 
 import ast
+import functools
+import hashlib
 import importlib
 import importlib.util
+import inspect
 import linecache
 import os
 import pathlib
@@ -390,6 +393,46 @@ def is_user_class(cls: type) -> bool:
   if file is None:  # A built-in class, or a class of an interactive session.
     return cls.__module__ == '__main__'
   return not _is_library_file(file, cls.__module__)
+
+
+@functools.cache
+def digest_code(cls: type) -> str | None:
+  """Returns a hash of the source files that define a class and its bases.
+
+  The files of xlflax and of Python are not included. The hash does not change
+  when the files are moved. It is computed at the first call for a class.
+
+  Args:
+    cls: The class to inspect.
+
+  Returns:
+    The first 16 hexadecimal digits of the SHA-256. None if all classes are
+    defined in xlflax or in Python, or if their source code is not available.
+  """
+  sources = dict.fromkeys(
+    source for base in cls.__mro__ if (source := _read_source(base))
+  )
+  if not sources:
+    return None
+  digests = ''.join(hashlib.sha256(source).hexdigest() for source in sources)
+  return hashlib.sha256(digests.encode('ascii')).hexdigest()[:16]
+
+
+def _read_source(cls: type) -> bytes | None:
+  """Returns the file that defines a class of the user or of a package.
+
+  For a class of a notebook, the result is the source code of the class.
+  """
+  package = cls.__module__.partition('.')[0]
+  if package == 'xlflax' or package in sys.stdlib_module_names:
+    return None
+  file = getattr(sys.modules.get(cls.__module__), '__file__', None)
+  try:
+    if file is not None:
+      return pathlib.Path(file).read_bytes()
+    return inspect.getsource(cls).encode('utf-8', 'surrogatepass')
+  except (OSError, TypeError):  # The source code is not available.
+    return None
 
 
 def convert_missing_method(error: BaseException) -> errors.ConfigError | None:
