@@ -456,11 +456,11 @@ class Trainer:
       dataset, supervised_dataset.LabeledDatasetConfig
     ):
       raise errors.ConfigError(
-        f'`epochs` requires labeled examples. Dataset {dataset.name!r} must be '
-        'a LabeledDatasetConfig, and a vocabulary is required',
+        '`epochs` can only be set for labeled examples and with a vocabulary. '
+        f'Dataset {dataset.name!r} must be a LabeledDatasetConfig',
         got=self.epochs,
         where=errors.field_location(self, 'epochs'),
-        fix='Set `num_train_steps` (gin: TRAIN_STEPS).',
+        fix='Set `num_train_steps` instead (gin: TRAIN_STEPS).',
       )
     loader = supervised_loader.LabeledLoader(
       dataset, vocabulary=vocabulary, seed=self.seed

@@ -168,11 +168,11 @@ def load_maps(
   if any(layer not in maps_by_layer for layer in range(layers)):
     available_layers = ', '.join(map(str, sorted(maps_by_layer)))
     contents = (
-      f'maps of the layers {available_layers}' if maps_by_layer else 'no maps'
+      f'maps of layers {available_layers}' if maps_by_layer else 'no maps'
     )
     raise errors.AnalysisError(
       f'The directory must contain alignment maps from {first} to {second} for '
-      f'the language pair {pair} and the layers 0 to {layers - 1}, but it '
+      f'the language pair {pair} and for layers 0 to {layers - 1}, but it '
       f'contains {contents}',
       where=str(directory),
       fix='Run `xlflax analyze procrustes` with the same --models.',

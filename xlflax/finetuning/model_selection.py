@@ -153,7 +153,7 @@ def check_metric(metric: str | None, num_settings: int) -> None:
   if metric is None and num_settings > 1:
     raise errors.ConfigError(
       f'A grid with {num_settings} settings requires --metric_for_best_model, '
-      'because the best setting is selected by a metric of the development set',
+      'because a metric on the development set selects the best setting',
       fix='Pass a metric such as '
       '--metric_for_best_model=classification/accuracy/en.',
     )

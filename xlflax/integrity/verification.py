@@ -128,8 +128,8 @@ def _detect_type(directory: pathlib.Path) -> ArtifactType:
     artifact_type.kind.label for artifact_type in ARTIFACT_TYPES
   )
   raise errors.RunDirectoryError(
-    'The directory was not written by xlflax. It must be a directory of one of '
-    f'the types {kinds}',
+    'The directory was not written by xlflax, or is the parent of such a '
+    f'directory. It must contain one of the following: {kinds}',
     got=str(directory),
-    fix='Pass the directory that a command wrote, not its parent directory.',
+    fix='Pass the output directory of a command.',
   )

@@ -226,8 +226,7 @@ def _check(
       'parameters of the model',
       got='; '.join(dict.fromkeys(problems)),
       where=str(checkpoint),
-      fix='Pass the model that was trained and the vocabulary with which it '
-      'was trained.',
+      fix='Pass the model and the vocabulary that were used in training.',
     )
 
 

@@ -263,11 +263,10 @@ def check_languages(
   texts = [' '.join(side[: corpus_checks.LINES]) for side in sides]
   if text_language.scripts_are_exchanged((first, second), texts):
     raise errors.CorpusError(
-      'The two languages of the file seem to be swapped: the text of the '
-      f'language {first!r} is mostly written in '
-      f'{text_language.dominant_script(texts[0])} letters, and the text of '
-      f'the language {second!r} in {text_language.dominant_script(texts[1])} '
-      'letters',
+      'The two languages of the file seem to be swapped: most letters of the '
+      f'text in {first!r} are {text_language.dominant_script(texts[0])}, and '
+      f'most letters of the text in {second!r} are '
+      f'{text_language.dominant_script(texts[1])}',
       where=str(path),
       fix='Swap the two columns or files, or rename the language split to '
       f'{second}-{first}.',
