@@ -360,6 +360,18 @@ class _DerivedFromUndecorated(_Undecorated):
   size: int = 1
 
 
+@validation.validate_fields
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Config:
+  """A dataclass without the base class, as the configurations of models are."""
+
+  size: int = 1
+
+
+class _UndecoratedConfig(_Config):
+  size: int = 2
+
+
 @pytest.mark.parametrize(
   'cls, arguments, name',
   [
@@ -367,6 +379,7 @@ class _DerivedFromUndecorated(_Undecorated):
     (_Registered, {}, '_Registered'),
     (_UndecoratedSize, {}, '_UndecoratedSize'),
     (_UndecoratedHook, {'size': 2}, '_UndecoratedHook'),
+    (_UndecoratedConfig, {}, '_UndecoratedConfig'),
     (_DerivedFromUndecorated, {}, '_Undecorated'),
   ],
 )
@@ -402,6 +415,17 @@ def test_a_field_that_is_set_without_an_annotation_is_reported():
   with raises_error(errors.ConfigError, got="name = 'own'") as error:
     _Own()
   assert_mentions(error.value.fix, "name: str = 'own'")
+
+
+def test_linen_modules_need_no_decorator():
+  class _Own(nn.Module):
+    size: int = 1
+
+  class _Derived(validation.validate_fields(_Own)):
+    size: int = 2
+    depth: int = 1
+
+  assert (_Derived().size, _Derived(depth=3).depth) == (2, 3)
 
 
 def test_classes_without_fields_need_no_decorator():

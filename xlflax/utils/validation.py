@@ -152,6 +152,8 @@ def validate_fields(cls: _Class) -> _Class:
 
   @functools.wraps(init)
   def validated_init(self, *args, **kwargs):
+    if type(self) is not cls and not is_module:
+      _check_declared_fields(cast(Any, type(self)))
     converted, named = validate_arguments(self, *args, **kwargs)
     if is_module:
       init(self, *args, **kwargs)
@@ -787,8 +789,8 @@ def _check_declared_fields(cls: type) -> None:
   """Checks that declarations in a class have become fields of a dataclass.
 
   Args:
-    cls: Subclass of `ValidatedFields`. A class with its own `__init__` is not
-      checked.
+    cls: Subclass of a dataclass or of `ValidatedFields`. A class with its own
+      `__init__` is not checked.
 
   Raises:
     ConfigError: If the class or one of its bases declares a field without the
@@ -798,7 +800,8 @@ def _check_declared_fields(cls: type) -> None:
   bases = [
     base
     for base in cls.__mro__
-    if issubclass(base, ValidatedFields) and base is not ValidatedFields
+    if dataclasses.is_dataclass(base)
+    or (issubclass(base, ValidatedFields) and base is not ValidatedFields)
   ]
   generated = {
     inspect.unwrap(vars(base)['__init__'])
