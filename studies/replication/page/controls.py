@@ -72,8 +72,8 @@ def describe_false_positives(claims: Sequence[Claim], scores: Scores) -> str:
   return (
     'To check the verdict rule, the seeds of each condition were split into '
     f'random halves {NUM_DRAWS} times, and the halves were compared as if '
-    'they were two conditions. Because the rule uses 95 % intervals, it is '
-    'expected to report a difference in one in twenty comparisons of halves. '
-    f'The verdict rule reports a difference in {sum(counts):,} of '
-    f'{len(counts) * NUM_DRAWS:,} comparisons of halves.'
+    'they were two conditions. With 95 % confidence intervals, the rule '
+    'is expected to report a difference in one of twenty comparisons. '
+    f'It reported a difference in {sum(counts):,} of '
+    f'{len(counts) * NUM_DRAWS:,} comparisons.'
   )

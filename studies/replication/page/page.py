@@ -71,7 +71,7 @@ def write_page(
     *_language_section(findings),
     '\n## Scores of the conditions\n',
     'In the following figures, each dot is the score of one seed. The bars '
-    'show the mean over seeds and its 95 % interval.\n',
+    'show the mean over seeds and its 95 % confidence interval.\n',
     *(
       f'![Scores of the conditions of {paper}]({name})\n'
       for paper, name in files.items()
@@ -206,8 +206,8 @@ def _other_measure_section(
   yield '\n## Claims whose verdict depends on the measure\n'
   yield (
     'For most claims, the declared measure is either `transfer` or '
-    '`retrieval`. The following claims\nwould have a different verdict if they '
-    'were tested with the other one of these two measures.\n'
+    '`retrieval`. The following claims\nwould have a different verdict with '
+    'the other measure.\n'
   )
   yield from _table(
     (
