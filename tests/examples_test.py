@@ -66,6 +66,7 @@ def test_notebooks_run(tmp_path):
   assert len(accuracies) == 5 * 3
 
 
+@pytest.mark.slow
 def test_gradio_demo_finds_a_sentence_in_its_own_file(make_run, tmp_path):
   spec = importlib.util.spec_from_file_location(
     'gradio_demo', EXAMPLES / 'gradio_demo.py'

@@ -65,6 +65,7 @@ def test_evaluate_requires_another_output(workspace):
   assert caught.value.status is errors.ExitStatus.MISTAKE
 
 
+@pytest.mark.slow
 def test_evaluate_into_another_output(workspace, tmp_path):
   out = tmp_path / 'out'
 

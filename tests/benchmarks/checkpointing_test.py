@@ -1,8 +1,11 @@
 """The benchmark of checkpoints at a tiny size."""
 
+import pytest
+
 from benchmarks import checkpointing
 
 
+@pytest.mark.slow
 def test_measures_and_restores(tmp_path):
   figures = checkpointing.measure_checkpointing(
     tmp_path, megabytes=0.01, step_seconds=1e-3, saves=1

@@ -62,6 +62,7 @@ def test_cka(run, corpus, tmp_path, capsys):
   assert len(list((tmp_path / 'states').iterdir())) == 3
 
 
+@pytest.mark.slow
 def test_bounds_after_an_interrupt(run, sentences, tmp_path, monkeypatch):
   """A random encoder and paraphrases; completed encodings are not repeated."""
   texts = []

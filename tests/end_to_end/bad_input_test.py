@@ -166,6 +166,7 @@ def test_directory_of_another_configuration(fails, workspace, run):
   assert '--on_config_mismatch=continue' in message
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'setting',
   [

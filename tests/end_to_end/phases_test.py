@@ -52,6 +52,7 @@ def test_each_phase_begins_where_the_last_one_ended(all_phases):
   assert second[5]['loss'] < first[10]['loss'] < first[5]['loss']
 
 
+@pytest.mark.slow
 def test_moments_are_carried_and_schedules_restart(all_phases):
   restored = parameters(all_phases / 'phase3', 10, 'train')
   counts = [int(v) for name, v in restored.items() if 'count' in name]

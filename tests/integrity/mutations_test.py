@@ -101,6 +101,7 @@ def test_every_kind_has_a_type_and_is_tested():
   mark_slow(
     list(manifests.Kind),
     slow=[
+      manifests.Kind.EXPORT,
       manifests.Kind.GRID,
       manifests.Kind.SUITE,
       manifests.Kind.PRETRAINING,

@@ -99,6 +99,7 @@ def test_batch_that_does_not_divide_the_mesh(together):
     assert 'a multiple of 2 (data 2' in output and 'Got: 7' in output
 
 
+@pytest.mark.slow
 def test_mistake_of_one_process_ends_both(together, tmp_path):
   """One host lacks the cache; the other would wait in a collective."""
   outputs = together(

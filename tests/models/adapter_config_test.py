@@ -116,6 +116,7 @@ def test_lora_adds_the_scaled_product_to_the_kernel():
   )
 
 
+@pytest.mark.slow
 def test_dropout_of_lora_needs_training():
   lora = dataclasses.replace(_LORA, dropout_rate=0.5)
   model = tiny.make_model(adapters=lora)

@@ -6,6 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from tests.models import random_parameters
 from xlflax.models import encoder, model_params
@@ -103,6 +104,7 @@ def test_eight_devices_equal_one():
   assert not re.search(r'f32\[96,', text)
 
 
+@pytest.mark.slow
 def test_parameters_are_made_sharded():
   mesh = jax.make_mesh(
     (2, 2, 2),

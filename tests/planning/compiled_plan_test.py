@@ -38,6 +38,7 @@ def h200_plan():
   return dry_run.make_plan(_settings('gpu:H200:8/4'), by=dry_run.By.ESTIMATE)
 
 
+@pytest.mark.slow
 def test_plan_for_a_described_machine(h200_plan):
   assert h200_plan['machine'] == {
     'devices': '8 x H200 in 2 nodes',

@@ -144,6 +144,7 @@ def test_bindings_replace_axes_of_the_grid(make_suite, runs, tmp_path, caplog):
   assert report.results_by_task('tlm@20')['tuned'].setting == 'single'
 
 
+@pytest.mark.slow
 def test_the_best_checkpoint_of_each_run(make_suite, runs, tmp_path):
   """The best steps of two runs differ; the perplexity is low at the best."""
   for run, values in zip(runs, ((3.0, 5.0), (5.0, 3.0)), strict=True):
@@ -209,6 +210,7 @@ def test_nothing_finished_is_computed_again(make_suite, runs, tmp_path):
   assert len(fakes.CALLS) == 4 + 2 + 1  # all of the second model
 
 
+@pytest.mark.slow
 def test_results_of_several_calls_are_merged(make_suite, runs, tmp_path):
   """One job for each task gives the suite's average."""
   suite = make_suite('plain', 'tuned')

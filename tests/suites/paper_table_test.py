@@ -251,6 +251,7 @@ def _make_suite(tmp_path, training_gin, published):
   )
 
 
+@pytest.mark.slow
 def test_suite_writes_the_table(
   make_run, fake_training, training_gin, tmp_path
 ):

@@ -2,6 +2,8 @@
 
 import shutil
 
+import pytest
+
 from tests.finetuning import fakes
 from xlflax.storage import manifests
 from xlflax.suites import evaluate_suite, suite_config, suite_runner
@@ -34,6 +36,7 @@ def test_tasks_are_assigned_round_robin_and_grids_stay_together():
   assert shards[0] == {('m@1', 'xnli')} and not set().union(*shards[1:])
 
 
+@pytest.mark.slow
 def test_shares_make_one_report(tmp_path, make_run):
   """Two machines with one folder; the last one writes what one would."""
   for name in 'ab':

@@ -107,6 +107,7 @@ def _run(suite, runs, tmp_path, caplog, **fields):
   ]
 
 
+@pytest.mark.slow
 def test_missing_labels_are_reported_before_fine_tuning(
   make_suite, make_run, write_files, tmp_path, caplog
 ):

@@ -144,6 +144,7 @@ def _arguments(suite, runs, tmp_path):
   }
 
 
+@pytest.mark.slow
 def test_runs_are_counted_and_results_are_those_of_earlier_calls(
   suite, make_run, tmp_path
 ):

@@ -96,6 +96,7 @@ def test_lists_that_stay_late(run, bucket, monkeypatch):
     paths.wait_until_listed(run)
 
 
+@pytest.mark.slow
 def test_checkpoints(run, bucket):
   """Written, pruned, found, passed over where damaged, and moved away."""
   saved = checkpoints.Checkpoints(

@@ -103,6 +103,7 @@ def test_sharded_is_as_on_one_device(sharded, single):
     np.testing.assert_allclose(a, b, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_key_encoder_is_sharded_as_the_parameters(sharded):
   factory, state, _ = sharded
   encoder = state.objective_state['align']['key_encoder']
@@ -144,6 +145,7 @@ def test_checkpoint_holds_queue_pointer_and_key_encoder(sharded, tmp_path):
   saved.close()
 
 
+@pytest.mark.slow
 def test_key_encoder_begins_as_what_the_parameters_are_taken_from(
   single, tmp_path
 ):

@@ -52,6 +52,7 @@ def state(sharded):
   return sharded.create(jax.random.key(3))
 
 
+@pytest.mark.slow
 def test_same_values_on_one_device(state):
   alone = tiny.make_factory(mixture=_mixture()).create(jax.random.key(3))
   assert jax.tree.structure(alone) == jax.tree.structure(state)

@@ -54,6 +54,7 @@ assert 'tensorflow' not in sys.modules
 """
 
 
+@pytest.mark.slow
 def test_every_registered_class_is_found_without_tensorflow():
   """A saved run is read before any other import of the package."""
   subprocess.run([sys.executable, '-c', _FIND_ALL], check=True)

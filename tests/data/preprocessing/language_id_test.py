@@ -115,6 +115,7 @@ def test_a_sample_of_all_of_a_file(tmp_path, monkeypatch):
   np.testing.assert_allclose(prior.shares, expected.shares, atol=0.05)
 
 
+@pytest.mark.slow
 def test_prepared_alike_by_processes_and_shares(tmp_path):
   text = SHORT * 60 + LONG * 5 + GERMAN * 4
   for name in ('a', 'b'):

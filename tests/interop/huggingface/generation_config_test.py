@@ -103,7 +103,7 @@ def test_a_direction_of_an_encoder_is_refused(run_of):
   [
     pytest.param('mbart', 'bos', True, marks=pytest.mark.slow),
     ('mbart', 'language_suffix', True),
-    ('mt5', 'bos', False),
+    pytest.param('mt5', 'bos', False, marks=pytest.mark.slow),
   ],
 )
 def test_a_published_models_texts_are_framed_as_in_training(

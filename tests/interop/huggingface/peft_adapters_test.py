@@ -141,6 +141,7 @@ def _convert(*arguments):
   assert cli.main(['convert', *map(str, arguments)]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', _IMPORTED)
 def test_an_adapter_of_peft_gives_the_same_logits(name, bases, tmp_path):
   model, _, base = bases(name)
@@ -206,6 +207,7 @@ def test_an_exported_adapter_gives_the_same_logits(name, bases, tmp_path):
   _assert_same_logits(_ours(tmp_path / 'again', model), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', _CLASSIFIERS)
 def test_the_head_of_a_classifier_is_exported(name, bases, tmp_path):
   model, hf, base = bases(name)
@@ -238,6 +240,7 @@ def test_the_head_of_a_classifier_is_exported(name, bases, tmp_path):
   np.testing.assert_array_equal(head['output']['bias'], tensors[bias])
 
 
+@pytest.mark.slow
 def test_one_of_two_adapters_is_merged_or_exported(bases, tmp_path):
   model, _, base = bases('bert')
   language = adapter_config.LoRA(name='sw', rank=1, frozen=True)

@@ -109,6 +109,7 @@ def _states(run):
   )
 
 
+@pytest.mark.slow
 def test_mgte_as_published(tmp_path):
   """Goes back as the type that transformers has, with the same periods."""
   model = _published_gte(tmp_path / 'hf')

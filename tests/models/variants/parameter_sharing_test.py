@@ -156,6 +156,7 @@ def test_logits_differ_by_language_only_below():
   assert np.abs(logits[0] - logits[1]).max() > 0.1
 
 
+@pytest.mark.slow
 def test_each_language_is_initialised_for_itself():
   """The shared part is that of a model without a plan."""
   plan = _PLANS['Sep Emb + L1-3']

@@ -284,6 +284,7 @@ def test_packed_documents_of_all_devices_are_negatives(model, whole):
   _same(result, expected)
 
 
+@pytest.mark.slow
 def test_queries_without_room_are_left_out_and_counted(
   model, whole, monkeypatch
 ):

@@ -25,6 +25,7 @@ def limit(tmp_path, monkeypatch):
   return of
 
 
+@pytest.mark.slow
 def test_programs_are_freed_where_maps_are_scarce(limit, caplog):
   held = _compile(6)
   values = [f(jnp.eye(3)) for f in held]

@@ -54,6 +54,7 @@ def test_ipv6_address_has_no_brackets():
   assert environment['no_proxy'] == '::1'
 
 
+@pytest.mark.slow
 def test_processes_join_with_a_proxy_that_does_not_answer():
   coordinator = f'localhost:{free_port()}'
   processes = [
