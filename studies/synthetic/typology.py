@@ -20,7 +20,7 @@ class WordOrder(enum.Enum):
 
 
 class Side(enum.Enum):
-  """Position of a modifier before or after its head."""
+  """Position of a modifier relative to its head."""
 
   BEFORE = 'before'
   AFTER = 'after'

@@ -43,7 +43,7 @@ class Effects:
     scope: tuple[str, ...] = (),
     given: Collection[str] = (),
   ) -> None:
-    """Records the bindings and objects that a call of a configurable uses.
+    """Records the bindings and objects that a call to a configurable uses.
 
     Args:
       bound: The bindings in Gin's internal representation.

@@ -498,7 +498,8 @@ def _suggest_quotes(statement: str, option: str | None) -> str | None:
 
   Args:
     statement: The malformed statement.
-    option: Option with which the statement is passed. If None, it is in a file.
+    option: Command-line option that contains the statement. If None, the
+      statement is in a file.
   """
   name, _, value = map(str.strip, statement.partition('='))
   word = r'[A-Za-z][\w-]*'

@@ -267,12 +267,13 @@ def find_gin_file(name: str, search: Sequence[str] = ()) -> pathlib.Path:
   run = pathlib.Path(name).parent
   if pathlib.Path(name).name == 'model.gin' and (run / 'config.gin').is_file():
     raise errors.ConfigError(
-      'Only the directory of an imported model contains model.gin',
+      'A run that was trained by xlflax has no model.gin. Only imported models '
+      'have one',
       got=name,
       where=str(run),
-      fix='Pass the gin file of models/ with which this run was trained, such '
-      'as --gin_file=models/small.gin, and the --gin flags that changed its '
-      f'sizes. {run / "config.gin"} contains these sizes.',
+      fix='Pass the gin file that defined the model of this run, such as '
+      '--gin_file=models/small.gin, and the --gin flags that changed its sizes '
+      f'({run / "config.gin"} lists the sizes).',
     )
   shipped = shipped_file_names()
   close = name_suggestions.close_matches(

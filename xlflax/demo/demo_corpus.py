@@ -84,9 +84,8 @@ def _find_package_file(package: str) -> str:
   spec = importlib.util.find_spec(package)
   if spec is None or spec.origin is None:
     raise errors.CorpusError(
-      'The demo requires packages with message catalogs, and SeqIO and '
-      'TensorFlow to write a token cache. These packages are dependencies of '
-      'xlflax, but one of them is not installed',
+      'The demo requires a package that is not installed, although xlflax '
+      'depends on it',
       got=package,
       fix=f'Run `pip install {package}`.',
     )

@@ -157,7 +157,7 @@ class _TextEncoder:
     prompt: str | None = None,
     **options: Any,
   ) -> np.ndarray:
-    """Returns one vector for each of N texts, of shape [N, D].
+    """Returns the vectors [N, D] of N texts.
 
     Args:
       texts: N texts.

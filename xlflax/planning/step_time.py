@@ -103,7 +103,7 @@ def operation_seconds(
   update_fraction: float = 1.0,
   aligned: bool = False,
 ) -> float:
-  """Estimates the seconds that one device needs to execute an operation once.
+  """Estimates the time in seconds of an operation on one device.
 
   Args:
     operation: Operation whose FLOPs and bytes are totals over all devices.

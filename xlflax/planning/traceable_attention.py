@@ -1,4 +1,4 @@
-"""Replacement of attention backends that a CPU cannot trace or compile."""
+"""Replaces attention backends that cannot be traced or compiled on a CPU."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Any

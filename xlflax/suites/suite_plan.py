@@ -83,7 +83,7 @@ class SuitePlan:
     suite: Name of the suite.
     models: Names of the checkpoints to evaluate.
     tasks: Plans of the tasks, in the order of the suite.
-    grids: Plans of the fine-tuning grids, by name of the suite task.
+    grids: Plan of the fine-tuning grid of each suite task, by task name.
     tables: Titles of the tables that the suite prints.
   """
 
@@ -140,7 +140,7 @@ class _Planner:
   """Planner of a suite's tasks, which plans each grid once.
 
   Attributes:
-    grids: Plans of the fine-tuning grids, by name of the suite task.
+    grids: Plan of the fine-tuning grid of each suite task, by task name.
   """
 
   def __init__(self, runner: suite_runner.SuiteRunner):

@@ -48,7 +48,7 @@ class Coverage(NamedTuple):
 
   Attributes:
     num_languages: Number of languages with a score.
-    num_expected: Number of languages of the test data.
+    num_expected: Number of languages in the test data.
   """
 
   num_languages: int

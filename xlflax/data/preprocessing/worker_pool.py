@@ -53,7 +53,7 @@ class Counts:
   """Statistics of processed lines. Lines without text are not counted.
 
   Attributes:
-    lines: Number of written lines.
+    lines: Number of lines that were written.
     words: Number of words in the written lines that could have been
       code-switched.
     changed: Number of words that were code-switched.

@@ -211,12 +211,12 @@ def _check_additional_languages(
     other = codes.setdefault(language_codes.language_identity(code), code)
     if other != code:
       raise errors.ConfigError(
-        'The languages of a vocabulary must be different, but --languages '
-        f'contains a second code for the language {other}',
+        'Each language of a vocabulary must have a single code, but '
+        f'--languages contains another code for the language {other}',
         got=code,
         where=str(corpus),
-        fix=f'Omit {code} from --languages, and use the code {other} in the '
-        'names of files.',
+        fix=f'Omit {code} from --languages, and use the code {other} in file '
+        'names.',
       )
 
 

@@ -155,7 +155,7 @@ class SentenceTask(eval_task.EvalTask):
     notes: list[str],
     prompts: Sequence[str] = (),
   ) -> np.ndarray:
-    """Returns one vector for each of N texts, of shape [N, D].
+    """Returns the vectors [N, D] of N texts.
 
     Args:
       eval_model: Model with restored parameters.

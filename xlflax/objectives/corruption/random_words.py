@@ -108,9 +108,8 @@ def _count_language_words(vocabulary: VocabularySpec) -> np.ndarray:
     raise errors.VocabularyError(
       "random_words='language' requires a vocabulary that records at least one "
       f'word of each language. {problem}',
-      fix='Train the vocabulary with `xlflax vocab` and '
-      '--vocab_sharing=shared, none or separate, or set '
-      "random_words='vocabulary'.",
+      fix="Set random_words='vocabulary', or train a vocabulary with `xlflax "
+      'vocab --vocab_sharing=separate` (or shared, or none).',
     )
   return np.asarray(counts, np.int32)
 

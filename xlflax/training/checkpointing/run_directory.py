@@ -507,8 +507,8 @@ def check_vocabulary(source: pathlib.Path, model_dir: pathlib.Path) -> None:
   path = _different_file(source, model_dir / VOCABULARY)
   if path is not None:
     raise errors.RunDirectoryError(
-      'A file of the vocabulary differs from its copy in the model '
-      f'directory. It must have the same content as {path}',
+      'A vocabulary file differs from its copy in the model directory. It must '
+      f'have the same content as {path}',
       got=str(source / path.name),
       where=str(model_dir),
       fix='To resume the run, pass the vocabulary with which it was started '
