@@ -73,7 +73,7 @@ def write_workspace(root: pathlib.Path, number: int) -> None:
     f'--corpus={root}/corpus',
     f'--output={root}/vocabulary',
     '--size=40',
-    '--languages=en,de',
+    '--languages=de',
   )
   _run_command(
     'cache',
