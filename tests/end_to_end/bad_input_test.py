@@ -218,7 +218,7 @@ def test_vocabulary_of_another_size(fails, workspace, run, tmp_path):
   )
   other = f'--gin.VOCABULARY="{tmp_path / "other"}"'
   message = fails(*_train(workspace, run, _EVERY, other, steps=12))
-  assert 'vocabulary differs' in message and '--vocabulary' in message
+  assert 'vocabulary file differs' in message and '--vocabulary' in message
   assert '--on_config_mismatch=continue' not in message
   message = fails(
     *_train(
