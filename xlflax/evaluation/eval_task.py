@@ -549,7 +549,7 @@ def _check_result(task: EvalTask, result: Any) -> EvalResult:
     result: Return value of `task.evaluate`.
 
   Returns:
-    The result, in which all metrics are numbers of Python.
+    The result, in which all metrics are Python numbers.
 
   Raises:
     ConfigError: If the result is not an `EvalResult`, or if one of its fields

@@ -43,9 +43,8 @@ class ResultStore:
 
   A result is identified by the task's settings, the text that the task reads,
   the source code of the user's own tasks, the model, the vocabulary, the seed
-  and the content of the checkpoint. `read`
-  returns a stored result only if all of these are unchanged, so an interrupted
-  evaluation resumes where it stopped.
+  and the content of the checkpoint. `read` returns a stored result only if all
+  of these are unchanged, so an interrupted evaluation resumes where it stopped.
 
   Attributes:
     run: Evaluated run.

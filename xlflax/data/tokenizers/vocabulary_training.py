@@ -184,7 +184,7 @@ def sentence_quotas(
 def _check_additional_languages(
   corpus: text_sampling.MultilingualText, settings: VocabularyConfig
 ) -> None:
-  """Raises a ConfigError if an additional language would have two symbols.
+  """Raises a ConfigError if an additional language is already in the corpus.
 
   Args:
     corpus: Corpus whose languages always have a symbol.

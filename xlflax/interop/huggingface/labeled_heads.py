@@ -141,11 +141,11 @@ def label_options(objective: Any, num_labels: int) -> dict[str, Any]:
   }
 
 
-def is_trained_scorer(run: saved_run.SavedRun, objective: Any) -> bool:
+def _is_trained_scorer(run: saved_run.SavedRun, objective: Any) -> bool:
   """Returns whether a run trained a head that scores texts or text pairs.
 
   The head of an imported model that was not trained further is not included,
-  because the options and the tokenizer of such a model remain unchanged.
+  because the options of such a model remain unchanged.
 
   Args:
     run: Run whose head is checked.
@@ -169,7 +169,7 @@ def cross_encoder_options(
     run: Run whose model is exported.
     objective: Objective that trained the head, or None if it was not recorded.
   """
-  if not is_trained_scorer(run, objective):
+  if not _is_trained_scorer(run, objective):
     return {}
   return {
     'sentence_transformers': {
