@@ -182,7 +182,8 @@ def filter_tasks_by_language(
       f'{dataset.name!r}',
       got=', '.join(missing) or None,
       expected=name_suggestions.format_choices(set().union(*tasks.values())),
-      fix='Correct the language codes, or add text in the missing languages.',
+      fix='Correct `DatasetConfig.languages`, or add text in the missing '
+      'languages.',
     )
   return list(selected)
 

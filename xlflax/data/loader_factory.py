@@ -99,6 +99,6 @@ def _import_live_modules(dataset: dataset_config.DatasetConfig):
       'without a token cache require TensorFlow and SeqIO, and the module '
       f'{error.name!r} is not installed',
       fix='Run `pip install seqio tensorflow tensorflow-datasets`, or pass '
-      'the directory of a token cache.',
+      '--cache=DIR to read a token cache.',
     ) from error
   return live_loader, task_registration

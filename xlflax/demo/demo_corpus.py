@@ -84,8 +84,7 @@ def _find_package_file(package: str) -> str:
   spec = importlib.util.find_spec(package)
   if spec is None or spec.origin is None:
     raise errors.CorpusError(
-      'The demo requires a package that is not installed, although xlflax '
-      'depends on it',
+      'A dependency of xlflax that the demo requires is not installed',
       got=package,
       fix=f'Run `pip install {package}`.',
     )

@@ -308,7 +308,7 @@ def _parse_object(line: bytes, path: pathlib.Path, number: int) -> Record:
     value = line_splitting.shorten_line(line)
     if json_errors.is_truncated(error):
       raise errors.BadRecordError(
-        'A JSON record ends early, so it was probably truncated',
+        'A JSON record is incomplete and was probably truncated',
         got=value,
         where=errors.line_location(path, number),
         fix=bad_records.HINT,

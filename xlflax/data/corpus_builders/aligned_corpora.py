@@ -205,9 +205,9 @@ def check_languages(languages: Sequence[str], pivot: str) -> None:
 def _check_output(output: pathlib.Path) -> None:
   if output.is_dir() and any(output.iterdir()):
     raise errors.CorpusError(
-      'The output directory must be new or empty, but it contains files',
+      'The output directory must be new or empty',
       got=str(output),
-      fix='Pass a different --output directory, or remove the existing one.',
+      fix='Pass a different --output, or remove the existing directory.',
     )
 
 
@@ -375,9 +375,9 @@ def _write_language(output, code: str, train, pages, splits):
   """Writes the monolingual files of a language and returns their sizes."""
   if not train:
     raise errors.CorpusError(
-      'No training page with translated paragraphs remains for the language '
-      f'{code!r} after pages are held out and duplicates are removed',
-      fix=f'Remove {code} from the languages.',
+      f'The training split of the language {code!r} contains no text after '
+      'untranslated, held-out and duplicate paragraphs are removed',
+      fix=f'Remove {code} from --languages, or omit --folder={code}=DIR.',
     )
   sizes = {}
   for split in corpus_directory.SPLITS:

@@ -82,9 +82,8 @@ def unpack_packages(languages: list[str], folder: pathlib.Path) -> None:
       if source.parent.is_symlink():
         other = os.readlink(source.parent)
         raise errors.CorpusError(
-          f'The help package for {language_name(language)} must contain help '
-          'pages in this language, but it contains a link to the pages in '
-          f'{other}',
+          f'The help package for {language_name(language)} contains no pages '
+          f'in this language, only a link to the pages in {other}',
           where=archive.name,
           fix=f'Remove {language} from --languages, or replace it with '
           f'{other}.',
@@ -145,10 +144,9 @@ def _run_command(
       f'The command `{command[0]}` was not found. Help packages can be unpacked '
       'only on a Debian or Ubuntu system',
       where=str(folder),
-      fix=f'Unpack the package {package_name(language)} on a different '
-      'machine into a folder, so that the folder contains '
-      f'{_HELP}/{language_name(language)}/text. Pass the folder as '
-      '--packages.',
+      fix=f'Unpack the package {package_name(language)} on such a system, and '
+      'pass the folder that contains '
+      f'{_HELP}/{language_name(language)}/text as --packages.',
     )
   process = subprocess.run(command, cwd=folder, capture_output=True, text=True)
   if process.returncode:

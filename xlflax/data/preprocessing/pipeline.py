@@ -287,8 +287,7 @@ def _check_not_empty(
     f'Preprocessing dropped all {kind} of the corpus',
     got=_describe_dropped(files) or 'files without text',
     where=str(output),
-    fix='Relax the filters or hold out fewer documents, so that some lines '
-    'remain.',
+    fix='Relax the filters, or pass a smaller --hold_out.',
   )
 
 
@@ -305,7 +304,7 @@ def _warn_of_empty_groups(
     if not any(prepared.lines for prepared in files):
       logging.warning(
         'No %s text of the %s split remains in %s: all lines were dropped '
-        '(%s). Relax the filters, or hold out fewer documents.',
+        '(%s). Relax the filters, or pass a smaller --hold_out.',
         kind.value,
         split,
         '-'.join(languages),
@@ -396,7 +395,7 @@ def _check_inputs(corpus, output, languages, code_switching):
   unknown = sorted(set(languages or ()) - set(corpus.languages))
   if unknown:
     raise errors.CorpusError(
-      'The corpus does not contain text in all of the requested languages',
+      'The corpus contains no text in some of the requested languages',
       got=', '.join(unknown),
       expected=', '.join(corpus.languages),
       where=str(corpus.directory),

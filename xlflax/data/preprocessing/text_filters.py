@@ -91,9 +91,8 @@ class TextFilters:
     max_characters = self.max_characters
     if max_characters is not None and max_characters < self.min_characters:
       raise errors.ConfigError(
-        'The field `max_characters` of `TextFilters` must be at least '
-        f'{self.min_characters}, which is the value of `min_characters`. '
-        'Otherwise, every line is dropped',
+        '`TextFilters.max_characters` must be at least '
+        f'`TextFilters.min_characters` ({self.min_characters})',
         got=max_characters,
       )
 

@@ -101,11 +101,16 @@ def replay_rates(
   rates = np.asarray(rates, np.float64)
   totals = np.where(is_new, rates[is_new].sum(), rates[~is_new].sum())
   targets = np.where(is_new, 1 - fraction, fraction)
-  if (targets[totals == 0] > 0).any():
+  has_no_rate = (totals == 0) & (targets > 0)
+  if has_no_rate.any():
+    group = (
+      'text in a new language'
+      if is_new[has_no_rate].any()
+      else 'text only in the old languages'
+    )
     raise errors.ConfigError(
-      f'ReplayOptions.fraction={fraction} requires that at least one task '
-      'with text in a new language, and at least one task without such text, '
-      'have a positive mixing rate',
+      f'ReplayOptions.fraction={fraction} requires a positive mixing rate for '
+      f'at least one task with {group}',
       got=', '.join(f'{rate:g}' for rate in rates),
       where=errors.field_location(dataset_config.ReplayOptions, 'fraction'),
     )

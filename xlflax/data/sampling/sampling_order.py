@@ -134,7 +134,10 @@ def _add_replay(
     'dataset at its usual rates'
   )
   if missing:
-    fix = 'Correct the language codes, or add text in the missing languages.'
+    fix = (
+      'Correct `ReplayOptions.new_languages`, or add text in the missing '
+      'languages.'
+    )
     if len(missing) == len(replay.new_languages):
       fix += f' For a dataset without text in the new languages, {exclude}.'
     raise errors.ConfigError(
@@ -153,7 +156,7 @@ def _add_replay(
       f'because each task of its mixture {dataset.mixture!r} has text in a new '
       'language',
       got=replay.fraction,
-      fix='Add tasks with text in only the old languages to the mixture, or '
+      fix='Add tasks with text only in the old languages to the mixture, or '
       f'{exclude}.',
     )
   if is_new.all():

@@ -176,11 +176,10 @@ def _open_record(output: pathlib.Path) -> dict[str, Any]:
   }:
     return {'format': _FORMAT, 'files': {}}
   raise errors.CorpusError(
-    'The directory in --output must be new or empty, or it must have been '
-    'written by `xlflax build-corpus seqio`. The existing directory contains '
-    'files that were not exported from tasks',
+    'The output directory must be new, empty or written by `xlflax '
+    'build-corpus seqio`',
     got=str(output),
-    fix='Pass a different directory, or remove the existing one.',
+    fix='Pass a different --output, or remove the existing directory.',
   )
 
 

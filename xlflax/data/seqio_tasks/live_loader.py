@@ -429,8 +429,8 @@ def _measure_task(
       '`DatasetConfig.alpha` requires the number of examples, but the source '
       f'of the task {task!r} does not provide this number for the split '
       f'{dataset.split!r}',
-      fix='Write a token cache, or set DatasetConfig.alpha=None to use the '
-      "mixture's own rates.",
+      fix='Write a token cache with `xlflax cache`, or set '
+      "DatasetConfig.alpha=None to use the mixture's own rates.",
     )
   if dataset.max_examples is not None:
     size = min(size or dataset.max_examples, dataset.max_examples)

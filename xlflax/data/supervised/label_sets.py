@@ -42,8 +42,7 @@ def labels_of(
   )
   if not labels:
     raise errors.CorpusError(
-      'At least one example must have a label, but the examples of the '
-      f'language splits {", ".join(parts)} have no labels',
+      f'The examples of the language splits {", ".join(parts)} have no labels',
       fix=source.describe_label_location()
       or 'Collect the labels from the training data, not from a blind test '
       'set.',

@@ -263,7 +263,7 @@ def _load_tables(
       'The feature cache file is damaged',
       got=problem,
       where=str(folder / name),
-      fix='Delete the file, so that it is created again from the examples.',
+      fix='Delete the file to regenerate it from the examples.',
     )
   parts = [name.removesuffix(_SUFFIX) for name in _cached_file_names(folder)]
   return {part: _load_table(folder, part, parts) for part in parts}
@@ -289,8 +289,8 @@ def _load_table(
       got=contents,
       expected=expected_contents,
       where=str(path),
-      fix='Delete the folder that contains the file, so that its files are '
-      'created again from the examples.',
+      fix='To regenerate the cache from the examples, delete the folder that '
+      'contains the file.',
     )
   return table, fingerprint
 

@@ -155,9 +155,8 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
       }
     except (KeyError, ValueError, TypeError) as error:
       raise errors.VocabularyError(
-        'The fields `id_layout`, `extra_ids` and `codes` of the vocabulary must '
-        f'be valid, because they define its token ids ({type(error).__name__}: '
-        f'{error})',
+        'One of the fields `id_layout`, `extra_ids` and `codes` of the '
+        f'vocabulary is missing or invalid ({type(error).__name__}: {error})',
         where=base_vocabulary.DESCRIPTION_FILE,
       ) from error
     return cls(contents[FILE], layout, description=description, **arguments)

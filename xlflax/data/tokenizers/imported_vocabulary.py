@@ -122,8 +122,8 @@ def check_ids(ids: Collection[int]) -> None:
     )
   if max(ids, default=0) > MAX_UNUSED_IDS + 2 * len(ids):
     raise errors.VocabularyError(
-      'The ids of the tokenizer must be consecutive or have only a few gaps, '
-      f'but the largest of {len(ids):,} ids is {max(ids):,}'
+      'The token ids in the tokenizer file must be consecutive except for a '
+      f'few gaps, but the largest of {len(ids):,} ids is {max(ids):,}'
     )
 
 

@@ -313,9 +313,7 @@ def _check_origin(path: pathlib.Path, actual: Origin, required: Origin) -> None:
   if differences:
     raise errors.CorpusError(
       'All shards of a text sample must be drawn from the current text with '
-      f'--seed={required.seed} and with --max_sentences={required.capacity} '
-      'or more, but at least one shard was drawn with different settings or '
-      'from different text',
+      f'--seed={required.seed} and --max_sentences={required.capacity} or more',
       got='; '.join(differences),
       where=str(path),
       fix='Write all shards again with the same flags.',

@@ -142,8 +142,8 @@ class VocabularyConfig:
     for name in ('alpha', 'languages'):
       if getattr(self, name) not in (None, ()):
         raise errors.ConfigError(
-          f'`{name}` requires one joint model for all languages, but the '
-          f'vocabulary sharing is {self.anchors.value!r}',
+          f'`{name}` requires one joint model for all languages, but '
+          f'--vocab_sharing is {self.anchors.value!r}',
           got=getattr(self, name),
           fix=f'Omit --{name}, or pass --vocab_sharing=joint.',
         )

@@ -163,10 +163,10 @@ def _select_languages(
   missing = [code for code in selected if code not in with_text]
   if missing or not selected:
     raise errors.CorpusError(
-      'The corpus must contain training text of each new language'
+      'The corpus must contain training text in each new language'
       if missing
-      else 'The corpus must contain training text of a new language, but it '
-      'contains only languages of the vocabulary',
+      else 'The corpus must contain training text in at least one language '
+      'that the vocabulary does not include',
       got=', '.join(missing or with_text),
       where=str(corpus),
       fix='Add text to the corpus, or pass the codes of languages with text '

@@ -108,8 +108,8 @@ def make_dummy_spec(size: int, *, num_languages: int = 1) -> VocabularySpec:
   if size < num_special + 8:
     raise errors.ConfigError(
       f'The flag --vocabulary_size must be at least {num_special + 8}, because '
-      f'{num_special} tokens are special tokens and 8 or more tokens are '
-      'required for text',
+      f'the vocabulary has {num_special} special tokens and requires at least '
+      '8 tokens for text',
       got=size,
     )
   return VocabularySpec(

@@ -134,7 +134,7 @@ class FeatureTable:
       raise errors.CacheError(
         f'The feature cache file cannot be read: {error}',
         where=str(path),
-        fix='Delete the file, so that it is created again from the examples.',
+        fix='Delete the file to regenerate it from the examples.',
       ) from error
 
     def arrays_with_prefix(prefix):

@@ -97,8 +97,8 @@ class BitextSentences:
     for pair in pairs:
       if pair[0] not in self.first or pair[1] not in self.second:
         raise errors.CorpusError(
-          'A mined pair must consist of the id of a sentence in the first '
-          'collection and the id of a sentence in the second collection',
+          'A mined pair must consist of a sentence id from the first '
+          'collection and a sentence id from the second collection',
           got=' '.join(pair),
         )
     return example_base.join_lines('\t'.join(pair) for pair in pairs)

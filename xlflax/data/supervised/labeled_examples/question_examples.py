@@ -100,11 +100,12 @@ class Question(example_base.Example):
     ids = [example.id for example in examples]
     unmatched = set(ids) ^ set(predictions)
     if unmatched:
+      unmatched_id = min(unmatched)
+      items = 'answers' if unmatched_id in predictions else 'questions'
       raise errors.CorpusError(
-        'There must be exactly one predicted answer for each question, but '
-        f'there are {len(predictions)} answers for {len(ids)} questions. The '
-        f'id {min(unmatched)!r} occurs only in the answers or only in the '
-        'questions'
+        'Each question must have exactly one predicted answer. There are '
+        f'{len(predictions)} answers for {len(ids)} questions, and the id '
+        f'{unmatched_id!r} occurs only in the {items}'
       )
     ordered = {question_id: predictions[question_id] for question_id in ids}
     return json.dumps(ordered, ensure_ascii=False, indent=1) + '\n'

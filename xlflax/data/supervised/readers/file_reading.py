@@ -88,7 +88,7 @@ def read_json(path: str | os.PathLike) -> Any:
     number = error.lineno if isinstance(error, json.JSONDecodeError) else 1
     if json_errors.is_truncated(error):
       raise malformed_line_error(
-        'The JSON file ends early, so it was probably truncated',
+        'The JSON file is incomplete and was probably truncated',
         path,
         number,
         fix='Write or download the file again.',
@@ -199,10 +199,13 @@ def read_csv(
   try:
     names = rows.fieldnames or ()
     if len(set(names)) < len(names):
-      raise csv.Error('The header contains a column name twice.')
+      raise csv.Error('The header contains duplicate column names.')
     for row in rows:
       if _WRONG_FIELD in row or _WRONG_FIELD in row.values():
-        raise csv.Error('The number of fields differs from the header.')
+        raise csv.Error(
+          'The number of fields differs from the number of columns in the '
+          'header.'
+        )
       yield rows.line_num, row
   except csv.Error as error:
     raise malformed_line_error(

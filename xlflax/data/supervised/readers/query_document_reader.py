@@ -161,10 +161,14 @@ def _read_rows(path, num_texts: int):
     if len(fields) < num_texts or not all(
       text.strip() for text in fields[:num_texts]
     ):
+      problem = (
+        f'the line contains only {len(fields)}'
+        if len(fields) < num_texts
+        else 'at least one of them is empty'
+      )
       raise file_reading.malformed_line_error(
-        f'The first {num_texts} texts of the line must not be empty. Each '
-        f'line must contain {_EXPECTED}. This line contains {len(fields)} '
-        'texts',
+        f'Each line must contain {_EXPECTED}. The first {num_texts} texts are '
+        f'required and must not be empty, but {problem}',
         path,
         number,
         got=file_reading.shorten_quoted(' | '.join(fields)),

@@ -262,8 +262,8 @@ def _add_text(
   """Adds a text, and checks that it has a unique id and is not empty."""
   if not key or not text or key in texts:
     raise file_reading.malformed_line_error(
-      'Each line must have a unique id and a text that is not empty, but the '
-      f'line with the id {key!r} has no text or repeats an earlier id',
+      f'The id {key!r} must be unique and not empty, and its text must not be '
+      'empty',
       path,
       number,
       got=file_reading.shorten_quoted(text),
@@ -316,8 +316,9 @@ def _read_candidates(path) -> dict[str, tuple[str, ...]] | None:
       continue
     if len(fields) not in (2, 3):
       raise file_reading.malformed_line_error(
-        'The line must have columns for query, document, and optionally a '
-        f'score, but it has {file_reading.format_column_count(fields)}',
+        'The line must have the columns query id, document id and, '
+        'optionally, score, but it has '
+        f'{file_reading.format_column_count(fields)}',
         path,
         number,
         got=file_reading.shorten_quoted(line),

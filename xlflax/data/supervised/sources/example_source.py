@@ -302,8 +302,8 @@ def find_files(
   missing = [code for code in selected if code not in files_by_language]
   if missing or not files_by_language:
     raise errors.CorpusError(
-      f'The directory must contain files that match {pattern!r}, but it '
-      f'contains no file for {", ".join(missing) or "any language"}',
+      f'The directory contains no files that match {pattern!r} for '
+      f'{", ".join(missing) or "any language"}',
       where=str(directory),
       fix='Download the data set, or pass another directory.',
     )

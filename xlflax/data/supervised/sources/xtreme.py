@@ -236,8 +236,8 @@ def xtreme_rankings(
     raise errors.CorpusError(
       'The XTREME-R folder does not contain the converted retrieval data',
       where=str(folder),
-      fix=f'Run xlflax tasks convert {name} --input={directory}/{name} '
-      f'--output={directory}/{name}/ranked.',
+      fix=f'Run `xlflax tasks convert {name} --input={directory}/{name} '
+      f'--output={directory}/{name}/ranked`.',
     )
   return beir.BeirDataset(directory=str(folder))
 
