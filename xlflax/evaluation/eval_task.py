@@ -216,8 +216,8 @@ class EvalResult:
       or (type(num_layers) is not int if layers else num_layers is not None)
     ):
       raise ValueError(
-        '`layers` must be a list of integers, and `num_layers` an integer, or '
-        'null without layers.'
+        '`layers` must be a list of integers. `num_layers` must be an integer '
+        'if `layers` is not empty, and null otherwise.'
       )
     return cls(
       metrics={

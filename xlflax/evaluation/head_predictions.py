@@ -72,8 +72,8 @@ def find_objective(
       )
       or 'no objective',
       where=where,
-      fix="Set the task's `objective` to the name of an objective that the run "
-      'trains, or fine-tune a run with this objective.',
+      fix=f"Set the task's `objective` to the name of a {kind.__name__} "
+      f'objective of the run, or fine-tune a run with the objective {name!r}.',
     )
   return objective
 

@@ -227,11 +227,11 @@ def length_limit(
   limit = model_limit if max_length is None else min(max_length, model_limit)
   if limit < 3:
     raise errors.ConfigError(
-      '`max_length` must be at least 3 tokens, because <bos> and <eos> already '
-      'take two positions',
+      '`max_length` must be at least 3 tokens, because <bos> and <eos> take up '
+      'two positions',
       got=limit,
-      fix='Increase `max_length`, or set it to None for the limit of the '
-      'model.',
+      fix='Increase `max_length`, or set it to None to use the maximum length '
+      'of the model.',
     )
   return limit
 
@@ -252,8 +252,8 @@ def layer_index(
   num_layers = eval_model.model.config.num_layers
   if not -num_layers - 1 <= layer <= num_layers:
     raise errors.ConfigError(
-      f'`layer` must be from 0 (the embeddings) to {num_layers}, or a negative '
-      'number that counts from the last layer',
+      f'`layer` must be an integer from 0 (the embeddings) to {num_layers} '
+      '(the last layer), or a negative integer that counts from the last layer',
       got=layer,
       where=where,
     )

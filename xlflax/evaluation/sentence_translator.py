@@ -236,8 +236,8 @@ def check_model(model) -> None:
       'Translation requires an EncoderDecoder, but the model of the run does '
       'not have a decoder',
       got=type(model).__name__,
-      fix='Train a model with pretrain/translation.gin. It can be initialized '
-      'from an encoder.',
+      fix='Train a translation model with --gin_file=pretrain/translation.gin. '
+      'The model can be initialized from an encoder.',
     )
 
 

@@ -159,7 +159,7 @@ def better_of(recorded: str) -> Better:
       'declaration must specify whether higher or lower values are better',
       got=recorded,
       fix='Pass --task_module=MODULE to import the module of the task, or '
-      'declare the metric in its METRICS.',
+      'declare the metric in the METRICS of the task.',
     )
   return metric.better
 

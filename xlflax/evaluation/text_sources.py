@@ -523,7 +523,7 @@ class ParallelFiles(PairSource):
     for name in self.files:
       if len(name.split('-')) != 2:
         raise errors.ConfigError(
-          'The keys of `files` must consist of two language codes, such as '
+          'Each key of `files` must consist of two language codes, such as '
           'en-ja',
           got=name,
           where=errors.field_location(self, 'files'),

@@ -50,8 +50,7 @@ class TranslationOptions:
   def __post_init__(self):
     if self.n_best > self.beam_size:
       raise errors.ConfigError(
-        '`n_best` must be an integer from 1 to `beam_size`, which is '
-        f'{self.beam_size}',
+        f'`n_best` must be at most `beam_size`, which is {self.beam_size}',
         got=self.n_best,
         where=errors.field_location(self, 'n_best'),
       )
@@ -91,7 +90,8 @@ def decoding_symbols(
       got=', '.join(sorted(symbol.value for symbol in starts))
       or 'no sequence-to-sequence objective in the run',
       expected='one of ' + ', '.join(symbol.value for symbol in DecoderStart),
-      fix='Set TranslationOptions.decoder_start.',
+      fix='Pass --decoder_start_token to `xlflax translate`, or set '
+      'TranslationOptions.decoder_start.',
     )
 
   source_symbols = options.source_symbols or _single_value(

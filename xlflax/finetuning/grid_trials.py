@@ -171,8 +171,8 @@ def _build_evaluation(
     if 'DEV_FILES' not in names or configuration.macro('DEV_FILES'):
       raise
     raise errors.ConfigError(
-      'The flag --metric_for_best_model requires a development file for each language, '
-      'but the macro DEV_FILES is empty',
+      'The flag --metric_for_best_model requires a development file for each '
+      'language, but the macro DEV_FILES is empty',
       fix="Pass --gin.DEV_FILES=\"{'en': 'FILE'}\".",
     ) from error
 

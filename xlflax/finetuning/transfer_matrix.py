@@ -73,8 +73,8 @@ def check_directions(languages: Sequence[str]) -> None:
   """Raises ConfigError unless there are at least two distinct languages."""
   if len(languages) < 2 or len(set(languages)) < len(languages):
     raise errors.ConfigError(
-      'The flag --train_languages must contain at least two different language codes, '
-      'such as en,fr,ja',
+      'The flag --train_languages must contain at least two different language '
+      'codes, such as en,fr,ja',
       got=','.join(languages),
     )
 

@@ -128,8 +128,8 @@ def _detect_type(directory: pathlib.Path) -> ArtifactType:
     artifact_type.kind.label for artifact_type in ARTIFACT_TYPES
   )
   raise errors.RunDirectoryError(
-    'The directory was not written by xlflax, or is the parent of such a '
-    f'directory. It must contain one of the following: {kinds}',
+    'The directory is not the output directory of an xlflax command. It must '
+    f'contain one of the following: {kinds}',
     got=str(directory),
-    fix='Pass the output directory of a command.',
+    fix='Pass the output directory of a command, not its parent directory.',
   )

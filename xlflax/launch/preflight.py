@@ -96,8 +96,8 @@ def check_input_not_node_local(flag: str, file: str) -> None:
   """
   if _is_node_local(file):
     raise errors.ConfigError(
-      f'The {flag} file must be accessible to all nodes of the cluster, because '
-      'the job reads it. It must be on a shared file system',
+      f'The {flag} file must be on a file system that all nodes of the cluster '
+      'share, because the job reads the file',
       got=file,
       where=flag,
       fix='Move the file to a shared file system.',

@@ -158,7 +158,8 @@ def check_supports_sdc_checker(platform: str) -> None:
     raise errors.ConfigError(
       'Trainer.xla_sdc_check is supported only on TPUs',
       got=platform,
-      fix='Use Trainer.sdc_check_every alone, which supports all devices.',
+      fix='Set Trainer.xla_sdc_check to False. Trainer.sdc_check_every '
+      'supports all devices.',
     )
 
 

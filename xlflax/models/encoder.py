@@ -195,8 +195,8 @@ class Encoder(veco.PlugIn):
     """Raises ConfigError if the encoder has no head."""
     if self.config.mlm_head is encoder_config.MlmHead.NONE:
       raise errors.ConfigError(
-        'The encoder must have a masked-LM head with '
-        "mlm_head='transform' or mlm_head='tied', but found mlm_head='none'",
+        "Predicting tokens requires an encoder with mlm_head='transform' or "
+        "mlm_head='tied', but found mlm_head='none'",
         where=errors.field_location(self.config, 'mlm_head'),
         fix='Import a checkpoint with a masked-LM head. To initialize a model '
         'with a new head from this checkpoint, use '

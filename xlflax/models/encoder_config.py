@@ -340,8 +340,8 @@ def with_vocabulary(
     model_size = getattr(config, name)
     if model_size is not None and model_size != size:
       raise errors.VocabularyError(
-        f'`{name}` of the model is {model_size}, which does not match the value '
-        f'of the vocabulary, {size}',
+        f'`{name}` is {model_size} in the configuration of the model, but '
+        f'{size} in the vocabulary',
         where=errors.field_location(config, name),
         fix=f'Leave {class_name}.{name} unset to use the value of the '
         'vocabulary, or use the vocabulary of the model.',

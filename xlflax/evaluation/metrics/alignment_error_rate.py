@@ -130,8 +130,8 @@ def read_pharaoh(
     match = _LINK.fullmatch(item)
     if not match or min(int(match[1]), int(match[3])) < first:
       raise errors.CorpusError(
-        'A link of the word alignment must have the format i-j or ipj, with '
-        f'words numbered from {first}',
+        'Each link of a word alignment must have the format i-j (sure) or ipj '
+        f'(possible), where i and j are word numbers that start at {first}',
         got=repr(item),
         where=where,
       )

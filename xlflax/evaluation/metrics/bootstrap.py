@@ -172,8 +172,8 @@ def score_difference(first: Drawn, second: Drawn) -> Significance:
   if first.size != second.size:
     raise errors.CorpusError(
       'The two models must be scored on the same examples in the same order, '
-      'but the numbers of examples (or clusters of examples) in their test '
-      f'sets are {first.size} and {second.size}'
+      f'but their test sets contain {first.size} and {second.size} examples '
+      '(or clusters of examples)'
     )
   scores = np.concatenate([first.scores, second.scores])
   values = np.concatenate([first.values, second.values], 1)
@@ -373,7 +373,7 @@ def _check_comparable(
   metric_checks.not_empty(reference.rows, what='examples')
   if samples < 2:
     raise errors.ConfigError(
-      '`samples` must be an integer of at least 2, such as 1000, because a '
+      '`samples` must be an integer above 1, such as 1000, because a '
       'confidence interval requires several bootstrap samples',
       got=samples,
     )

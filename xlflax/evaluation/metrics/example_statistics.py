@@ -118,7 +118,7 @@ class Statistics:
       rows = rows[:, None]  # [N, 1]
     if rows.ndim != 2 or rows.shape[1] != self.aggregate.columns:
       raise errors.ConfigError(
-        'The per-example statistics for the aggregate '
+        'The per-example statistics for the aggregation function '
         f'{self.aggregate.value!r} must be an array of shape [examples, '
         f'{self.aggregate.columns}]',
         got=rows.shape,

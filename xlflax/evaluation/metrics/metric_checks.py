@@ -38,6 +38,4 @@ def not_empty(values: Sized, *, what: str) -> None:
     CorpusError: If there are no values.
   """
   if not len(values):
-    raise errors.CorpusError(
-      f'There are no {what} to score, but at least one is required', got=0
-    )
+    raise errors.CorpusError(f'There are no {what} to score', got=0)

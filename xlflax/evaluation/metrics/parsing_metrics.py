@@ -118,11 +118,11 @@ def _scored_words(
     return np.ones(len(gold.heads), bool)
   if len(gold.tags) != len(gold.heads) or '_' in gold.tags:
     raise errors.CorpusError(
-      'Excluding punctuation requires a universal part of speech for each gold '
-      'word',
+      'Excluding punctuation requires a universal part-of-speech tag for each '
+      'gold word',
       got=tuple(gold.tags),
       where=where,
-      fix='Score with exclude_punctuation=False.',
+      fix='Set exclude_punctuation=False (Parsing.exclude_punctuation).',
     )
   return np.array([tag != 'PUNCT' for tag in gold.tags], bool)
 

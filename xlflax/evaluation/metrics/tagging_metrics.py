@@ -254,8 +254,8 @@ def _check_entity_tags(tags: Sequence[str], *, where: str) -> None:
   for tag in tags:
     if not is_entity_tag(tag):
       raise errors.CorpusError(
-        "An entity tag must be 'O', or 'B-' or 'I-' followed by the type of "
-        'the entity',
+        "An entity tag must be 'O', or an entity type with the prefix 'B-', "
+        "'I-', 'E-' or 'S-', such as 'B-PER'",
         got=repr(tag),
         where=where,
       )

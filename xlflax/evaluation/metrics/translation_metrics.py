@@ -141,7 +141,7 @@ def _check_uses_spaces(language: str) -> None:
       'The Moses tokenizer of `tokenized_bleu` requires a language with spaces '
       'between words',
       got=repr(language),
-      fix='Use sacreBLEU, which has a tokenizer for this language.',
+      fix='Use `bleu`, which selects a sacreBLEU tokenizer for this language.',
     )
 
 

@@ -207,7 +207,7 @@ def _list_runs(
   if not selected_runs:
     raise errors.RunDirectoryError(
       'No setting of the hyperparameter grid has been selected, because no '
-      'setting has finished trials for all seeds',
+      'setting has a finished trial for every seed',
       where=str(directory),
       fix='Run the same `xlflax finetune` command again to finish the trials.',
     )
@@ -279,12 +279,16 @@ def compare_results(
         )
   if not any(change.is_new for change in changes):
     raise errors.ConfigError(
-      'None of the compared results is for a language given with '
+      'The compared results do not include any of the languages given with '
       '--new_languages',
       got=', '.join(new_languages),
       expected='one of '
-      + (', '.join(sorted({c.language for c in changes})) or 'the languages'),
-      fix='Evaluate all models on the same texts, including the new languages.',
+      + (
+        ', '.join(sorted({c.language for c in changes}))
+        or 'the languages of all models'
+      ),
+      fix='Evaluate all models on the same texts, including texts in the new '
+      'languages.',
     )
   return _adjust_p_values(changes), list(dict.fromkeys(notes))
 

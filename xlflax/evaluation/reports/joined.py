@@ -53,13 +53,14 @@ def _merge_tables(
     raise errors.ConfigError(
       f'Two reports use the model name {first.model!r} for two different runs, '
       f'{first.run} and {second.run}',
-      fix='Rename the folder of one run and write its report again.',
+      fix='Rename the folder of one run, and write its report again with '
+      '`xlflax evaluate --suite=NAME --output=DIR`.',
     )
   common_tasks = sorted(set(first.tasks) & set(second.tasks))
   if common_tasks:
     raise errors.ConfigError(
-      'The reports must be for different tasks or for different models, but two '
-      f'reports contain scores of the model {first.model!r} for the same tasks',
+      'Reports of the same model must be for different tasks, but two reports '
+      f'contain scores of {first.model!r} for the same tasks',
       got=', '.join(common_tasks),
     )
 

@@ -122,9 +122,8 @@ class ScoreTable:
       key = (score.task, score.metric, score.language)
       if key in keys:
         raise errors.ConfigError(
-          f'The ScoreTable of the model {self.model!r} must contain one score '
-          'for each task, metric and language, but it contains two scores for '
-          'the same combination',
+          f'The ScoreTable of the model {self.model!r} contains two scores for '
+          'the same task, metric and language',
           got=' '.join(key),
         )
       keys.add(key)

@@ -190,7 +190,8 @@ class BitextMining(sentence_task.CollectionTask):
       raise errors.CorpusError(
         f'The similarity threshold for {part!r} cannot be chosen, because the '
         f'{split} data does not contain gold pairs',
-        fix='Provide development data with gold pairs.',
+        fix='Set BitextMining.development to sentence collections with gold '
+        'pairs.',
       )
     if self.development is not None:
       scored = self._score_candidates(eval_model, collections, notes)

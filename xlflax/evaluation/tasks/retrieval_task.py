@@ -291,8 +291,8 @@ class Retrieval(sentence_task.SentenceTask):
     size = len(text.first)
     if not size or len(text.second) != size:
       raise errors.CorpusError(
-        'Retrieval requires sentence pairs, but the languages of a pair have '
-        f'{size} and {len(text.second)} sentences'
+        'Retrieval requires aligned sentences in both languages of a pair, but '
+        f'found {size} and {len(text.second)} sentences'
       )
     kinds = [
       string_overlap.overlap_kind(first, second)

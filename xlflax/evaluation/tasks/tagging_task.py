@@ -170,8 +170,8 @@ class Tagging(head_task.HeadTask):
         if not tagging_metrics.is_entity_tag(tag):
           raise errors.CorpusError(
             'The labels of the task must be entity tags, because SCHEME is '
-            "'entities'. An entity tag is 'O', or 'B-' or 'I-' followed by the "
-            'type of the entity',
+            "'entities'. An entity tag is 'O', or an entity type with the "
+            "prefix 'B-', 'I-', 'E-' or 'S-', such as 'B-PER'",
             got=repr(tag),
             where=self.source.find_line(part, (word, tag))
             or f'{part!r}, sentence {example.id}',

@@ -120,8 +120,8 @@ class TranslationEval(eval_task.EvalTask):
     text = self.source.load(pair)
     if not text.first or len(text.first) != len(text.second):
       raise errors.CorpusError(
-        'Translation requires sentence pairs, but the languages of a pair have '
-        f'{len(text.first)} and {len(text.second)} sentences'
+        'Translation requires aligned sentences in both languages of a pair, '
+        f'but found {len(text.first)} and {len(text.second)} sentences'
       )
     sources, references = text if pair == (source, target) else text[::-1]
     translator = sentence_translator.Translator(
@@ -160,7 +160,7 @@ class TsvPairs(text_sources.PairSource):
     for name in self.files:
       if len(name.split('-')) != 2:
         raise errors.ConfigError(
-          'The keys of `files` must consist of two language codes, such as '
+          'Each key of `files` must consist of two language codes, such as '
           'en-ja',
           got=name,
           where=errors.field_location(self, 'files'),

@@ -252,7 +252,7 @@ def _write_tokenizer(
         got=checksums.digest_content(content, like=digest),
         expected=digest,
         where=str(path),
-        fix='Copy the file from the folder from which the model was imported.',
+        fix='Copy the original file from the folder of the imported model.',
       )
     (folder / name).write_bytes(content)
   if 'tokenizer.json' in digests:

@@ -173,8 +173,8 @@ def prepare_upload(folder: validation.FilePath) -> Upload:
   manifest = None if problems else manifests.read_manifest(local_folder)
   if manifest is None or manifest.kind != manifests.Kind.EXPORT:
     raise errors.CheckpointError(
-      'The folder must be an export of `xlflax convert to-hf` in which only '
-      'README.md was changed',
+      'The folder must be an export of `xlflax convert to-hf` in which no file '
+      'except README.md was changed',
       got='; '.join([*problems.values()][:20])
       or f'kind={manifest and manifest.kind!r} in {manifests.FILE}',
       where=str(local_folder),

@@ -151,9 +151,9 @@ def check_export(
   )
   if direction and choice.task is not Task.SEQ2SEQ:
     raise errors.ConfigError(
-      '`direction` can only be set for translation models, but the task of '
-      f'the model is {choice.task.value!r}',
-      fix='Export the model without a direction.',
+      'Source and target languages can only be set for translation models, '
+      f'but the task of the model is {choice.task.value!r}',
+      fix='Remove --source_lang and --target_lang (in Python, `direction`).',
     )
 
   options = _config_options(run, record, choice, dtype)
@@ -209,18 +209,24 @@ def _sentence_encoding_with_pooling(
   """
   has_languages = getattr(choice.config, 'use_language_embeddings', False)
   if choice.task is not Task.STATES or pooling is Pooling.MEAN or has_languages:
+    if choice.task is not Task.STATES:
+      fix = 'Omit --head, or export without --sentence_transformers.'
+    elif has_languages:
+      fix = 'Export without --sentence_transformers.'
+    else:
+      fix = (
+        'Evaluate the model with pooling="mean_all", and export it with '
+        '--sentence_transformers=mean_all.'
+      )
     raise errors.ConfigError(
       'A Sentence-Transformers export requires an encoder without a head and '
-      'without language embeddings, and the pooling method first or mean_all, '
-      'because Sentence-Transformers includes special tokens in the mean. The '
-      'run has '
-      f'the task {choice.task.value}, use_language_embeddings={has_languages} '
-      f'and the pooling method {pooling.value}',
+      'without language embeddings. The pooling method must be first or '
+      'mean_all, because Sentence-Transformers includes special tokens in the '
+      f'mean. Found the task {choice.task.value}, '
+      f'use_language_embeddings={has_languages} and the pooling method '
+      f'{pooling.value}',
       where=str(run.directory),
-      fix='Omit --head, or export without --sentence_transformers.'
-      if choice.task is not Task.STATES
-      else 'Evaluate the model with pooling="mean_all", and export that '
-      'pooling method.',
+      fix=fix,
     )
   encoding = _sentence_encoding(run, choice.task, choice.shapes, pooling)
   return encoding or sentence_embedding.SentenceEmbedding(

@@ -293,7 +293,7 @@ def _read_tokenizer(folder, description, languages, unused_rows):
   hint = 'Copy the tokenizer that belongs to the model'
   if len(tokenizer) < num_rows:
     hint += (
-      ', or keep embeddings that have no token with --unused_embeddings=keep'
+      ', or pass --unused_embeddings=keep to keep embeddings without a token'
     )
   raise errors.VocabularyError(
     'The tokenizer must have one token for each row of the embedding table, '

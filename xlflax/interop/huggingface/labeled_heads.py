@@ -232,7 +232,7 @@ def _labels(options: Mapping[str, Any], count: int) -> tuple[str, ...]:
   if len(labels) != count or len(set(names)) != count or '' in names:
     raise errors.ConfigError(
       f'The head has {count} outputs, so `id2label` in config.json must map '
-      f'the numbers from 0 to {count - 1} to different names',
+      f'each number from 0 to {count - 1} to a different name',
       got=id2label,
     )
   return names

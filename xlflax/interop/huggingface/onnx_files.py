@@ -31,7 +31,7 @@ def check_onnx_support(options: Mapping[str, Any]) -> None:
     raise errors.ConfigError(
       'The flag --onnx requires packages that are not installed',
       got=', '.join(missing),
-      fix="Install xlflax with the extra 'onnx'.",
+      fix='Run `pip install ".[onnx]"` in a checkout of xlflax.',
     )
   name = options['architectures'][0]
   if name.endswith(('ForConditionalGeneration', 'ForQuestionAnswering')):

@@ -562,8 +562,8 @@ def _find_assignments(
   if missing:
     class_name = base.architecture.classes[base.task]
     raise errors.CheckpointError(
-      'The adapter contains modules that do not exist in the base model, '
-      f'which is of the class {class_name}',
+      'The adapter contains modules that do not exist in the base model of '
+      f'class {class_name}',
       got=', '.join(missing),
       where=str(path),
       fix='Convert a base model that has the same head as the adapter, such '

@@ -259,8 +259,8 @@ def read_config(
       'The checkpoint must contain the tensors of t5x.examples.t5 or '
       f'scalable_t5. It contains tensors such as {present_names}, but it does '
       f'not contain {missing_names}',
-      fix='For an xlflax model, pass the gin file of the model that was '
-      'passed to t5x.train: --gin_file=models/SIZE.gin.',
+      fix='For an xlflax model, pass the gin file that was passed to t5x.train '
+      'for the model, such as --gin_file=models/SIZE.gin.',
     )
 
   layer = 0 if scanned else None

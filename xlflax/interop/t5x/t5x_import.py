@@ -86,8 +86,8 @@ def check_t5x_import(
   else:
     if model is not None:
       raise errors.ConfigError(
-        "A model must not be passed for a checkpoint of T5X's own T5 model, "
-        'because the tensors determine its sizes',
+        "A checkpoint of T5X's own T5 model must be imported without a model "
+        'configuration, because the tensors determine the sizes of the model',
         got=type(model).__name__,
         where=str(checkpoint),
         fix='Remove --gin_file.',
@@ -145,7 +145,8 @@ def _build_t5(shapes, vocabulary, scan_layers, activation):
     raise errors.VocabularyError(
       f'The vocabulary has {len(vocabulary)} tokens, but the embedding table '
       f'has only {num_rows} rows',
-      fix='Pass the vocabulary with which the model was trained.',
+      fix='Pass the vocabulary with which the model was trained, with '
+      '--vocabulary=DIR or --tokenizer=DIR.',
     )
   return encoder_decoder.EncoderDecoder(
     encoder_config.with_vocabulary(config, vocabulary.spec)
@@ -226,7 +227,8 @@ def _check(
       'parameters of the model',
       got='; '.join(dict.fromkeys(problems)),
       where=str(checkpoint),
-      fix='Pass the model and the vocabulary that were used in training.',
+      fix='Pass the vocabulary that was used in training (--vocabulary or '
+      '--tokenizer) and, for an xlflax model, its gin file (--gin_file).',
     )
 
 

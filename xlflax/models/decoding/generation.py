@@ -133,7 +133,7 @@ def _check_arguments(model, options, inputs, prefix, rng) -> None:
   if prefix.shape[0] != batch_size or prefix.ndim != 2:
     raise errors.ConfigError(
       f'`decoder_start` must have the shape [{batch_size}] or [{batch_size}, '
-      'length], because its first dimension is the batch',
+      'length], because the first dimension is the batch dimension',
       got=prefix.shape,
     )
   if options.method is Method.SAMPLE and rng is None:

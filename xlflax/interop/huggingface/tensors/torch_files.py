@@ -29,10 +29,8 @@ def check_installed(file: pathlib.Path) -> None:
       f'The file {file.name} was written by torch.save and can only be read '
       'if torch is installed',
       where=str(file),
-      fix='Convert the file to model.safetensors, which is read without '
-      'torch (the Hugging Face Hub has a conversion service, '
-      'https://huggingface.co/spaces/safetensors/convert), or install '
-      'torch.',
+      fix='Install torch, or convert the file to model.safetensors, for '
+      'example with https://huggingface.co/spaces/safetensors/convert.',
     )
 
 

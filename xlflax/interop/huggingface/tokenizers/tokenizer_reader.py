@@ -133,7 +133,8 @@ def read_tokenizer(
   if model_type == 'm2m_100':
     raise errors.VocabularyError(
       'M2M-100 and NLLB models can only be imported with tokenizer.json, '
-      'because their SentencePiece models use different ids',
+      'because the ids in their SentencePiece models differ from the rows of '
+      'the embedding table',
       got=', '.join(tokenizer_file_names(folder)) or 'no tokenizer',
       expected=huggingface_vocabulary.FILE,
       where=str(folder),
@@ -293,9 +294,9 @@ def _check_class(settings, supported: Sequence[str]) -> None:
   ):
     supported_classes = ', '.join(supported)
     raise errors.VocabularyError(
-      'To import a tokenizer from a folder without '
-      f'{huggingface_vocabulary.FILE}, its tokenizer_class must be one of '
-      f"{supported_classes}, and its word_tokenizer_type must be 'basic'",
+      f'Without {huggingface_vocabulary.FILE}, a tokenizer can only be '
+      f'imported if its tokenizer_class is one of {supported_classes}, and '
+      "its word_tokenizer_type is 'basic'",
       got=f'tokenizer_class={class_name!r}, '
       f'word_tokenizer_type={word_tokenizer!r}',
       fix='Pass an xlflax vocabulary with --vocabulary=DIR.',
