@@ -212,8 +212,7 @@ def compare_variants(
       last_figures[first]['outputs'], last_figures[other]['outputs']
     ):
       raise RuntimeError(
-        f'The benchmark variants {first} and {other} must compute the same '
-        'outputs, but their outputs differ.'
+        f'The outputs of the benchmark variants {first} and {other} differ.'
       )
   print(
     f'{shape}\n\n'

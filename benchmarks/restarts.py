@@ -207,8 +207,8 @@ class Job:
       self.keep_running()
       if time.monotonic() > end:
         raise RuntimeError(
-          f'The run in {self.directory} did not exceed step {step} within '
-          f'{seconds:.0f} s.'
+          f'The run in {self.directory} did not advance past step {step} '
+          f'within {seconds:.0f} seconds.'
         )
       time.sleep(0.1)
 

@@ -238,8 +238,7 @@ def main(arguments=None) -> None:
   for other in others:
     if not outputs_agree(args.part, outputs[first], outputs[other]):
       raise RuntimeError(
-        f'The benchmark variants {first} and {other} must compute the same '
-        'outputs, but their outputs differ.'
+        f'The outputs of the benchmark variants {first} and {other} differ.'
       )
   scale = (
     (args.project / args.count) ** _TIME_EXPONENTS[args.part]

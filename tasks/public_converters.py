@@ -47,8 +47,8 @@ def _create_copy_converter(
       name = output_name(path)
       if name in file_names:
         raise errors.CorpusError(
-          'Two downloaded files would have the same name in the output folder. '
-          f'The second one is {path}, which would be written as {name}',
+          f'Two downloaded files would both be written as {name}. The second '
+          f'file is {path}',
           where=str(source),
           fix='Pass a folder that contains only one of the two files as '
           '--input.',

@@ -107,9 +107,9 @@ def prepare_pawsx(data: pathlib.Path, output: pathlib.Path) -> None:
     # A few pairs have a different label in some languages.
     if num_equal_labels < 0.98 * len(lines):
       raise SystemExit(
-        f'PAWS-X {code}: at least 98 % of the lines must have the same label '
-        'as the corresponding lines of the English file. The labels are '
-        f'equal in {num_equal_labels} of {len(lines)} lines.'
+        f'In PAWS-X, at least 98 % of the lines in {code} must have the same '
+        'label as the corresponding English lines, but only '
+        f'{num_equal_labels} of {len(lines)} lines do.'
       )
     for name in ('train', 'dev', 'test'):
       write_lines(

@@ -48,8 +48,7 @@ def read_curve(
   }
   if not points:
     raise errors.CheckpointError(
-      'The run does not have a test result of the requested metric for any '
-      'checkpoint',
+      'The run has no test results for the requested metric',
       got=metric,
       where=run,
       fix='Run `xlflax evaluate --gin_file=evaluate/translation.gin '

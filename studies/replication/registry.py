@@ -103,8 +103,8 @@ class Study:
     omitted = ', '.join(claim.name for claim in claims if claim not in selected)
     if not selected:
       raise errors.ConfigError(
-        'All selected claims require bilingual dictionaries, but no folder '
-        'with dictionaries was specified',
+        'All selected claims require bilingual dictionaries, but '
+        '--dictionaries is not set',
         got=omitted,
         expected='a folder with files such as en-fr.tsv',
         where='--dictionaries',

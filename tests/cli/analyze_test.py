@@ -202,7 +202,7 @@ def test_a_part_that_fails(run, corpus, tmp_path, capsys):
     (['cka', '--text=a=x', '--text=a=y', '--model_dir=z'], {'got': 'a=y'}),
     (
       ['alignment', '--model_dir=y'],
-      {'mentions': ('--gold_alignments', '--text', 'none')},
+      {'mentions': ('--gold_alignments', '--text', 'neither')},
     ),
     (
       ['alignment', '--model_dir=y', '--text=a-b=x', '--methods=argmx'],

@@ -173,5 +173,5 @@ def _read_states(path: pathlib.Path, digest: str) -> np.ndarray:
       'A file in the activation cache cannot be read',
       got=str(error),
       where=str(path),
-      fix='Delete the file, so that the hidden states are computed again.',
+      fix='Delete the file to compute the hidden states again.',
     ) from error

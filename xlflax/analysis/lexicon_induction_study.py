@@ -158,8 +158,8 @@ class LexiconInductionStudy(study_base.SeriesStudy):
     unused_languages = set(self.vectors) - used_languages
     if unused_languages:
       raise errors.ConfigError(
-        'The flag --vec must specify word-vector files for both languages of '
-        'a dictionary',
+        'Each language in --vec must belong to a dictionary in --test whose '
+        'other language is also in --vec',
         got=', '.join(sorted(unused_languages)),
         expected=', '.join(self.test),
       )

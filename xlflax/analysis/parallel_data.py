@@ -87,9 +87,9 @@ class OrientedPairs(text_sources.PairSource):
     sides = text if source_pair == pair else text[::-1]
     if len(sides[0]) != len(sides[1]) or not sides[0]:
       raise errors.CorpusError(
-        'The analysis requires sentence pairs, but the language '
-        f'{pair[0]} has {len(sides[0])} sentences and the language {pair[1]} '
-        f'has {len(sides[1])}',
+        'The analysis requires at least one sentence pair and the same number '
+        f'of sentences in both languages, but {pair[0]} has {len(sides[0])} '
+        f'sentences and {pair[1]} has {len(sides[1])} sentences',
         where='-'.join(pair),
       )
     return PairedText(

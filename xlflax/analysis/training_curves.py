@@ -118,7 +118,8 @@ class LearningCurvesStudy(study_base.Study):
         f'Task {task!r} does not report the requested metric at step {step}',
         got=metric,
         expected='one of ' + ', '.join(scores),
-        fix='Pass tasks that report this metric, or a different metric.',
+        fix='Pass a different --metric, or select tasks that report this '
+        'metric with --tasks.',
       )
     return [
       {

@@ -45,8 +45,7 @@ def finite_states(
       f'the model are numbered from 0 (the embeddings) to {depth}',
       got=layer,
       where=name,
-      fix='Use a head that reads a layer that both the source model and the '
-      'target model have.',
+      fix='Pass a --head_model whose head reads one of these layers.',
     )
   for part in source.languages():
     by_language: dict[str, list[str]] = {}

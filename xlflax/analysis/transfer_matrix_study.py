@@ -79,8 +79,7 @@ class TransferMatrixStudy(study_base.Study):
     if missing or not tasks:
       with failures.guard(str(directory)):
         raise errors.AnalysisError(
-          'The folder does not contain a transfer matrix for each requested '
-          'task',
+          'The folder must contain a transfer matrix for each requested task',
           got=', '.join(available) or None,
           where=str(directory),
           expected=', '.join(missing) or 'directions.<task>.csv',

@@ -187,7 +187,7 @@ class Store:
         'The file with the summed hidden states of each word cannot be read',
         got=str(error),
         where=str(path),
-        fix='Delete the file. The sums are then computed again.',
+        fix='Delete the file to compute the sums again.',
       ) from error
     if (
       identity != self.identity

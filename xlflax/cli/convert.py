@@ -535,11 +535,11 @@ def _check_one_of(options, *names: str) -> None:
     f'--{name}' for name in names if getattr(options, name) is not None
   ]
   if len(given_options) != 1:
-    alternatives = ' or '.join(f'--{name}' for name in names)
+    flags = [f'--{name}' for name in names]
     raise errors.ConfigError(
-      f'Exactly one of {alternatives} is required',
+      f'Exactly one of {" and ".join(flags)} is required',
       got=' and '.join(given_options) or None,
-      fix=f'Pass only {alternatives}.',
+      fix=f'Pass either {" or ".join(flags)}.',
     )
 
 

@@ -99,7 +99,8 @@ def _check_options(options: 'evaluate.EvaluateOptions') -> None:
       )
   if options.continuous and options.checkpoint_steps != 'last':
     raise errors.ConfigError(
-      '--checkpoint_steps cannot be used together with --suite and --continuous',
+      'With --suite, --checkpoint_steps and --continuous cannot be used '
+      'together',
       got=options.checkpoint_steps,
       fix='Remove --continuous to evaluate selected checkpoints.',
     )

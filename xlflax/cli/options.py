@@ -268,8 +268,7 @@ class ShardOptions:
       return
     if self.shard_index is None or self.num_shards is None:
       raise errors.ConfigError(
-        '--shard_index and --num_shards must be used together, but only one '
-        'of them is given'
+        '--shard_index and --num_shards must be used together'
       )
     if self.shard_index >= self.num_shards:
       raise errors.ConfigError(

@@ -227,9 +227,9 @@ def _check_reads_previous(file: str, macros: set[str]) -> None:
   """Raises ConfigError if a phase does not use the previous checkpoint."""
   if _INIT_MACRO not in macros:
     raise errors.ConfigError(
-      'Each phase after the first phase of --phases must start from the '
-      'checkpoint of the previous phase, but the gin file of one phase does '
-      f'not read the macro %{_INIT_MACRO}',
+      'Every phase after the first phase in --phases must start from the '
+      'checkpoint of the previous phase, but a gin file does not use the macro '
+      f'%{_INIT_MACRO}',
       got=file,
       fix='Add the binding `initialization.InitFromCheckpoint.model_dir = '
       f'%{_INIT_MACRO}` to the file.',

@@ -267,8 +267,8 @@ def find_gin_file(name: str, search: Sequence[str] = ()) -> pathlib.Path:
   run = pathlib.Path(name).parent
   if pathlib.Path(name).name == 'model.gin' and (run / 'config.gin').is_file():
     raise errors.ConfigError(
-      'A run that was trained by xlflax has no model.gin. Only imported models '
-      'have one',
+      'The file model.gin exists only for imported models, but this run was '
+      'trained with xlflax',
       got=name,
       where=str(run),
       fix='Pass the gin file that defined the model of this run, such as '
@@ -370,11 +370,13 @@ def _text(path: pathlib.Path) -> str:
     if not content.startswith(codecs.BOM_UTF8):
       return content.decode('utf-8')
     got = 'a byte order mark before its text'
+    fix = 'Save the file without a byte order mark.'
   except UnicodeDecodeError as error:
     got = str(error)
+    fix = 'Convert the file to UTF-8.'
   raise errors.ConfigError(
-    'A gin file must be encoded as UTF-8 without a byte order mark',
+    'A gin file must be encoded in UTF-8 without a byte order mark (BOM)',
     got=got,
     where=str(path),
-    fix='Save the file as UTF-8 without a byte order mark (BOM).',
+    fix=fix,
   )

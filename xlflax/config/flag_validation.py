@@ -300,7 +300,7 @@ def _check_option(
     name = name.strip()
     if name in missing:
       raise errors.ConfigError(
-        f'The configuration of {option}_file must set a value for {name}, but '
+        f'The gin files in {option}_file require a value for {name}, but '
         f'--gin.{name} applies only to training',
         got=f'--gin.{binding}',
         fix=f'Pass {config_files.format_flag(name, value.strip(), option)}.',

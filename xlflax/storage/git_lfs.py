@@ -30,8 +30,7 @@ def check_no_pointers(folder: pathlib.Path) -> None:
   pointers = sorted(path.name for path in folder.iterdir() if is_pointer(path))
   if pointers:
     raise errors.CheckpointError(
-      'The folder contains Git LFS pointers, because the content of these '
-      'files was not downloaded',
+      'The folder contains Git LFS pointers whose content was not downloaded',
       got=', '.join(pointers),
       where=str(folder),
       fix=FIX,

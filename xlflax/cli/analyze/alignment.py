@@ -60,7 +60,7 @@ class AlignmentOptions(analysis_options.ModelAnalysisOptions):
       raise errors.ConfigError(
         'Word alignment requires exactly one of '
         '--gold_alignments=PAIR=TEXT,LINKS and --text=PAIR=FILE, but '
-        f'{"both" if self.text else "none"} of them are given'
+        f'{"both are" if self.text else "neither is"} given'
       )
     shared_options.check_requires(
       self,

@@ -182,8 +182,9 @@ def _parse_pairs(items: Sequence[str], option: str, languages: tuple[str, ...]):
   mixed = any('-' in name or ',' in value for name, value in files.items())
   if mixed or len(files) < 2:
     raise errors.ConfigError(
-      f'The values of {option} must have the form PAIR=FILE or '
-      'PAIR=FILE,FILE, or the form LANGUAGE=FILE for two or more languages',
+      f'The values of {option} must specify language pairs in the form '
+      'PAIR=FILE or PAIR=FILE,FILE, or at least two languages in the form '
+      'LANGUAGE=FILE',
       got=' '.join(items),
       where=option,
     )

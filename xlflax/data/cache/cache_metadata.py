@@ -147,8 +147,8 @@ def open_for_writing(
     _create(directory, Header.for_vocabulary(vocabulary))
     return read_metadata(directory)
   raise errors.CacheError(
-    'The cache directory was written with a vocabulary that has a different '
-    'hash',
+    "The vocabulary's hash must equal the hash of the vocabulary with which "
+    'the token cache was written',
     got=vocabulary.hash[:12],
     expected=header.vocabulary['hash'][:12],
     where=directory,

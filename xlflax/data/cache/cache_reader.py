@@ -71,8 +71,8 @@ class TokenCache:
     path = self.directory / cache_format.CACHE_FILE
     if not path.is_file():
       raise errors.CacheError(
-        'The token cache does not exist, because the directory '
-        f'{self.directory} contains no file {cache_format.CACHE_FILE}',
+        f'The directory {self.directory} is not a token cache. It does not '
+        f'contain the file {cache_format.CACHE_FILE}',
         fix=f'The directory {directory} is a corpus directory. Pass it as '
         '--corpus, and pass the directory that `xlflax cache` wrote as --cache.'
         if corpus_directory.is_corpus_directory(self.directory)

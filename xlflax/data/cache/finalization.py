@@ -101,12 +101,13 @@ def check_rewritten_shards(job: write_plan.Job) -> None:
       continue
     if current_entry.digest != finalized_entry.digest:
       raise errors.CacheError(
-        f'A shard of the task {job.task} was lost and written again with '
-        f'different content. {finalized_entry.library} wrote the lost shard, '
-        f'and {current_entry.library} wrote the new shard',
+        f'A lost shard of the task {job.task} was written again with different '
+        'content. The lost shard was tokenized with '
+        f'{finalized_entry.library}, and the new shard was tokenized with '
+        f'{current_entry.library}',
         where=cache_format.shard_file(job.directory, name),
-        fix='Delete the new shard, and write it again with the version of the '
-        'library that wrote the lost shard.',
+        fix='Delete the new shard, and write it again with the library version '
+        'that tokenized the lost shard.',
       )
     path.unlink()
 
@@ -174,14 +175,15 @@ def _check_libraries(
   ]
   raise errors.CacheError(
     f'All shards of the task {job.task} must be tokenized with the same '
-    f'library version, such as {preferred}, because different versions may '
-    'encode the same text differently',
+    'library version, because different versions may encode the same text '
+    'differently',
     got='; '.join(
       f'{len(names)} by {library}'
       for library, names in names_by_library.items()
     ),
     where=job.directory / cache_format.SHARDS,
-    fix='Install one version for all workers. Delete '
+    fix=f'Install the same version for all workers, such as {preferred}. '
+    + 'Delete '
     + ', '.join(deletable)
     + ', … and write them again.',
   )

@@ -347,7 +347,7 @@ def check_complete(directory: pathlib.Path) -> None:
       got=', '.join(records[:3]) + ellipsis,
       where=str(directory),
       fix='Run the same `xlflax preprocess` command without --shard_index and '
-      '--num_shards. It writes the missing files and merges the records of the '
+      '--num_shards to write the missing files and merge the records of the '
       'shards.',
     )
 
@@ -798,8 +798,7 @@ def _check_files_have_text(
   if len(empty_files) == 1:
     [file] = empty_files
     raise errors.CorpusError(
-      f'The corpus file for {"-".join(file.languages)} contains no text. '
-      'It must contain at least one line of text',
+      f'The corpus file for {"-".join(file.languages)} contains no text',
       where=str(file.path),
       fix='Add text to the file, or delete it.',
     )
@@ -808,8 +807,7 @@ def _check_files_have_text(
       file.path.relative_to(directory).as_posix() for file in empty_files
     ]
     raise errors.CorpusError(
-      f'{len(names)} corpus files contain no text. Each file must contain at '
-      'least one line of text',
+      f'{len(names)} corpus files contain no text',
       got=name_suggestions.format_names(names),
       where=str(directory),
       fix='Add text to the files, or delete them.',

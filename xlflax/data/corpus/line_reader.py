@@ -110,7 +110,7 @@ def _open(
     )
     if git_lfs.is_pointer(path):
       raise errors.CorpusError(
-        'The file is a Git LFS pointer, because its content was not downloaded',
+        'The file is a Git LFS pointer whose content was not downloaded',
         where=str(path),
         fix=git_lfs.FIX,
       )
@@ -479,7 +479,7 @@ def split_columns(
     BadRecordError: If the line does not have exactly two columns, if the source
       or target is empty, or if the line is not valid UTF-8. The error contains
       the file and the line.
-    TextColumnError: If the line is probably written in the CSV format.
+    TextColumnError: If the line appears to be in CSV format.
   """
   text = decode_line(line, path, number)
   sides = text.split('\t')
@@ -488,7 +488,7 @@ def split_columns(
   if len(sides) != 2 and csv_text.is_csv_pair(text):
     raise errors.TextColumnError(
       'The columns of a parallel file must be separated by one tab, but a line '
-      'is probably written in the CSV format',
+      'appears to be in CSV format',
       got=line_splitting.shorten_line(line),
       where=errors.line_location(path, number),
       fix=csv_text.describe_conversion(path, num_columns=2),
@@ -560,7 +560,7 @@ def _parse_dictionary_entry(
   if csv_text.is_csv_pair(text):
     raise errors.TextColumnError(
       'The columns of a dictionary file must be separated by one tab, but a '
-      'line is probably written in the CSV format',
+      'line appears to be in CSV format',
       got=line_splitting.shorten_line(line),
       where=errors.line_location(path, number),
       fix=csv_text.describe_conversion(path, num_columns=2),
