@@ -1,6 +1,7 @@
 """Run summary and data warnings, which are logged at startup."""
 
 import logging
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,12 @@ import jax
 from xlflax.data import corpus_checks, loader_base
 from xlflax.data.corpus import corpus_directory
 from xlflax.data.sampling import sampling_order
-from xlflax.models import compile_targets, encoder_config, vocabulary_padding
+from xlflax.models import (
+  compile_targets,
+  encoder_config,
+  encoder_decoder,
+  vocabulary_padding,
+)
 from xlflax.models.attention import attention_backends
 from xlflax.training import param_tree, training_setup
 from xlflax.utils import logs, name_suggestions
@@ -49,6 +55,8 @@ def log_run_header(
     for line in language_warnings(setup.vocabulary.spec.languages, tasks):
       logging.warning('%s', line, extra=logs.ONCE)
   settings = setup.settings
+  for line in untrained_decoder_warnings(setup):
+    logging.warning('%s', line, extra=logs.ONCE)
   # If there is a cache, `xlflax cache` has logged the anomalies.
   if settings.corpus and not settings.cache_dir:
     corpus_checks.log_anomalies(corpus_directory.Corpus(settings.corpus))
@@ -269,6 +277,32 @@ def _length_warnings(
       'lines.'
     )
   return messages
+
+
+def untrained_decoder_warnings(setup: training_setup.Setup) -> list[str]:
+  """Returns a warning if no objective trains a part of the model's decoder.
+
+  Args:
+    setup: Model, vocabulary, settings and step functions of the run.
+  """
+  if not isinstance(setup.model, encoder_decoder.EncoderDecoder):
+    return []
+  paths = [
+    path
+    for path in setup.find_unused_parameters()
+    if path.startswith('model/decoder/')
+  ]
+  if not paths:
+    return []
+  params = param_tree.flatten_params(setup.factory.abstract.params)
+  count = sum(math.prod(params[path].shape) for path in paths)
+  names = sorted({o.name for o in setup.settings.objectives.objectives})
+  return [
+    f'No objective trains {count:,} parameters of the decoder, such as '
+    f'{paths[0]}. Objectives: {", ".join(names)}. Add an objective that trains '
+    'the decoder, such as @seq2seq.SequenceToSequence(), or train an '
+    '@encoder.Encoder().'
+  ]
 
 
 def language_warnings(

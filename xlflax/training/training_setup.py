@@ -22,7 +22,13 @@ from xlflax.models import (
 from xlflax.models.variants import parameter_sharing
 from xlflax.objectives import objective_base, objective_mixture
 from xlflax.storage import paths
-from xlflax.training import randomness, sharing_checks, train_state, train_step
+from xlflax.training import (
+  randomness,
+  sharing_checks,
+  train_state,
+  train_step,
+  unused_parameters,
+)
 from xlflax.training.checkpointing import config_serialization, data_fingerprint
 from xlflax.training.devices import flops
 from xlflax.training.initialization import init_from
@@ -311,8 +317,27 @@ class Setup:
 
   def flops(self, active: tuple[int, ...]) -> int:
     """Returns the model FLOPs of a step with the given objectives."""
-    params = self.factory.abstract.params
-    batches = self.abstract_batches(active)
+    with self.settings.partitioner.scope():
+      return flops.count_training_step(*self._traceable_loss(active))
+
+  def find_unused_parameters(self) -> list[str]:
+    """Returns the paths of the parameters that no objective trains."""
+    active = tuple(range(len(self.settings.objectives.entries)))
+    with self.settings.partitioner.scope():
+      return unused_parameters.find_unused_parameters(
+        *self._traceable_loss(active)
+      )
+
+  def _traceable_loss(self, active: tuple[int, ...]) -> tuple[Any, Any, Any]:
+    """Returns the forward pass of a step, and abstract arguments for it.
+
+    Args:
+      active: Objectives whose losses are added, as indices into the mixture.
+
+    Returns:
+      A function `(params, batches)` that returns the loss, the parameters, and
+      the batches by dataset name.
+    """
 
     def forward(params, batches):
       total = jnp.zeros([])
@@ -327,8 +352,7 @@ class Setup:
         ).loss.total
       return total
 
-    with self.settings.partitioner.scope():
-      return flops.count_training_step(forward, params, batches)
+    return forward, self.factory.abstract.params, self.abstract_batches(active)
 
   def _context(self, entry) -> objective_base.ObjectiveContext:
     """Returns a context for tracing the objective of a mixture entry."""
