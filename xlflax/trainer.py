@@ -255,7 +255,7 @@ class Trainer:
     names = [dataset.name for dataset in self.datasets]
     if len(set(names)) != len(names):
       raise errors.ConfigError(
-        'Two datasets have the same name. Each dataset must have a unique name',
+        'Each dataset of the Trainer must have a unique name',
         got=names,
         where=errors.field_location(self, 'datasets'),
       )
@@ -456,8 +456,8 @@ class Trainer:
       dataset, supervised_dataset.LabeledDatasetConfig
     ):
       raise errors.ConfigError(
-        '`epochs` can only be set for labeled examples and with a vocabulary. '
-        f'Dataset {dataset.name!r} must be a LabeledDatasetConfig',
+        '`epochs` requires a vocabulary directory, and dataset '
+        f'{dataset.name!r} must be a LabeledDatasetConfig',
         got=self.epochs,
         where=errors.field_location(self, 'epochs'),
         fix='Set `num_train_steps` instead (gin: TRAIN_STEPS).',

@@ -279,7 +279,7 @@ class Objective(validation.ValidatedFields):
       The summed loss with its weight, the metrics, and the new state.
     """
     raise errors.ConfigError(
-      'A class of objectives must define the method `__call__`',
+      'An objective class must define the method `__call__`',
       where=type(self).__name__,
       fix='Define `__call__(self, model, params, batch, context)`, which '
       f'returns {_OUTPUT}.',
@@ -307,7 +307,7 @@ def compute_output(
     raise _invalid_output(objective, 'an ObjectiveOutput', output)
   loss = output.loss
   if not isinstance(loss, WeightedMean):
-    raise _invalid_output(objective, 'a loss that is a WeightedMean', loss)
+    raise _invalid_output(objective, 'a WeightedMean as `loss`', loss)
   for field, value in loss._asdict().items():
     if not _is_number(value) or np.ndim(value):
       raise _invalid_output(
@@ -319,7 +319,7 @@ def compute_output(
     )
   if not isinstance(output.metrics, Mapping):
     raise _invalid_output(
-      objective, 'metrics that are a dictionary', output.metrics
+      objective, 'a dictionary as `metrics`', output.metrics
     )
   for name, metric in output.metrics.items():
     if not isinstance(metric, WeightedMean):

@@ -163,8 +163,8 @@ def topology_name(machine: machine_topology.DeviceTopology) -> dict[str, Any]:
   count, remainder = divmod(machine.per_node, machine.accelerator.halves)
   if remainder or count & (count - 1):
     raise errors.ConfigError(
-      'The flag --target_topology must specify a number of TPU chips that is a '
-      'power of two',
+      'The number of TPU chips per slice in --target_topology must be a power '
+      'of two',
       got=machine.per_node / machine.accelerator.halves,
     )
   sizes = [1] * dimensions

@@ -57,8 +57,8 @@ def _partitioned(folder: pathlib.Path) -> str:
     if files:
       return files[-1].read_text(encoding='utf-8')
   raise errors.TrainingError(
-    'XLA did not write a dump of the partitioned program in the dry run. A '
-    f'dump of {" or ".join(_PASSES)} is required',
+    'XLA did not dump the partitioned program in the dry run. A dump after the '
+    f'pass {" or ".join(_PASSES)} is required',
     fix='Unset XLA_FLAGS and run the command again.',
   )
 

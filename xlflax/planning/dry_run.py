@@ -108,12 +108,15 @@ def check_compiler(machine: machine_topology.DeviceTopology) -> None:
   """
   obstacle = compilers.unavailable_reason(machine)
   if obstacle:
+    extra = compilers.EXTRAS.get(machine.platform)
     raise errors.ConfigError(
       'The flag --cost_model=compiler requires a compiler package that '
       'supports the target machine and matches the installed version of JAX',
       got=obstacle,
-      fix='Install the corresponding extra of xlflax, or pass '
-      '--cost_model=estimate.',
+      fix=f'Install xlflax with the extra {extra!r}, or pass '
+      '--cost_model=estimate.'
+      if extra
+      else 'Pass --cost_model=estimate.',
     )
 
 

@@ -154,21 +154,23 @@ def _check_pairs(pairs: np.ndarray, sizes: tuple[int, int]) -> np.ndarray:
   """Returns valid pairs of row indices, int64 of shape [P, 2]."""
   if pairs.size and (pairs.ndim != 2 or pairs.shape[1] != 2):
     raise errors.AnalysisError(
-      '`pairs` of `fit_vocabulary_alignment` must be an array of shape [pairs, '
-      '2]',
+      'The argument `pairs` of `fit_vocabulary_alignment` must be an array of '
+      'shape [num_pairs, 2]',
       got=pairs.shape,
       fix='Create `pairs` with xlflax.analysis.lexicon_induction.index_pairs.',
     )
   pairs = pairs.astype(np.int64).reshape(-1, 2)
-  for column, size in zip(pairs.T, sizes, strict=True):
+  for side, column, size in zip(
+    ('source', 'target'), pairs.T, sizes, strict=True
+  ):
     outside = column[(column < 0) | (column >= size)]
     if outside.size:
       raise errors.AnalysisError(
-        '`pairs` of `fit_vocabulary_alignment` must contain row indices from 0 '
-        f'to {size - 1}',
+        'The argument `pairs` of `fit_vocabulary_alignment` must contain row '
+        f'indices of `{side}` from 0 to {size - 1}',
         got=outside[0],
-        fix='Pass pairs of row indices: first the row of `source`, then the '
-        'row of `target`.',
+        fix='Pass each pair as the row index in `source`, followed by the row '
+        'index in `target`.',
       )
   return pairs
 

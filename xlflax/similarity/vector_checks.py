@@ -76,8 +76,7 @@ def check_axes(array: np.ndarray, name: str, axes: str) -> np.ndarray:
     raise errors.AnalysisError(
       f'`{name}` must be an array with the axes [{axes}]',
       got=array.shape,
-      fix='Pass one array with these axes. Use array[None] to add a leading '
-      'axis.',
+      fix='Pass a single array. To add a leading axis, use array[None].',
     )
   return array
 

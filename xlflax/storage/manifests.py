@@ -194,8 +194,7 @@ def check_file(directory: pathlib.Path, name: str) -> None:
   manifest = read_manifest(directory)
   if manifest and name in manifest.files and not (directory / name).exists():
     raise errors.RunDirectoryError(
-      'The manifest lists a file that does not exist. All files that the '
-      'manifest lists are required',
+      'The manifest lists a file that does not exist',
       got=name,
       where=str(directory),
       fix=f'Run `xlflax verify {directory} --repair`.',

@@ -59,8 +59,8 @@ def to_path(name: str | os.PathLike) -> pathlib.Path:
     return pathlib.Path(text)
   if scheme not in _PACKAGES or not bucket_path.strip('/'):
     raise errors.RunDirectoryError(
-      'The scheme of the path is not supported. The path must be a directory, '
-      'gs://BUCKET/NAME, s3://BUCKET/NAME or az://CONTAINER/NAME',
+      'The path must be local, or have the format gs://BUCKET/NAME, '
+      's3://BUCKET/NAME or az://CONTAINER/NAME',
       got=text,
       fix='Mount the bucket as a file system, or pass a different path.',
     )

@@ -38,8 +38,9 @@ def kvstore_spec(path: str) -> dict[str, Any]:
     return {'driver': driver, **location}
   if scheme == 'az':
     raise errors.RunDirectoryError(
-      'Checkpoints cannot be written to az://, which TensorStore does not '
-      'support. The directory must be on disk, or start with gs:// or s3://',
+      'Checkpoints cannot be stored in az:// containers, because TensorStore '
+      'does not support them. The directory must be local, or start with gs:// '
+      'or s3://',
       got=path,
       fix='Mount the container as a file system (blobfuse2) and pass that path.',
     )

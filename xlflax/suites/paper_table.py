@@ -206,8 +206,8 @@ class PaperTable:
     for name in names:
       if name not in valid_names:
         raise errors.ConfigError(
-          f'In {place}, the PaperTable {self.source!r} refers to a name that '
-          'does not exist',
+          f'The PaperTable {self.source!r} refers to an unknown name '
+          f'in {place}',
           got=name,
           expected='one of ' + ', '.join(valid_names),
           fix=name_suggestions.did_you_mean(name, valid_names),

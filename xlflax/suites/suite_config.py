@@ -214,14 +214,16 @@ class Suite:
         task.name for tasks in omitted.values() for task in tasks
       )
       raise errors.ConfigError(
-        f'The suite {self.name!r} evaluates none of the runs on a selected task',
+        f'The suite {self.name!r} does not evaluate any of the runs on the '
+        'selected tasks',
         got=', '.join(names or ()),
         expected='some of ' + ', '.join(table_tasks),
-        fix='Pass names of these tasks with --tasks.',
+        fix='Pass one or more of these tasks with --tasks.',
       )
     for directory, tasks in omitted.items():
       _LOG.warning(
-        '%s is not evaluated on a selected task. The suite evaluates it on %s.',
+        'Skipping %s, because the suite does not evaluate it on the selected '
+        'tasks. The suite evaluates it on %s.',
         directory,
         ', '.join(task.name for task in tasks),
       )

@@ -33,7 +33,7 @@ def check_sharing(
       'The languages of the vocabulary use the same ids for different words, '
       'so each language requires its own embeddings. `EncoderConfig.sharing` '
       f'must be a SharingPlan with embeddings=True, but it is {plan}',
-      fix='Set SharingPlan.embeddings, or train the vocabulary with '
+      fix='Set SharingPlan.embeddings = True, or train the vocabulary with '
       '`xlflax vocab --vocab_sharing=none`.',
     )
   if plan is not None:

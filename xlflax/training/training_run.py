@@ -123,8 +123,8 @@ class TrainingRun:
     keys = [hook.state_key for hook in self.hooks if hook.state_dict()]
     if len(set(keys)) != len(keys):
       raise errors.ConfigError(
-        'Two hooks have the same `state_key`. Each hook in `Trainer.hooks` '
-        'must have a unique `state_key`',
+        'Each hook in `Trainer.hooks` that saves a state must have a unique '
+        '`state_key`',
         got=sorted(keys),
       )
     self._initial_states = {

@@ -257,9 +257,9 @@ class Setup:
     num_read = self.settings.objectives.dataset_step(dataset, steps)
     if num_batches is not None and num_read > num_batches:
       raise errors.ConfigError(
-        f'{steps:,} steps read {num_read:,} batches of the dataset '
-        f'{dataset!r}, which provides only {num_batches:,} within its '
-        '`DatasetConfig.max_epochs`',
+        f'Dataset {dataset!r} provides only {num_batches:,} batches because of '
+        f'its `DatasetConfig.max_epochs`, but {steps:,} steps read '
+        f'{num_read:,} batches',
         where='Trainer.num_train_steps',
         fix='Train fewer steps, add text, or increase max_epochs.',
       )
@@ -419,8 +419,9 @@ def check_lengths(
     length = entry.objective.longest_row(lengths[entry.dataset])
     if max_length is not None and length > max_length:
       raise errors.ConfigError(
-        f'Dataset {entry.dataset!r}: the sequences have {length} tokens, but '
-        f'the model accepts at most {max_length} (`max_position_embeddings`)',
+        f'With dataset {entry.dataset!r}, the sequences of objective '
+        f'{entry.objective.name!r} have {length} tokens, but the model accepts '
+        f'at most {max_length} (`max_position_embeddings`)',
         fix="Reduce the dataset's `length` (--gin.LENGTH), or increase the "
         "model's `max_position_embeddings`.",
       )

@@ -70,18 +70,19 @@ class SharingPlan:
   def __post_init__(self):
     if not (self.embeddings or self.layers):
       raise errors.ConfigError(
-        'A SharingPlan must specify language-specific embeddings, at least one '
-        'language-specific layer, or both, but found embeddings=False and '
-        'layers=0',
-        fix='Set EncoderConfig.sharing to None to share all parameters.',
+        'A SharingPlan must specify language-specific embeddings '
+        '(`embeddings`), at least one language-specific layer (`layers`), or '
+        'both',
+        got='embeddings=False, layers=0',
+        fix='To share all parameters, set EncoderConfig.sharing to None.',
       )
     if self.special_ids and not self.share_init:
       raise errors.ConfigError(
-        '`special_ids` requires share_init=True. The field `special_ids` can '
-        'be left empty, because it is set from the vocabulary',
+        '`special_ids` requires share_init=True',
         got=self.special_ids,
         where=errors.field_location(self, 'special_ids'),
-        fix='Set SharingPlan.share_init = True, or remove special_ids.',
+        fix='Remove special_ids, or set SharingPlan.share_init = True, which '
+        'sets them from the vocabulary.',
       )
 
 

@@ -126,8 +126,8 @@ def check_enabled(config, *, where: str) -> None:
     )
   if not config.cross_attention:
     raise errors.ConfigError(
-      'The plug-in module requires an encoder with cross_attention=True, but '
-      'found cross_attention=False',
+      'The plug-in module requires an encoder with cross_attention=True',
+      got='cross_attention=False',
       where=where,
       fix='Set EncoderConfig.cross_attention = True.',
     )

@@ -109,7 +109,7 @@ def _count_language_words(vocabulary: VocabularySpec) -> np.ndarray:
       "random_words='language' requires a vocabulary that records at least one "
       f'word of each language. {problem}',
       fix="Set random_words='vocabulary', or train a vocabulary with `xlflax "
-      'vocab --vocab_sharing=separate` (or shared, or none).',
+      'vocab --vocab_sharing=VALUE`, where VALUE is separate, shared or none.',
     )
   return np.asarray(counts, np.int32)
 

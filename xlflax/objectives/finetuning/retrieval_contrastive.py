@@ -88,9 +88,11 @@ class RetrievalContrastive(objective_base.Objective):
     super().check_dataset(dataset)
     if dataset.batch_size % (self.mini_batch_size or 1):
       raise errors.ConfigError(
-        f'Objective {self.name!r}: `mini_batch_size` must divide the batch size '
-        f'of dataset {dataset.name!r}, which is {dataset.batch_size}',
+        f'The `mini_batch_size` of objective {self.name!r} must divide the '
+        f'batch size of dataset {dataset.name!r}, which is '
+        f'{dataset.batch_size}',
         got=self.mini_batch_size,
+        fix='Set the macro ROWS_AT_ONCE to a divisor of the batch size.',
       )
     if dataset.group_size != self.group_size:
       raise errors.ConfigError(
@@ -119,9 +121,8 @@ class RetrievalContrastive(objective_base.Objective):
       raise errors.ConfigError(
         f'Objective {self.name!r} does not support gradient accumulation, but '
         f'the batch is split into {context.micro_batches} micro-batches',
-        fix=(
-          'Set the macro ROWS_AT_ONCE instead of the number of micro-batches.'
-        ),
+        fix='Set the macro ROWS_AT_ONCE instead of '
+        'Trainer.gradient_accumulation_steps.',
       )
     vectors, placed = self._vectors(model, params, batch, context)
     is_labeled = jnp.min(self._grouped(batch[batch_keys.LABELS]), axis=1) >= 0
@@ -292,9 +293,9 @@ class RetrievalDistillation(RetrievalContrastive):
     gold = jax.lax.bitcast_convert_type(batch[batch_keys.VECTORS], jnp.float32)
     if gold.shape[-1] != vectors.shape[-1]:
       raise errors.ConfigError(
-        f'Objective {self.name!r} requires that the student and the teacher have '
-        'vectors of the same size. The student has '
-        f'{vectors.shape[-1]} dimensions, but the teacher has {gold.shape[-1]}'
+        f'Objective {self.name!r} requires that the vectors of the student and '
+        'the teacher have the same number of dimensions, but found '
+        f'{vectors.shape[-1]} and {gold.shape[-1]} dimensions'
       )
     squares = jnp.square(vectors - self._grouped(gold))
     sizes = self.matryoshka_dims or (gold.shape[-1],)

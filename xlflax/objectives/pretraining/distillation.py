@@ -161,8 +161,8 @@ class Distillation(objective_base.Objective):
     """Returns the index of `language` in the languages of `owner`."""
     if self.language not in languages:
       raise errors.ConfigError(
-        f'Objective {self.name!r}: `language` must be one of the languages of '
-        f'{owner}',
+        f'The `language` of objective {self.name!r} must be one of the '
+        f'languages of {owner}',
         got=repr(self.language),
         expected=name_suggestions.format_choices(languages),
       )
@@ -173,7 +173,7 @@ class Distillation(objective_base.Objective):
     module = self.teacher.encoder(model.config)
     if token_ids.shape[1] > module.config.max_position_embeddings:
       raise errors.ConfigError(
-        f'Objective {self.name!r}: the sequences have {token_ids.shape[1]} '
+        f'The sequences of objective {self.name!r} have {token_ids.shape[1]} '
         'tokens, but the teacher accepts at most '
         f'{module.config.max_position_embeddings}',
         fix='Reduce the `length` of the dataset.',

@@ -130,8 +130,8 @@ class ReplacedTokenDetection(objective_base.Objective):
     for field in ('vocab_size', 'num_languages'):
       if getattr(config, field) not in (None, getattr(model_config, field)):
         raise errors.VocabularyError(
-          f'Objective {self.name!r}: the generator and the model must have the '
-          f'same `{field}`',
+          f'The generator of objective {self.name!r} must have the same '
+          f'`{field}` as the model',
           got=getattr(config, field),
           expected=getattr(model_config, field),
           fix=f'Do not set `{field}` in the configuration of the generator.',
@@ -151,8 +151,8 @@ class ReplacedTokenDetection(objective_base.Objective):
     """Checks that the generator can use the model's embeddings."""
     if config.sharing is not None:
       raise errors.ConfigError(
-        f'Objective {self.name!r}: a generator that shares the embeddings of the '
-        'model does not support a sharing plan',
+        f'The generator of objective {self.name!r} must not have a sharing '
+        'plan, because it shares the embeddings of the model',
         got=config.sharing,
         fix="Set the generator's EncoderConfig.sharing to None.",
       )
@@ -165,8 +165,9 @@ class ReplacedTokenDetection(objective_base.Objective):
       value, model_value = getattr(config, field), getattr(model_config, field)
       if value != model_value:
         raise errors.ConfigError(
-          f'Objective {self.name!r}: the generator and the model must have the '
-          f'same `{field}` to share embeddings',
+          f'The generator of objective {self.name!r} must have the same '
+          f'`{field}` as the model, because it shares the embeddings of the '
+          'model',
           got=value,
           expected=model_value,
           fix=(

@@ -154,7 +154,7 @@ class SentenceAlignment(objective_base.Objective):
     """
     if self.layer is not None and self.layer > model.config.num_layers:
       raise errors.ConfigError(
-        f'Objective {self.name!r}: `layer` must be between 0 and '
+        f'The `layer` of objective {self.name!r} must be between 0 and '
         f'{model.config.num_layers}, the number of layers of the model',
         got=self.layer,
       )

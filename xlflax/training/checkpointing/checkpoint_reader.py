@@ -75,8 +75,7 @@ def checkpoint_path(model_dir: str | pathlib.Path, step: int) -> pathlib.Path:
         'The run does not have a finished checkpoint', model_dir
       )
     raise errors.CheckpointError(
-      'The requested checkpoint does not exist. The step must be the step of '
-      'a finished checkpoint',
+      'The run does not have a finished checkpoint of the requested step',
       got=step,
       expected=f'one of the steps {", ".join(map(str, steps))}',
       where=str(model_dir),

@@ -71,10 +71,11 @@ def to_json_config(value: Any) -> Any:
     return value
   raise errors.ConfigError(
     'A setting has a type that cannot be saved as JSON. The supported types '
-    'are numbers, strings, enums, dataclasses and lists of them',
+    'are numbers, strings, enums, dataclasses, and lists and mappings of these '
+    'types',
     got=repr(value),
-    fix='Use a frozen dataclass instead. A frozen dataclass that defines '
-    '`__call__` can replace a function.',
+    fix='Use a frozen dataclass instead. To replace a function, define '
+    '`__call__` in the dataclass.',
   )
 
 
@@ -99,8 +100,7 @@ def from_json_config(description: Any) -> Any:
     RecursionError,
   ) as error:
     raise errors.RunDirectoryError(
-      'An object could not be created from its saved configuration. The '
-      'configuration must be one that xlflax has written',
+      'An object could not be created from its saved configuration',
       got=f'{type(error).__name__}: {error}'[:300],
       fix='Copy the complete model directory again.',
     ) from error

@@ -100,7 +100,7 @@ def _read_digest(model_dir: pathlib.Path, step: int) -> str:
       got=checkpoint_run,
       expected=model_run,
       where=str(checkpoint),
-      fix='Restore the checkpoint and the file from a backup of this run.',
+      fix=f'Restore the checkpoint and {METRICS} from a backup of this run.',
     )
   return digest
 

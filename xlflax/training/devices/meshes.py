@@ -30,8 +30,8 @@ def mesh_shape(sizes: Sequence[int], num_devices: int) -> tuple[int, ...]:
   num_unknown = sum(size == -1 for size in sizes)
   if num_unknown > 1 or any(size < 1 and size != -1 for size in sizes):
     raise errors.ConfigError(
-      'The mesh sizes of the Partitioner must be positive integers, and at '
-      'most one of them can be -1',
+      'Each mesh size of the Partitioner must be a positive integer or -1, and '
+      'at most one of them can be -1',
       got=sizes_by_axis,
     )
   known_product = math.prod(size for size in sizes if size != -1)

@@ -103,8 +103,8 @@ class LossSpikeHook(hook_base.Hook):
         'The loss spikes after every rewind to the checkpoint of step '
         f'{run.step}. It has spiked {num_rewinds} times, most recently at or '
         f'before step {from_step}',
-        fix='Lower the learning rate or clip the gradient. '
-        'LossSpikeGuard.max_rewinds is the maximum number of rewinds.',
+        fix='Lower the learning rate, clip the gradient, or increase '
+        'LossSpikeGuard.max_rewinds.',
       )
 
   def state_dict(self) -> dict[str, Any]:

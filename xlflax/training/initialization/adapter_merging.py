@@ -128,8 +128,8 @@ def replace_adapter(
     source_adapter, name=name, frozen=adapter.frozen
   ):
     raise errors.ConfigError(
-      f'The adapter {name!r} can only be replaced by an adapter with the same '
-      f'settings. The adapter in {source_run.directory} has different settings',
+      f'To replace the adapter {name!r}, the adapter {source_name!r} in '
+      f'{source_run.directory} must have the same settings',
       got=source_adapter,
       expected=str(adapter),
       where=str(run.directory),
@@ -216,7 +216,7 @@ def find_adapter(
       'The run does not have any adapters, but the command requires an adapter '
       '(--adapter)',
       got=str(run.directory),
-      fix='Export a run without adapters with `xlflax convert to-hf`.',
+      fix='To export a run without adapters, use `xlflax convert to-hf`.',
     )
   selected = [a for a in adapters if name in (None, a.name)]
   if len(selected) != 1:

@@ -58,8 +58,8 @@ def check_fit(
   if problems:
     raise errors.CheckpointError(
       'The model of this run must compute the same function as the model in '
-      'the checkpoint. It must use all parameters of the checkpoint, and '
-      'position 0 must be the same row of the position embedding table',
+      'the checkpoint. It must use all parameters of the checkpoint and have '
+      'the same `position_offset`',
       got='; '.join(problems),
       where=str(checkpoint),
       fix=f'{build_hint(init.model_dir)} If parameters may remain unused, list '

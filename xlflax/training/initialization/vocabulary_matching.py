@@ -158,14 +158,14 @@ class EmbeddingTransfer:
   def __post_init__(self):
     if self.mixing is EmbeddingMixing.WECHSEL and self.text is None:
       raise errors.ConfigError(
-        "`mixing='wechsel'` requires a corpus directory in the field `text`, "
-        'but `text` is None',
+        "mixing='wechsel' requires a corpus directory in the field `text`",
         where=errors.field_location(self, 'text'),
-        fix="Set `text`, or do not set mixing='wechsel'.",
+        fix="Set `text`, or set mixing='focus'.",
       )
     if self.mixing is EmbeddingMixing.SUBWORDS and self.text is not None:
       raise errors.ConfigError(
-        "`text` must be None if `mixing` is 'subwords', because it is not used",
+        "`text` must be None if `mixing` is 'subwords', because this method "
+        'does not use a corpus',
         got=self.text,
         where=errors.field_location(self, 'text'),
         fix="Remove `text`, or set mixing='focus'.",

@@ -109,7 +109,7 @@ def with_peak(optimizer: optimizers.Optimizer, basis: Basis) -> Any:
       'default learning rate. The optimizers with a default are AdamW, '
       'StableAdamW, Muon and Adam',
       got=type(optimizer).__name__,
-      fix='Set LEARNING_RATE.',
+      fix='Pass --gin.LEARNING_RATE=RATE.',
     )
   schedule = optimizer.learning_rate
   assert isinstance(schedule, schedules.Peaked)

@@ -253,10 +253,9 @@ class Piecewise(Schedule):
     is_increasing = self.boundaries == tuple(sorted(set(self.boundaries)))
     if len(self.values) != len(self.boundaries) + 1 or not is_increasing:
       raise errors.ConfigError(
-        'A piecewise schedule must have increasing boundaries, and one more '
-        'value than boundaries. The boundaries require '
-        f'{len(self.boundaries) + 1} values, but {len(self.values)} values '
-        'are set',
+        'A piecewise schedule must have increasing boundaries and one more '
+        f'value than boundaries. Found {len(self.boundaries)} boundaries and '
+        f'{len(self.values)} values',
         got=list(self.boundaries),
         where=errors.field_location(self, 'boundaries'),
       )
