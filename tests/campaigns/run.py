@@ -56,7 +56,7 @@ def main(arguments=None) -> int:
   # Child processes inherit signals ignored by nohup or a background shell.
   signal.signal(signal.SIGHUP, signal.SIG_DFL)
   signal.signal(signal.SIGINT, signal.default_int_handler)
-  results: dict[str, counts.Counts] = {}
+  results = _Results()
   with tempfile.TemporaryDirectory() as folder:
     directory = pathlib.Path(folder)
     space = end_to_end.make_workspace(directory / 'workspace')
@@ -78,13 +78,18 @@ def main(arguments=None) -> int:
       cases=args.records, seed=args.seed
     )
     results['exchanged artifacts'] = _run_exchanges(directory / 'exchanges')
-  for name, totals in results.items():
-    print(f'{name}: {totals.summary()}')
-    print(
-      ''.join(f'  {line}\n' for line in totals.violations), end='', flush=True
-    )
   write_table(_PAGE, results)
   return int(any(totals.violations for totals in results.values()))
+
+
+class _Results(dict[str, counts.Counts]):
+  """Counts by name of the campaign, which are printed when they are added."""
+
+  def __setitem__(self, name: str, totals: counts.Counts) -> None:
+    super().__setitem__(name, totals)
+    lines = [f'{name}: {totals.summary()}']
+    lines += [f'  {violation}' for violation in totals.violations]
+    print('\n'.join(lines), flush=True)
 
 
 def _run_signals(
@@ -126,7 +131,6 @@ def _run_kills(
     seconds=args.minutes * _SECONDS_PER_MINUTE,
   )
   results['kills, all commands'] = _sum(kill_results.values())
-  print(results['kills, all commands'].summary(), flush=True)
   for name, totals in kill_results.items():
     results[f'kills, `xlflax {name}`'] = totals
 
