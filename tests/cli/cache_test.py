@@ -153,7 +153,16 @@ def test_an_array_with_gaps(folders, tmp_path, capsys, monkeypatch):
   for name, value in (('ID', '7'), ('MIN', '3'), ('COUNT', '2')):
     monkeypatch.setenv(f'SLURM_ARRAY_TASK_{name}', value)
   assert _run(folders, tmp_path / 'cache', '--shard_from_env') == 2
-  assert_mentions(capsys.readouterr().err, 'index 4', '2 tasks')
+  assert_mentions(capsys.readouterr().err, 'index 7', '2 tasks', 'at 3')
+
+
+def test_a_process_number_that_is_not_less_than_the_number_of_processes(
+  folders, tmp_path, capsys, monkeypatch
+):
+  monkeypatch.setenv('SLURM_PROCID', '2')
+  monkeypatch.setenv('SLURM_NTASKS', '2')
+  assert _run(folders, tmp_path / 'cache', '--shard_from_env') == 2
+  assert_mentions(capsys.readouterr().err, 'SLURM_PROCID', 'SLURM_NTASKS=2')
 
 
 def test_a_shard_does_not_replace_a_cache(

@@ -139,6 +139,16 @@ def test_states_of_two_hooks_need_different_keys(make_run):
   assert_mentions(error.value, 'Trainer.hooks', 'state_key')
 
 
+def test_two_hooks_with_the_same_key_whose_states_are_still_empty(make_run):
+  class _Growing(hook_base.Hook):
+    def state_dict(self):
+      return {}
+
+  with pytest.raises(errors.ConfigError) as error:
+    make_run(hooks=[_Growing(), _Growing()])
+  assert_mentions(error.value, 'Trainer.hooks', 'state_key')
+
+
 def test_further_signals_wait_for_the_last_checkpoint(make_run):
   """SIGUSR1, then SIGTERM while it is written, as Slurm sends them."""
 

@@ -299,17 +299,22 @@ def _shard_from_env() -> tuple[int, int]:
   ):
     if index_name in os.environ and count_name in os.environ:
       index, count = int(os.environ[index_name]), int(os.environ[count_name])
-      if index_name.startswith('SLURM_ARRAY'):
-        index -= int(os.environ.get('SLURM_ARRAY_TASK_MIN', 0))
-      if index < count:
-        return index, count
+      is_array = index_name.startswith('SLURM_ARRAY')
+      first = int(os.environ.get('SLURM_ARRAY_TASK_MIN', 0)) if is_array else 0
+      if index - first < count:
+        return index - first, count
+      if is_array:
+        raise errors.ConfigError(
+          '--shard_from_env requires a Slurm array with consecutive indices',
+          got=f'index {index} in an array of {count} tasks that starts at '
+          f'{first}',
+          fix='Submit an array with consecutive indices, or pass --shard_index '
+          'and --num_shards.',
+        )
       raise errors.ConfigError(
-        '--shard_from_env requires a Slurm array with consecutive indices, '
-        f'but found index {index} in an array of {count} tasks',
-        fix=(
-          'Submit an array with consecutive indices, or pass --shard_index '
-          'and --num_shards.'
-        ),
+        f'{index_name} must be less than {count_name}',
+        got=f'{index_name}={index}, {count_name}={count}',
+        fix='Correct the variables, or pass --shard_index and --num_shards.',
       )
   raise errors.ConfigError(
     '--shard_from_env requires one of the environment variables '

@@ -66,7 +66,7 @@ def converting_build_errors(
       raise _convert_gin_error(error) from error
     if _raised_by_a_check(error):
       raise errors.ConfigError(
-        "The value of a field must have the field's documented type",
+        'The value of a field is not valid',
         got=str(error).splitlines()[0][:200],
         where=_configurable_of(error),
       ) from error

@@ -183,6 +183,9 @@ def filter_tasks_by_language(
       got=', '.join(missing) or None,
       expected=name_suggestions.format_choices(set().union(*tasks.values())),
       fix='Correct `DatasetConfig.languages`, or add text in the missing '
+      'languages.'
+      if missing
+      else 'Set it to the languages of the dataset, or to None to read all '
       'languages.',
     )
   return list(selected)

@@ -191,7 +191,7 @@ def check_command(
   name = arguments[0]
   if name not in commands:
     raise errors.ConfigError(
-      f'The command `{name}` cannot run as several processes',
+      f'This launcher does not support the command `{name}`',
       got=name,
       expected='one of ' + ', '.join(commands),
     )

@@ -120,7 +120,9 @@ class TrainingRun:
         checkpoints.
     """
     self.hooks += hooks
-    keys = [hook.state_key for hook in self.hooks if hook.state_dict()]
+    keys = [
+      hook.state_key for hook in self.hooks if hook.state_dict() is not None
+    ]
     if len(set(keys)) != len(keys):
       raise errors.ConfigError(
         'Each hook in `Trainer.hooks` that saves a state must have a unique '

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from xlflax.data.cache import cache_format, shard_plan, write_plan
 from xlflax.data.plain_text import text_tasks
 from xlflax.storage import checksums
-from xlflax.utils import errors
+from xlflax.utils import errors, name_suggestions
 
 
 def finalize_task(
@@ -169,9 +169,7 @@ def _check_libraries(
     ),
   )
   deletable = [
-    name
-    for library in other_libraries
-    for name in names_by_library[library][:3]
+    name for library in other_libraries for name in names_by_library[library]
   ]
   raise errors.CacheError(
     f'All shards of the task {job.task} must be tokenized with the same '
@@ -183,9 +181,8 @@ def _check_libraries(
     ),
     where=job.directory / cache_format.SHARDS,
     fix=f'Install the same version for all workers, such as {preferred}. '
-    + 'Delete '
-    + ', '.join(deletable)
-    + ', … and write them again.',
+    + f'Delete {name_suggestions.format_names(deletable)}, and write them '
+    'again.',
   )
 
 

@@ -48,7 +48,7 @@ def converting_disk_errors(directory: pathlib.Path):
     raise errors.CacheError(
       f'The token cache cannot be written ({error.strerror or error})',
       where=error.filename or directory,
-      fix='Free disk space and run the same command again to resume, or '
-      'choose a different --output.',
+      fix='Check the free disk space and the permissions, and run the same '
+      'command again to resume, or choose a different --output.',
       status=errors.convert_os_error(error).status,
     ) from error

@@ -262,7 +262,8 @@ def write_vocabulary(
     raise errors.VocabularyError(
       f'The vocabulary cannot be written ({error.strerror})',
       where=str(error.filename or output_dir),
-      fix='Free disk space, or choose a different --output.',
+      fix='Check the free disk space and the permissions, or choose a different '
+      '--output.',
     ) from error
 
 

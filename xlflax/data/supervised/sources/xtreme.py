@@ -171,7 +171,9 @@ def xtreme_examples(
       if split in task.files
       else 'one of the splits ' + ', '.join(task.files),
       where=directory,
-      fix="Run XTREME's scripts/download_data.sh to create the files.",
+      fix="Run XTREME's scripts/download_data.sh to create the files."
+      if split in task.files
+      else f'Choose a different split of the task {name!r}.',
     )
   missing_parts: tuple[str, ...] = ()
   if languages is None:
