@@ -44,7 +44,7 @@ class Settings:
 
   @property
   def data_dir(self) -> pathlib.Path:
-    """Directory for corpus, vocabulary and cache, next to the run directory."""
+    """Directory of corpus, vocabulary and token cache: `<model_dir>_data`."""
     path = paths.to_local_path(self.model_dir, where='--model_dir')
     return path.with_name(f'{path.name}_data')
 

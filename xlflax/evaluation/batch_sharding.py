@@ -10,7 +10,7 @@ from xlflax.training.devices.partitioning import Partitioner
 
 
 def row_multiple(partitioner: Partitioner | None) -> int:
-  """Returns the required divisor of the batch size for sharding."""
+  """Returns the number that must divide the size of a sharded batch."""
   return 1 if partitioner is None else partitioner.batch_divisor
 
 

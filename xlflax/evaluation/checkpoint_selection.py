@@ -12,7 +12,7 @@ CHOICES = ('last', 'all', 'best', 'none')
 
 
 def check_checkpoint_steps(steps: str | Sequence[int]) -> None:
-  """Checks that `steps` is one of `CHOICES` or a list of steps.
+  """Checks that `steps` is 'last', 'all', 'best', 'none' or a list of steps.
 
   Raises:
     ConfigError: If `steps` is a string that is not in `CHOICES`.

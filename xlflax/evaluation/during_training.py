@@ -75,7 +75,7 @@ class Evaluation:
         task.check_gold_labels()
 
   def check_metric(self, metric: str) -> None:
-    """Raises ConfigError if no task computes a metric.
+    """Raises a ConfigError if no task computes the model selection metric.
 
     Args:
       metric: Metric that selects a checkpoint, in the format

@@ -44,7 +44,7 @@ class SentenceStates(NamedTuple):
 
 
 class SentenceVectors(NamedTuple):
-  """Sentence vectors of N sentences.
+  """Vectors of N sentences and the number of truncated sentences.
 
   Attributes:
     vectors: Float32 array of shape [N, D].
@@ -347,10 +347,10 @@ def language_batches(
   language_ids: np.ndarray,
   limit: int,
 ) -> Iterator[tuple[np.ndarray, int, int]]:
-  """Plans the batches for token sequences with `plan_batches`.
+  """Plans batches of token sequences in one or more languages.
 
   Each batch contains one language if the model has language-specific
-  parameters.
+  parameters. The batch shapes are those of `plan_batches`.
 
   Args:
     eval_model: Model. If it has language-specific parameters, every batch

@@ -217,7 +217,7 @@ def draw_heatmap(
   low: float = 0.0,
   high: float = 1.0,
 ):
-  """Plots a heat map and prints the values in its cells.
+  """Plots a heat map with the value of each cell.
 
   Args:
     axes: Axes to draw on.

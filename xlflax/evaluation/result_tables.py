@@ -522,7 +522,15 @@ def _parts_outside(parts: Sequence[str], languages: Sequence[str]) -> set[str]:
 
 
 def count_items(result: eval_task.EvalResult) -> tuple[str, dict[str, float]]:
-  """Returns the counted unit, such as 'sentences', and counts by language."""
+  """Returns the number of examples, sentences or tokens for each language.
+
+  Args:
+    result: Evaluation result with the counts in its metrics or tables.
+
+  Returns:
+    The unit, such as 'sentences', and the counts by language, language pair or
+    file. Both are empty if the result has no counts.
+  """
   for unit in _COUNTS:
     counts = {
       name.partition('/')[2]: value

@@ -28,7 +28,7 @@ def check_exists(
   where: str,
   requires_part: bool = False,
 ) -> None:
-  """Checks that one of the tasks evaluated during training computes a metric.
+  """Checks that an evaluation task computes the metric for model selection.
 
   Args:
     metric: Metric in the format 'task/metric/part'.
@@ -79,7 +79,10 @@ def check_exists(
 
 
 def primary_metric(task: eval_task.EvalTask) -> str:
-  """Returns a task's primary metric in its first language, if it is known."""
+  """Returns the primary metric in the first language, such as 'tagging/f1/de'.
+
+  If the languages of the task are unknown, the mean is used: 'tagging/f1/mean'.
+  """
   return f'{task.name}/{task.primary_metric}/{_first_part(task)}'
 
 

@@ -56,7 +56,7 @@ class Translations(NamedTuple):
 
 
 class Translator:
-  """Translator for one language pair that uses a checkpoint's parameters.
+  """Translator for one language pair, with parameters from a checkpoint.
 
   Attributes:
     source: Source language code in the vocabulary.

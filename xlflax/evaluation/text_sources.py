@@ -269,7 +269,7 @@ class FileText(TextSource):
 
 
 def check_pairs(pair: Pair, paired_text: PairedText, where: str) -> None:
-  """Checks that sentence pairs are translations in the languages of the pair.
+  """Checks sentence pairs for swapped languages and misaligned lines.
 
   Args:
     pair: The two languages.
@@ -296,7 +296,7 @@ def _require_corpus(corpus: str | None) -> str:
 
 
 def pair_name(pair: Pair) -> str:
-  """Returns the name of a language pair in metrics.
+  """Returns the name of a language pair for use in metric names.
 
   A pair with English is named after its non-English language: ('de', 'fr')
   becomes 'de-fr', and ('de', 'en') becomes 'de'.

@@ -1,4 +1,4 @@
-"""Translation options: search settings and special tokens."""
+"""Options for translation, such as the beam size and the decoder start."""
 
 import dataclasses
 from collections.abc import Mapping

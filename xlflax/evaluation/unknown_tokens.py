@@ -52,7 +52,7 @@ def is_unknown(tokens: Sequence[int], spec: VocabularySpec) -> np.ndarray:
 def find_high_rates(
   metric: str, results: Sequence[eval_task.EvalResult]
 ) -> dict[str, float]:
-  """Returns the rates of unknown tokens that make a metric incomparable.
+  """Returns unknown-token rates that are too high to compare a metric.
 
   Args:
     metric: Name of the metric to compare.
@@ -80,7 +80,7 @@ def find_high_rates(
 
 
 def describe_high_rate(metric: str, part: str, model: str, rate: float) -> str:
-  """Returns a sentence that explains why a language is not compared.
+  """Explains why a metric is not compared for a language with unknown tokens.
 
   Args:
     metric: Name of the metric.

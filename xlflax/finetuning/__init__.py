@@ -1,1 +1,5 @@
-"""Fine-tuning experiments: hyperparameter grids, model selection, transfer."""
+"""Fine-tuning experiments with hyperparameter grids and model selection.
+
+The package also mines hard negatives, predicts pseudo-labels and computes
+transfer matrices.
+"""

@@ -261,7 +261,7 @@ def trial_configurations(
 def selection_option(
   configuration: gin_config.Configuration,
 ) -> binding_effects.Option:
-  """Returns the option for model selection and the metrics that it accepts.
+  """Returns the option `--metric_for_best_model` and the metrics it accepts.
 
   Args:
     configuration: Training configuration of a trial.

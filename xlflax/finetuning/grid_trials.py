@@ -1,4 +1,4 @@
-"""Trials of a hyperparameter grid: training, records and best checkpoints."""
+"""Training of a hyperparameter grid's trials and records of their results."""
 
 import dataclasses
 import enum

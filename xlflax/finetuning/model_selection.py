@@ -31,7 +31,7 @@ class Spread:
 
   @classmethod
   def from_optional(cls, values: Iterable[float | None]) -> 'Spread':
-    """Returns mean and standard deviation of all values that are not None."""
+    """Creates a `Spread` from the values that are not None."""
     return cls(tuple(value for value in values if value is not None))
 
   @property
@@ -45,7 +45,7 @@ class Spread:
     return statistics.stdev(self.values) if len(self.values) > 1 else None
 
   def to_json(self) -> dict[str, Any]:
-    """Returns mean, standard deviation, minimum, maximum and count by name."""
+    """Returns a dict with the keys `mean`, `std`, `min`, `max` and `count`."""
     return {
       'mean': self.mean,
       'std': self.std,

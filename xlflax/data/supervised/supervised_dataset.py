@@ -17,9 +17,9 @@ from xlflax.utils import class_registry, errors, name_suggestions, validation
 @class_registry.register('labeled_dataset_config')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LabeledDatasetConfig:
-  """Labeled dataset: source of examples, featurizer and batch settings.
+  """Configuration of a labeled dataset and of the batches drawn from it.
 
-  Pass it in `Trainer.datasets`, like an
+  Pass the configuration in `Trainer.datasets`, like an
   `xlflax.data.dataset_config.DatasetConfig`.
 
   Attributes:
@@ -76,7 +76,7 @@ class LabeledDatasetConfig:
       )
 
   def input_settings(self) -> dict[str, int | str]:
-    """Returns the settings that affect the model inputs, such as the length."""
+    """Returns the settings that affect the model inputs, such as `length`."""
     return {'length': self.length} | self.featurizer.input_settings()
 
   def chosen_parts(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Tokenization statistics by language: fertility, unknown and byte rates."""
+"""Fertility and other tokenization statistics of a vocabulary by language."""
 
 import itertools
 from collections.abc import Collection
@@ -156,7 +156,7 @@ def compare_vocabularies(
 
 
 def format_comparison(rows: list[dict]) -> str:
-  """Formats the statistics of an extension as an aligned text table.
+  """Formats the result of `compare_vocabularies` as an aligned text table.
 
   Each cell contains the values of the base and of the extended vocabulary.
   """

@@ -1,8 +1,8 @@
-"""Reading and extension of SentencePiece's model file without protobuf.
+"""Functions that read and extend SentencePiece model files without protobuf.
 
-The file is a protocol buffer message (sentencepiece_model.proto). The fields of
-such a message can be in any order, so tokens can be appended to the serialized
-message.
+A model file is a protocol buffer message (sentencepiece_model.proto). The
+fields of such a message can be in any order, so tokens can be appended to the
+serialized message.
 """
 
 import enum

@@ -1,8 +1,9 @@
-"""Deterministic sampling of sentences from several languages, p ∝ N^α.
+"""Deterministic sampling of sentences from several languages.
 
 In ECS (section 2) and XLM (section 3.1), vocabularies are trained on sentences
-that are sampled with an exponent α, so that the vocabulary is not dominated by
-languages with much text.
+that are sampled with an exponent α: a language with N sentences has a sampling
+rate proportional to N^α, so that the vocabulary is not dominated by languages
+with much text.
 """
 
 import dataclasses
@@ -60,7 +61,7 @@ class MultilingualText(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Quota:
-  """Sampling quota of a language: sentences available and to be drawn.
+  """Numbers of available sentences and of sentences to draw for a language.
 
   Attributes:
     available: Number of sentences available for the language.

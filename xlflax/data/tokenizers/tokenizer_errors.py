@@ -8,7 +8,7 @@ from xlflax.utils import errors
 
 @contextlib.contextmanager
 def converting_tokenizer_errors(message: str) -> Iterator[None]:
-  """Context in which all exceptions from `tokenizers` become a VocabularyError.
+  """Context manager that converts `tokenizers` exceptions to VocabularyError.
 
   The library's panics do not derive from `Exception`, so `except Exception`
   does not catch them.

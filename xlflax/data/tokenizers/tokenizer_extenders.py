@@ -72,7 +72,7 @@ class TokenizerExtender:
     raise NotImplementedError
 
   def count_characters(self, texts: Iterable[str]) -> Counter[str]:
-    """Counts the characters of texts, written as tokens such as `##a`.
+    """Counts characters, which are represented by tokens such as `a` or `##a`.
 
     The result is empty for tokenizers that compose all characters of bytes.
     """

@@ -1,4 +1,4 @@
-"""Metrics for sentence vectors: similarity, pairs, clusters and rankings.
+"""Metrics for tasks on sentence vectors, such as clustering and retrieval.
 
 Sources: the tasks of MTEB (Muennighoff et al., 2023, section 3.2); Rosenberg
 and Hirschberg (2007) for the V-measure; Järvelin and Kekäläinen (2002) for

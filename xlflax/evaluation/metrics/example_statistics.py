@@ -62,7 +62,7 @@ class Aggregate(enum.Enum):
 
   @property
   def columns(self) -> int:
-    """Number K of statistics that the function requires for each example."""
+    """Number K of statistics that the score requires for each example."""
     return _COLUMNS.get(self, 2)
 
   @property

@@ -1,4 +1,4 @@
-"""Metrics for mined sentence pairs: precision, recall, F1, best threshold.
+"""Precision, recall, F1 and similarity threshold of mined sentence pairs.
 
 Source: Zweigenbaum et al. (2017), the BUCC shared task. The threshold is chosen
 on the development set to maximize F1, halfway between two consecutive scores.

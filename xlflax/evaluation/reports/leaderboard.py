@@ -232,7 +232,7 @@ def bootstrap_table(
   scores: dict[Key, bootstrap.Drawn] = {}
 
   def add_combination(key, part_keys, weights=None):
-    """Stores a weighted sum of scores under `key`, by default their mean."""
+    """Stores the weighted sum (by default, the mean) of scores under `key`."""
     if not part_keys or not all(part in scores for part in part_keys):
       return
     combination = bootstrap.combine_draws(

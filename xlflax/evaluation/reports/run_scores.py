@@ -270,7 +270,7 @@ def _format_difference(comparison: bootstrap.Significance | None) -> str:
 def compare_runs(
   group: result_store.Group, runs: Sequence[Any]
 ) -> dict[str, bootstrap.Significance]:
-  """Returns score differences between two runs' last checkpoints, by part.
+  """Compares the scores of two runs' last checkpoints by language or file.
 
   Both runs are scored on the same resampled test sets. Parts without
   per-example statistics are omitted, and so are likelihoods of text with many
@@ -317,7 +317,7 @@ def describe_unknown_tokens(
   *,
   display_name: str | None = None,
 ) -> list[str]:
-  """Lists the languages whose scores are not compared, and explains why.
+  """Explains which scores are not compared because of unknown tokens.
 
   The scores of a language are not compared if they are likelihoods and if a run
   has many unknown tokens in the text of this language. The result contains one

@@ -116,7 +116,7 @@ class Classification(head_task.HeadOnTexts):
     result.tables.setdefault('confusion', []).extend(_confusion(part, scores))
 
   def check_labels(self, objective, part, examples, notes) -> None:
-    """Checks that the head has classes that include all gold labels."""
+    """Checks that the head's classes include all gold labels."""
     if not objective.labels:
       raise errors.ConfigError(
         'The evaluation task requires a head that was trained to predict '

@@ -359,7 +359,7 @@ class HeadOnTexts(HeadTask):
 
   @property
   def template(self) -> dict[str, Any]:
-    """Arguments of the featurizer for text pairs: separator and positions.
+    """Keyword arguments `separator` and `positions` for the featurizer.
 
     Call `inherit_inputs` first.
     """
@@ -459,7 +459,9 @@ def with_gold_labels(
 def mean_metrics(
   metrics: Mapping[str, float], names: Sequence[str] | None = None
 ) -> dict[str, float]:
-  """Averages metrics over languages or files: `<name>/<part>` to `<name>/mean`.
+  """Averages each metric over languages or files.
+
+  The mean of all metrics `<name>/<part>` is returned as `<name>/mean`.
 
   Args:
     metrics: Metrics for all languages or files.

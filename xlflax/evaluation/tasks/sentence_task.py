@@ -89,7 +89,7 @@ class SentenceTask(eval_task.EvalTask):
     return task_encoding
 
   def layer_of(self, eval_model: eval_task.EvalModel) -> int:
-    """Returns the zero-based index of the layer with the reported scores.
+    """Returns the zero-based index of the layer whose scores are reported.
 
     If the vectors are averaged over several layers, the last of these layers is
     returned.
@@ -305,7 +305,7 @@ class CollectionTask(SentenceTask):
 
   @classmethod
   def source_factory(cls, name: str) -> Callable[..., Any]:
-    """Returns the function that creates a mining source from a mixture."""
+    """Returns the function that creates a bitext mining source from options."""
 
     def select_collections(
       mixture: str, split: str = 'test'

@@ -53,7 +53,7 @@ _FORMS: Mapping[Any, FeatureType] = {
 
 
 def feature_field(role: Role, **options) -> Any:
-  """Creates a field of an example class, and records the field's role.
+  """Creates a dataclass field of an example class and records its role.
 
   Args:
     role: Role of the field. Combine several roles with `|`.
@@ -63,7 +63,7 @@ def feature_field(role: Role, **options) -> Any:
 
 
 def role_of(field: dataclasses.Field) -> Role:
-  """Returns the role of a field.
+  """Returns the `Role` flags of a dataclass field.
 
   A field with a default value is optional, unless it is a gold label.
   """
@@ -116,7 +116,7 @@ def encode_feature(value: Any, form: FeatureType) -> Any:
 
 
 def decode_feature(value: Any, form: FeatureType) -> Any:
-  """Converts the value of a column to the value of an example's field.
+  """Decodes the value of a SeqIO column as the value of an example field.
 
   Text in the column may be `str` or `bytes`.
   """

@@ -67,7 +67,7 @@ class BitextSentences:
   def of(
     cls, sentences: Iterable[BitextSentence], languages: tuple[str, str]
   ) -> 'BitextSentences':
-    """Groups the sentences by language into two collections.
+    """Creates `BitextSentences` by grouping sentences by language.
 
     This is the inverse of `sentences`.
     """
@@ -104,7 +104,7 @@ class BitextSentences:
     return example_base.join_lines('\t'.join(pair) for pair in pairs)
 
   def write_nearest(self, predictions: Sequence[int]) -> str:
-    """Formats predictions as line numbers, as in XTREME's Tatoeba task.
+    """Formats nearest sentences as line numbers, as in XTREME's Tatoeba task.
 
     For each sentence in the second collection, a line contains the zero-based
     line number of its translation in the first collection. XTREME's labels have

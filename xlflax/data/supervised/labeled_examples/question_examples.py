@@ -62,7 +62,11 @@ class Question(example_base.Example):
 
   @property
   def cluster(self) -> str:
-    """Key for grouping dependent questions: the article title or context."""
+    """Title of the article, or the context if the title is empty.
+
+    Bootstrap resampling draws all questions of an article or context together,
+    because their scores are not independent.
+    """
     return self.title or self.context
 
   @property

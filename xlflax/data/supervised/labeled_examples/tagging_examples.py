@@ -51,7 +51,10 @@ class TaggedSentence(example_base.Example):
   def read_predictions(
     cls, examples: Sequence['TaggedSentence'], text: str
   ) -> list[list[str]]:
-    """Parses the labels of each sentence's words."""
+    """Parses predicted word labels from a text with one label per line.
+
+    Empty lines separate the sentences.
+    """
     remaining_lines = iter(text.removesuffix('\n').split('\n'))
     predictions = []
     for example in examples:

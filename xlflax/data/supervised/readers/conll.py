@@ -29,7 +29,9 @@ _UNKNOWN = '\N{REPLACEMENT CHARACTER}'
 
 
 class Scheme(enum.Enum):
-  """Tagging scheme of a file, which is converted to IOB2 when it is read.
+  """Tagging scheme of a file with one tagged word per line.
+
+  IOB1 and IOBES tags are converted to IOB2 when the file is read.
 
   PLAIN: Tags do not mark entities (for example, they are parts of speech) and
   remain unchanged. IOB1: B- is used only if an entity directly follows another

@@ -1,4 +1,4 @@
-"""Shared functions of the readers: lines, JSON, tables and error messages."""
+"""Functions that read and check text, JSON and CSV files of examples."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""Source of retrieval data sets: queries, documents and relevance judgments.
+"""Source of queries, documents and relevance judgments for retrieval tasks.
 
 BEIR, MIRACL, LAReQA and Mewsli-X are stored in the folder format described by
 `BeirDataset`.
@@ -85,11 +85,11 @@ class BeirDataset:
   def from_options(
     cls, corpus: str, languages: tuple[str, ...] | None = None
   ) -> 'BeirDataset':
-    """Creates the source from the command-line options of `xlflax evaluate`."""
+    """Creates a `BeirDataset` from the options of `xlflax evaluate`."""
     return cls(directory=corpus, splits=languages)
 
   def languages(self) -> tuple[str, ...]:
-    """Returns the names of the subfolders, usually language codes.
+    """Returns the names of the data set's subfolders, usually language codes.
 
     Raises:
       CorpusError: If a subfolder does not exist.
@@ -111,7 +111,7 @@ class BeirDataset:
     return tuple(available) if self.splits is None else tuple(self.splits)
 
   def load(self, part: str) -> RankedDocuments:
-    """Reads the queries and documents in a subfolder.
+    """Reads the queries, documents and relevance judgments in a subfolder.
 
     Raises:
       CorpusError: If a file is missing or malformed (the error contains the
@@ -135,7 +135,7 @@ class BeirDataset:
     )
 
   def fingerprint(self) -> str:
-    """Returns a hash of the subfolders' names and contents."""
+    """Returns a hash of the names and contents of the data set's subfolders."""
     return example_source.fingerprint_of(
       self.languages(), lambda part: [self.load(part)]
     )

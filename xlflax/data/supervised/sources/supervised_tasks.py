@@ -231,7 +231,10 @@ def add_labeled_mixture(name: str, tasks: Sequence[str]) -> seqio.Mixture:
 
 @validation.validate_call
 def set_labeled_task(name: str, *, kind: str, language: str) -> None:
-  """Sets the family and languages of a task registered directly with SeqIO.
+  """Records the task family and languages of an existing SeqIO task.
+
+  Call this function for a task of labeled examples that was registered directly
+  with SeqIO.
 
   Args:
     name: Name of the task.

@@ -246,7 +246,7 @@ def xtreme_rankings(
 
 @validation.validate_call
 def mlqa_pairs(directory: str, split: str = TEST) -> example_source.FileDataset:
-  """Returns the MLQA source for all question and context languages (G-XLT).
+  """Returns the MLQA source for all pairs of context and question languages.
 
   This is the generalized cross-lingual transfer (G-XLT) task. In the language
   split 'es-en', the contexts are in Spanish and the questions are in English.
