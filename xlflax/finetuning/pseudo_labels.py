@@ -49,11 +49,11 @@ class WordLines(example_source.ExampleSource):
   ]
 
   def languages(self) -> tuple[str, ...]:
-    """Returns the languages that have a file."""
+    """Returns the languages that have a file of unlabeled sentences."""
     return tuple(self.files)
 
   def load(self, part: str) -> list[labeled_examples.Example]:
-    """Returns the sentences of a language.
+    """Reads the unlabeled sentences of a language.
 
     The id of a sentence is its zero-based line number.
 

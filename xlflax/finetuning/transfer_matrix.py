@@ -1,4 +1,4 @@
-"""Transfer matrices: train on each language and test on all languages.
+"""Transfer matrices, which contain scores by training and test language.
 
 Source: Chi et al. (2022), MetaXLM, section 5.1 and figure 6.
 """
@@ -42,7 +42,7 @@ class Matrix:
 
   @property
   def gaps(self) -> np.ndarray:
-    """Transfer gap of each training language, of shape [R].
+    """Transfer gaps of the R training languages, of shape [R].
 
     The transfer gap is the score in the training language minus the mean score
     in the remaining languages.

@@ -1,4 +1,4 @@
-"""Types of directories that xlflax writes, with their files and verification.
+"""Descriptions of the directories that xlflax writes and verifies.
 
 The instances are defined next to the code that verifies them, for example
 `run_integrity.RUN`. `docs/reliability.md` contains the table of all files. For
@@ -18,7 +18,7 @@ from xlflax.storage import manifests
 
 
 class Requirement(enum.Enum):
-  """Requirement for a file: required, optional or not verified."""
+  """Requirement that determines whether a file must exist and is verified."""
 
   REQUIRED = 'required'
   # Damage is reported, but a missing file is not.
@@ -29,7 +29,7 @@ class Requirement(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ArtifactFiles:
-  """A group of files in a directory, and the consequence of damage to them.
+  """A group of files in a directory, and the consequence if they are damaged.
 
   Attributes:
     patterns: Patterns of paths relative to the directory. `*` also matches `/`.

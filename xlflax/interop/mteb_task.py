@@ -157,7 +157,7 @@ class _TextEncoder:
     prompt: str | None = None,
     **options: Any,
   ) -> np.ndarray:
-    """Returns the vectors [N, D] of N texts.
+    """Computes the embeddings of N texts, of shape [N, D].
 
     Args:
       texts: N texts.

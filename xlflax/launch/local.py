@@ -112,7 +112,9 @@ class _SupervisedJob(job_base.Job):
     return 'gpu' if has_gpus else 'cpu'
 
   def environment(self, local_rank: int, gpus: Sequence[str]) -> dict[str, str]:
-    """Returns environment variables to add to those of the launcher.
+    """Returns the environment variables to set for one of the node's processes.
+
+    They are added to the environment of the launcher.
 
     Args:
       local_rank: Index of the process among those on this node.

@@ -1,4 +1,4 @@
-"""Adapters: small trained modules inside a frozen encoder.
+"""Configuration of adapters, small trained modules inside a frozen encoder.
 
 `EncoderConfig.adapters` lists the adapters of a model in the order in which
 they are applied, such as a language adapter and a task adapter. The parameters

@@ -22,7 +22,7 @@ def checkpoint_name(array: jax.Array) -> jax.Array:
 def recompute_in_backward(
   function: Callable[..., jax.Array],
 ) -> Callable[..., jax.Array]:
-  """Returns `function` with a backward pass that recomputes its values.
+  """Returns a function whose backward pass recomputes intermediate values.
 
   Use this for cheap element-wise functions whose intermediate values cost more
   to write and read than to compute.

@@ -144,7 +144,7 @@ class DecoderLayer(layers.EncoderLayer):
 
 
 class CrossAttentionBlock(nn.Module):
-  """Cross-attention of a tied decoder layer, not shared with the encoder."""
+  """Cross-attention block that a tied decoder adds to shared encoder layers."""
 
   config: encoder_config.EncoderConfig
 
@@ -155,7 +155,7 @@ class CrossAttentionBlock(nn.Module):
   def decode(
     self, states, mask, memory, memory_mask, *, deterministic: bool
   ) -> jax.Array:
-    """Creates the parameters. See `DecoderLayer.decode` for the arguments."""
+    """Creates the cross-attention parameters. See `DecoderLayer.decode`."""
     return self.cross_attention_norm(
       self.cross_attention(
         states, memory, memory_mask, deterministic=deterministic

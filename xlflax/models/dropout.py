@@ -23,7 +23,7 @@ _WEYL = np.uint32(0x9E3779B1)
 
 
 class Dropout(nn.Module):
-  """Sets elements to zero with probability `rate` and scales up the rest.
+  """Layer that zeros elements with probability `rate` and scales up the rest.
 
   Attributes:
     rate: Probability that an element is set to zero.

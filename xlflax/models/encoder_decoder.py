@@ -1,4 +1,4 @@
-"""Encoder-decoders: T5, mT5, umT5, mBART and VECO's translation model."""
+"""Encoder-decoder for T5, mT5, umT5, mBART and VECO's translation model."""
 
 from typing import Any
 

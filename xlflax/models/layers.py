@@ -240,7 +240,7 @@ def _constrain_heads(states: jax.Array) -> jax.Array:
 
 
 class EncoderLayer(nn.Module):
-  """Encoder layer: self-attention, optional cross-attention, feed-forward.
+  """Encoder layer with self-attention, cross-attention and feed-forward blocks.
 
   Each block has a residual connection and a layer norm. The cross-attention
   exists only if `config.cross_attention` is set, and is skipped if there is no

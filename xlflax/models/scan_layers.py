@@ -120,7 +120,7 @@ def run_layers(
   remat: encoder_config.Remat = encoder_config.Remat.NONE,
   unroll: bool = False,
 ):
-  """Applies `body` to each layer in order.
+  """Applies the function `body` to each layer in order.
 
   Args:
     body: Function that applies one layer (see `Body`).

@@ -1,4 +1,4 @@
-"""Pretraining heads: projection head and discriminator head."""
+"""Projection head and discriminator head for pretraining objectives."""
 
 import functools
 

@@ -1,1 +1,1 @@
-"""Dry run: estimates a step's memory, communication and time before a run."""
+"""Dry runs, which estimate the memory, communication and time of a step."""

@@ -1,4 +1,4 @@
-"""Dry run: checks a run's settings and data without training."""
+"""Dry run, which checks a run's settings and data without training."""
 
 import dataclasses
 import enum

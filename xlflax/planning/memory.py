@@ -39,7 +39,7 @@ def replay_bytes(setup: training_setup.Setup) -> dict[str, int]:
 
 
 def sharded_state_bytes(state: train_state.TrainState) -> dict[str, int]:
-  """Returns the total sizes of fully sharded and of other train-state arrays.
+  """Sums train-state bytes separately for fully sharded and other arrays.
 
   Args:
     state: The sharded train state.

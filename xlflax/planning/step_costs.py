@@ -53,7 +53,7 @@ class Kind(enum.Enum):
 
 @dataclasses.dataclass(frozen=True)
 class Operation:
-  """An operation that reads its operands from memory.
+  """Costs of an operation that reads its operands from memory.
 
   Attributes:
     kind: Resource that limits the operation's speed.

@@ -176,7 +176,7 @@ def estimate_time(
 
 
 def mean_time(weighted: Sequence[tuple[float, StepTime]]) -> StepTime:
-  """Averages estimated step times, weighted by the fraction of steps.
+  """Averages step times over kinds of steps, weighted by their frequency.
 
   Args:
     weighted: Pair (fraction of the run's steps, `StepTime`) for each kind of

@@ -159,7 +159,7 @@ def _is_trained_scorer(run: saved_run.SavedRun, objective: Any) -> bool:
 def cross_encoder_options(
   run: saved_run.SavedRun, objective: Any
 ) -> dict[str, Any]:
-  """Returns the `config.json` options that `CrossEncoder` reads.
+  """Returns `config.json` options for Sentence-Transformers' `CrossEncoder`.
 
   By default, `sentence_transformers.CrossEncoder` applies a sigmoid to the
   output of a head with one label. The exported model returns the score of the

@@ -54,7 +54,7 @@ Heads = dict[str, dict[str, np.ndarray]]
 
 
 def transformer_folder(folder: pathlib.Path) -> pathlib.Path:
-  """Returns the folder that contains the encoder's files.
+  """Returns the folder with the encoder of a Sentence-Transformers model.
 
   Args:
     folder: Sentence-Transformers folder, or folder that contains only an

@@ -145,7 +145,7 @@ def _head_rules(
 
 
 def parameter_shapes(config: Config) -> Shapes:
-  """Returns the shapes of the model's parameters, with names `model/...`."""
+  """Maps the names `model/...` of a model's parameters to their shapes."""
   boxed = model_params.abstract_params(build_model(config))
   return param_tree.param_shapes({'model': nn.meta.unbox(boxed)})
 

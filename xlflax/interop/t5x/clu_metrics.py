@@ -13,7 +13,7 @@ from xlflax.objectives import objective_base, objective_metrics
 
 @flax.struct.dataclass
 class Perplexity(clu_metrics.Average):
-  """CLU metric: exponential of the mean loss in nats (perplexity)."""
+  """CLU metric for perplexity, the exponential of the mean loss in nats."""
 
   def compute(self):
     """Returns the value of the metric."""
@@ -22,7 +22,7 @@ class Perplexity(clu_metrics.Average):
 
 @flax.struct.dataclass
 class Total(clu_metrics.Average):
-  """CLU metric: sum of the values."""
+  """CLU metric that sums the values of all batches."""
 
   def compute(self):
     """Returns the value of the metric."""

@@ -20,7 +20,9 @@ RECORD = 't5x.json'
 
 
 def load_t5x_parameters(checked_import: Import) -> dict[str, Any]:
-  """Reads the parameters `{'model': ..., 'heads': ...}` one by one.
+  """Reads a T5X checkpoint's parameters as `{'model': ..., 'heads': ...}`.
+
+  The parameters are read one by one.
 
   Raises:
     CheckpointError: If a tensor cannot be read.

@@ -1,1 +1,1 @@
-"""Attention: masks, rotary embeddings, backends and fused kernels."""
+"""Attention masks, rotary embeddings, attention backends and fused kernels."""

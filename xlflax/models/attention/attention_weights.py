@@ -25,7 +25,7 @@ def record_attention_weights(
   key: jax.Array,
   mask: masks.Mask | jax.Array | None,
 ) -> None:
-  """Stores attention weights if the caller collects them.
+  """Stores attention weights if the collection 'intermediates' is mutable.
 
   Args:
     module: Attention module in which the weights are stored.

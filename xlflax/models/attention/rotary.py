@@ -44,7 +44,7 @@ def rotary_angles(
 
 
 def apply_rotary(heads: jax.Array, rotation: Rotation) -> jax.Array:
-  """Rotates feature i of each head together with feature i + D / 2.
+  """Rotates features i and i + D / 2 of each head by the rotary angles.
 
   The rotation is computed in float32.
 

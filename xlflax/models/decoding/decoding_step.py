@@ -29,7 +29,7 @@ class Hypotheses(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Stepper:
-  """Token-by-token decoder: a model with its parameters and decoding options.
+  """Token-by-token decoder for a model with given parameters and options.
 
   Attributes:
     model: `EncoderDecoder` model to decode with.

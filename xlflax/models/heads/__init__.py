@@ -1,1 +1,1 @@
-"""Heads of encoders: Transformer layers, classification and parsing."""
+"""Classification heads, parsing heads, and Transformer layers for heads."""

@@ -1,1 +1,1 @@
-"""Matrix multiplications: dense layers, sharded matmuls and FP8 matmuls."""
+"""Linear layers, and matmuls that are sharded or computed in FP8."""

@@ -186,7 +186,7 @@ _gather_table.defvjp(_gather_table_forward, _gather_table_backward)
 def order_gradients(
   states: jax.Array, weights: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns both arguments unchanged, but fixes the order of their gradients.
+  """Returns `states` and `weights`, and fixes the order of their gradients.
 
   The backward pass of `states` starts only after the devices have summed the
   gradient of `weights`. XLA:GPU would otherwise schedule a sum that is used

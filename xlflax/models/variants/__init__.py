@@ -1,1 +1,1 @@
-"""Model variants: VECO, DeBERTa, T5 and partial parameter sharing."""
+"""Modules for VECO, DeBERTa, T5 and partial parameter sharing."""

@@ -62,7 +62,7 @@ def log_bucket(distance: jax.Array, *, buckets: int, maximum: int) -> jax.Array:
 
 
 class RelativeEmbeddings(nn.Module):
-  """Embeddings of relative distances, and their lookup by query and key."""
+  """Module that embeds the relative distances between queries and keys."""
 
   config: encoder_config.EncoderConfig
 

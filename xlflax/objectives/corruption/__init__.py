@@ -1,1 +1,1 @@
-"""Corruption of model inputs: token masking, span corruption, infilling."""
+"""Corruption of model inputs by token masking, span corruption or infilling."""

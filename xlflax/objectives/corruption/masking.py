@@ -184,7 +184,7 @@ def random_order(
 
 
 def check_bound(name: str, value: Any, bound: float | None) -> None:
-  """Checks a field against its upper bound.
+  """Checks a setting, such as `mask_ratio`, against its upper bound.
 
   The field is a constant or a schedule, and a schedule must have a bound.
 

@@ -35,7 +35,7 @@ def draw_random_words(
   language_ids: jax.Array,
   vocabulary: VocabularySpec,
 ) -> jax.Array:
-  """Draws random words from the given source.
+  """Draws random words from the vocabulary or from each position's language.
 
   See `masking.uniform_words` and `language_words` for the other arguments.
   """

@@ -188,7 +188,7 @@ def _random_segments(
 def apply_span_corruption(
   rows, spans: Spans, lengths: tuple[int, int], vocabulary: VocabularySpec
 ):
-  """Creates the encoder's inputs and the decoder's targets.
+  """Creates the encoder inputs and decoder targets of span corruption.
 
   Before: text `a b c d e`, kept_lengths [1, 2], dropped_lengths [1, 1]. After:
   inputs `a X c d Y </s>`, targets `<s> X b Y e </s>`, with sentinels X and Y.

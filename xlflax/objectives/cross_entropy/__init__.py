@@ -1,1 +1,1 @@
-"""Cross-entropy and sampling over a vocabulary table."""
+"""Cross-entropy and token sampling over the rows of an embedding table."""

@@ -1,4 +1,4 @@
-"""Cross-entropy for accelerators: bfloat16 logits, few memory accesses.
+"""Cross-entropy with bfloat16 logits and few memory accesses on accelerators.
 
 Logits are written once, in the dtype of the matmul, and read twice: by one pass
 that computes maximum and sum together (online log-sum-exp, Milakov & Gimelshein

@@ -36,7 +36,7 @@ class Arcs(NamedTuple):
 @class_registry.register('dependency_parsing')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DependencyParsing(finetuning.FineTuning):
-  """Predicts each word's head and relation (Dozat and Manning, 2017).
+  """Prediction of each word's head and relation (Dozat and Manning, 2017).
 
   The batch contains the positions of the words and their heads (see
   `xlflax.data.batch_keys`). The loss is the mean over words of

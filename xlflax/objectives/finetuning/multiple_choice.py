@@ -19,7 +19,7 @@ from xlflax.utils import class_registry, errors
 @class_registry.register('multiple_choice')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultipleChoice(finetuning.FineTuning):
-  """Scores the choices of a question (Radford et al. 2018).
+  """Scoring of the choices of a question (Radford et al. 2018).
 
   The loss is the softmax cross-entropy over the choices of a question.
   Sequences have the format of

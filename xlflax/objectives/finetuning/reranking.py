@@ -20,7 +20,7 @@ from xlflax.utils import class_registry, errors
 
 
 class RerankingLoss(enum.StrEnum):
-  """Loss of a group of documents.
+  """Loss function for a group of documents that belong to one query.
 
   Attributes:
     LISTWISE: Cross-entropy of the softmax over the scores of the group.

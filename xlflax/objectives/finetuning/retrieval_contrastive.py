@@ -263,7 +263,7 @@ class RetrievalContrastive(objective_base.Objective):
 @class_registry.register('retrieval_distillation')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RetrievalDistillation(RetrievalContrastive):
-  """Trains the vectors of texts and their translations to match a teacher's.
+  """Distillation of a teacher's vectors for texts and their translations.
 
   The loss is equation 1 of Reimers and Gurevych (2020): the squared difference
   to the teacher's vector, averaged over the texts of a group and over

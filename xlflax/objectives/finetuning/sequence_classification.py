@@ -18,7 +18,7 @@ from xlflax.utils import class_registry
 @class_registry.register('sequence_classification')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SequenceClassification(classification_objective.Classification):
-  """Predicts a class for each sequence (Devlin et al. 2019, section 4.1).
+  """Classification of complete sequences (Devlin et al. 2019, section 4.1).
 
   The logits have shape [B, C] and the batch's `labels` have shape [B]. With the
   default settings, an encoder's logits are computed as in RoBERTa and XLM-R:

@@ -15,7 +15,7 @@ from xlflax.utils import class_registry
 @class_registry.register('sequence_regression')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SequenceRegression(sequence_classification.SequenceClassification):
-  """Predicts a number for each sequence with a classification head.
+  """Prediction of a number for each sequence with a classification head.
 
   The loss is the mean squared error, as BERT and RoBERTa use for STS-B in GLUE
   (Wang et al. 2019). Predictions have shape [B, 1]. The batch's `labels` [B]

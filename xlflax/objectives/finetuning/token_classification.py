@@ -15,7 +15,7 @@ from xlflax.utils import class_registry
 @class_registry.register('token_classification')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TokenClassification(classification_objective.Classification):
-  """Predicts a label for each word from its first token's hidden state.
+  """Prediction of a label for each word from its first token's hidden state.
 
   The method follows Devlin et al. (2019), section 5.3. The logits have shape
   [B, T, C], and the batch's `labels` [B, T] are -1 except at the first tokens

@@ -39,7 +39,7 @@ class _MaskedSequences(NamedTuple):
 @class_registry.register('cross_attention_mlm')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CrossAttentionMLM(MaskedLM):
-  """Predicts masked tokens from one text and from both texts (CA-MLM).
+  """Cross-attention masked language modeling (CA-MLM) for pairs of texts.
 
   With x and y the texts of a pair and x̂, ŷ their masked versions, whose masks
   are drawn independently (VECO, section 2, equation 1):

@@ -109,7 +109,7 @@ def _text_length(length: int) -> int:
 @class_registry.register('text_infilling')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextInfilling(SequenceToSequence):
-  """Reconstructs texts with masked spans and permuted sentences (mBART).
+  """Reconstruction of texts with masked spans and permuted sentences (mBART).
 
   Liu et al. (2020b), section 2.2: 35 % of the words are masked in spans with
   Poisson-distributed lengths, each span is replaced by one mask symbol, and the

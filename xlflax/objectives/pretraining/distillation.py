@@ -20,7 +20,7 @@ from xlflax.utils import class_registry, errors, name_suggestions, validation
 @class_registry.register('distillation')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Distillation(objective_base.Objective):
-  """Minimizes the KL divergence to a frozen teacher (MetaXLM, section 5.3).
+  """Distillation from a frozen teacher by KL divergence (MetaXLM, section 5.3).
 
   The student's input is masked as for masked language modeling, and the teacher
   reads the same masked sequences. The loss of a selected position is

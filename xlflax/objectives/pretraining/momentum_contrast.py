@@ -69,7 +69,7 @@ def _query_encoder(params, name: str) -> dict[str, Any]:
 def initial_state(
   queue: MoCoQueue, params, *, name: str, dim: int, with_prints: bool
 ) -> dict[str, Any]:
-  """Returns MoCo's initial state: a copy of f_q as f_k, and random keys.
+  """Initializes MoCo with a copy of the query encoder and a random key queue.
 
   Args:
     queue: Settings for momentum contrast (MoCo): queue size and momentum.

@@ -1,4 +1,4 @@
-"""Sequence-to-sequence objectives: a decoder predicts a target sequence."""
+"""Sequence-to-sequence objectives, in which a decoder predicts a target."""
 
 import dataclasses
 import enum
@@ -24,7 +24,7 @@ from xlflax.utils import class_registry, errors, validation
 
 
 class SourceSymbols(enum.Enum):
-  """Special symbols that surround the text x in the encoder's input.
+  """Special symbols that surround a source text x in the encoder's input.
 
   Attributes:
     BOS: `<s> x </s>`, the format of the dataset.
@@ -64,7 +64,7 @@ class SequenceToSequence(objective_base.Objective):
   def rows(
     self, batch, context: objective_base.ObjectiveContext, rng: jax.Array
   ) -> tuple[Any, Any, jax.Array | None]:
-    """Creates the encoder's and the decoder's sequences.
+    """Creates the encoder's input sequences and the decoder's target sequences.
 
     Args:
       batch: Arrays as documented in `xlflax.data.batch_keys`.
@@ -226,7 +226,7 @@ def with_symbols(rows, symbols: SourceSymbols, vocabulary):
 @class_registry.register('translation')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Translation(SequenceToSequence):
-  """Predicts the second text of a pair from the first (ExampleLayout.DUAL).
+  """Translation of a pair's first text to the second (ExampleLayout.DUAL).
 
   If `mask_ratio` is set, the encoder reads the masked first text. Section 7 of
   VECO calls this task TLM for its mBART baseline.
@@ -264,7 +264,7 @@ class Translation(SequenceToSequence):
   def rows(
     self, batch, context: objective_base.ObjectiveContext, rng: jax.Array
   ):
-    """Returns the source, masked if configured, and the target."""
+    """Returns source sequences, masked if `mask_ratio` is set, and targets."""
     source, target = sentence_pairs.split_sides(batch, objective=self.name)
     if self._is_masking:
       token_ids, _ = masked_lm.make_masked_lm(self).mask(source, context, rng)

@@ -1,1 +1,1 @@
-"""Hugging Face architectures: options, class names and tensor names."""
+"""Mappings between Hugging Face architectures and xlflax models."""

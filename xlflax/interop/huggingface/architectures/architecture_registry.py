@@ -146,7 +146,10 @@ class Architecture:
 
   @property
   def bias(self) -> str | None:
-    """Name of the masked LM's output bias tensor (tied embeddings), or None."""
+    """Name of the masked LM's output bias tensor, or None if there is no bias.
+
+    This is the name in models with tied embeddings.
+    """
     return next(
       (
         rule.tensor

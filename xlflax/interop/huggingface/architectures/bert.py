@@ -166,7 +166,7 @@ def find_differences(
   free: Collection[str] = (),
   **required: Any,
 ) -> list[str]:
-  """Returns one line for each field with an unsupported value.
+  """Returns a message for each configuration field with an unsupported value.
 
   Args:
     config: Configuration of the model.

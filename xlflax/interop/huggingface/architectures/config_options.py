@@ -189,7 +189,7 @@ class Options:
     }
 
   def choose(self, name: str, default: str, choices: Mapping[str, str]) -> str:
-    """Reads an option and returns the choice that corresponds to its value.
+    """Reads an option and returns the value to which `choices` maps it.
 
     An unsupported value is added to `problems`.
 

@@ -1,4 +1,4 @@
-"""ESM with rotary positions (Lin et al., 2023) and ungated pre-LN blocks.
+"""ESM (Lin et al., 2023) with rotary positions and ungated pre-LN blocks.
 
 ESM was published for proteins, but text models such as `recipes/small.gin`
 also fit its format. The published ESM checkpoints scale embeddings by the

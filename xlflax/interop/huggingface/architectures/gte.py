@@ -81,7 +81,7 @@ _ALIASES = {
 
 
 def convert_remote_code_options(options: Mapping[str, Any]) -> dict[str, Any]:
-  """Converts the options of mGTE's custom code to the options of type `gte`.
+  """Converts options of mGTE's custom code to options of model type `gte`.
 
   The 'ntk' scaling multiplies theta by the factor and, in addition, all periods
   by factor^(2 / D), where D is the size of a head.

@@ -1,4 +1,4 @@
-"""Export of models without a head transform to formats that require one.
+"""Identity transforms for exporting masked-LM heads that have no transform.
 
 The heads of published models compute norm(gelu(dense(x))) before the output
 table. Near zero, gelu(z) is z / 2. A norm whose epsilon is far above the

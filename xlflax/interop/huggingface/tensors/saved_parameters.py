@@ -14,7 +14,7 @@ _BLOCK_BYTES = 1 << 26  # Number of bytes of an array that are read at once.
 
 
 class Reader:
-  """Reader that returns parameters by name.
+  """Reader that loads single parameters of a checkpoint by name.
 
   If the run maintains an exponential moving average of the parameters, the
   average is read.

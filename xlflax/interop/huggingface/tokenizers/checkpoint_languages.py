@@ -193,7 +193,7 @@ def _check_languages(codes: Any) -> tuple[str, ...]:
 def find_languages(
   folder: pathlib.Path, settings: Mapping, options: Mapping
 ) -> tuple[str, ...]:
-  """Returns the languages of an import if the user does not choose any.
+  """Returns an imported model's default languages, if the user chooses none.
 
   Args:
     folder: Folder with tokenizer files.

@@ -1,4 +1,4 @@
-"""SentencePiece's normalization, as a normalizer for `tokenizers`.
+"""Conversion of SentencePiece's normalization to a `tokenizers` normalizer.
 
 SentencePiece replaces, from the left, the longest sequence of characters in its
 table. `Precompiled`, which uses the same table, looks up grapheme clusters, so

@@ -1,1 +1,1 @@
-"""Verification of converted models: token ids, hidden states and logits."""
+"""Verification of converted models by token ids, hidden states and logits."""

@@ -1,4 +1,4 @@
-"""Fused attention kernels with segments, dropout, windows and biases.
+"""Fused attention kernels that support segments, dropout, windows and biases.
 
 `sharded_attention` is the entry point. `triton_kernels` contains the kernels
 for GPUs, and `mosaic_kernels` contains the kernels for TPUs. Scores stay on the

@@ -51,7 +51,7 @@ def _gpu_block_size(length: int) -> int:
 
 
 def attention_forward(options: kernel_spec.Options, arrays: kernel_spec.Arrays):
-  """Computes attention with the kernels for the platform.
+  """Computes attention with the fused GPU or TPU kernels.
 
   Args:
     options: Static options of the attention kernels.
@@ -75,7 +75,7 @@ def attention_backward(
   normalizer: jax.Array,
   gradient: jax.Array,
 ):
-  """Computes attention gradients with the kernels for the platform.
+  """Computes attention gradients with the fused GPU or TPU kernels.
 
   Args:
     options: Static options of the attention kernels.

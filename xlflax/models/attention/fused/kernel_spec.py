@@ -18,7 +18,7 @@ LOG2_E = 1 / math.log(2)
 
 
 class Options(NamedTuple):
-  """Static options, which are known when a kernel is compiled.
+  """Static options of attention kernels, which are known at compile time.
 
   Attributes:
     scale: Factor that scales the attention scores.

@@ -37,7 +37,10 @@ class _Scores:
     self.factor = 1.0 if 'bias' in refs else options.scale
 
   def scores(self, query, key, bias, segments, rows, columns):
-    """Returns scores divided by `factor`, float32 of shape [queries, keys]."""
+    """Computes attention scores divided by `factor`, of shape [queries, keys].
+
+    The scores are float32.
+    """
     scores = _dot(query, key.T)
     if bias is not None:
       scores = scores * self.options.scale + bias
