@@ -158,7 +158,7 @@ class Store:
     )
 
   def restore(self, fresh: WordMeans) -> WordMeans:
-    """Restores the per-word sums of hidden states from the file, if it exists.
+    """Restores the per-word sums of hidden states from `path`, if it exists.
 
     Args:
       fresh: Empty sums for all words. They are returned if the file does not

@@ -274,7 +274,10 @@ def write(options: CacheOptions, mixtures: list[str]) -> list:
 def write_shard(
   options: CacheOptions, mixtures: list[str], shard: tuple[int, int]
 ) -> int:
-  """Writes one shard of the cache and returns the number of its files."""
+  """Writes one partition of the cache and returns its number of units.
+
+  A unit is a range of consecutive shard files; see `write_plan.Unit`.
+  """
   from xlflax.data.cache import cache_writer
 
   with progress_reporting.Progress('cache', unit='shards') as bar:

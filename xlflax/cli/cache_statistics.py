@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 
 def log_unknown_tokens(metas: Sequence) -> None:
-  """Logs a warning for each language of a task with many unknown tokens."""
+  """Logs a warning for each language with many unknown tokens in a task."""
   from xlflax.data import corpus_checks
 
   for message in corpus_checks.find_unknown_tokens(

@@ -1,4 +1,4 @@
-"""`xlflax convert`: converts checkpoints, such as those of Hugging Face."""
+"""`xlflax convert`: imports, exports, averages and merges checkpoints."""
 
 import dataclasses
 import pathlib
@@ -357,7 +357,7 @@ Replace the language adapter below a task adapter:
 
 
 def from_hf(options: FromHfOptions) -> None:
-  """Converts the model, or prints the mapping of tensors."""
+  """Converts a Hugging Face model, or prints how its tensors are mapped."""
   from xlflax.interop.huggingface import huggingface_import, mapping_tables
 
   checked = huggingface_import.check_import(
@@ -380,7 +380,7 @@ def from_hf(options: FromHfOptions) -> None:
 
 
 def to_hf(options: ToHfOptions) -> None:
-  """Converts the checkpoint, or prints the mapping of tensors."""
+  """Converts a run's checkpoint, or prints how its tensors are mapped."""
   from xlflax.interop.huggingface import (
     folder_writer,
     huggingface_export,
@@ -422,7 +422,7 @@ def to_hf(options: ToHfOptions) -> None:
 
 
 def from_t5x(options: FromT5xOptions) -> None:
-  """Converts the checkpoint, or prints the mapping of parameters."""
+  """Converts a T5X checkpoint, or prints how its parameters are mapped."""
   from xlflax.interop.t5x import model_directory, t5x_import
 
   checked = t5x_import.check_t5x_import(

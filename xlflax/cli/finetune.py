@@ -126,7 +126,7 @@ Keep a checkpoint after every 1,000 steps:
 
 
 def main(options: FinetuneOptions) -> int:
-  """Trains and tests a grid of settings, and writes tables and a report."""
+  """Runs a grid of fine-tuning trials, and writes tables and a report."""
   _check_inputs(options)
   training = gin_config.load_configuration(
     options.gin, _macros(options), swept=_swept_macros(options), partial=True

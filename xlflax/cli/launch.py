@@ -37,7 +37,7 @@ examples:
 
 
 def parse(arguments: Sequence[str]) -> Callable[[], int | None]:
-  """Parses a launcher, its options and the job's command.
+  """Parses the arguments of `xlflax launch`, including the job's command.
 
   Args:
     arguments: Arguments that follow `xlflax launch`.

@@ -108,7 +108,10 @@ def build_commands(
   corpus: pretrain_corpus.LinkedCorpus,
   settings: pretrain_settings.PretrainSettings,
 ) -> list[list[str]]:
-  """Returns the commands for vocabulary, cache, training and evaluation.
+  """Returns the commands that `xlflax pretrain` runs, in order.
+
+  The commands train a vocabulary, write a token cache, train the model and, if
+  `settings.tasks` is not empty, evaluate the model.
 
   Args:
     options: The command's options.

@@ -28,7 +28,7 @@ class LinkedCorpus:
   def find(
     cls, corpus: str, languages: str | None, output: str
   ) -> 'LinkedCorpus':
-    """Finds a corpus directory, or text files to link in order to create one.
+    """Finds a corpus directory, or text files from which one can be created.
 
     Args:
       corpus: Corpus directory, or directory of files that are named by

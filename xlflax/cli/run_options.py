@@ -10,7 +10,7 @@ from xlflax.data.tokenizers import vocabulary_spec
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunOptions:
-  """Input paths and directory of a training run.
+  """Run directory, input paths and dummy vocabulary of a training run.
 
   Attributes:
     model_dir: Directory of the run. Sets the gin macro MODEL_DIR.
@@ -71,7 +71,7 @@ class RunOptions:
     return {name: value for name, value in macros.items() if value is not None}
 
   def dummy_vocabulary(self) -> dict[str, Any]:
-    """Returns the `Trainer` argument `vocabulary` for a dummy vocabulary.
+    """Returns the dummy vocabulary as a keyword argument for `Trainer`.
 
     The result is empty if `vocabulary_size` is not set.
     """

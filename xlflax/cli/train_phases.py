@@ -144,7 +144,7 @@ def _check_checkpoints_exist(trainers: Sequence[Any]) -> None:
 
 
 def without_missing_checkpoint(trainer: Any) -> Any:
-  """Removes `init_from` from a trainer if a named run has no checkpoint.
+  """Removes a trainer's `init_from` if a run listed in it has no checkpoint.
 
   Args:
     trainer: Trainer of a phase.

@@ -1,3 +1,1 @@
-"""Gin configuration: reading files and flags, building objects, reporting
-errors.
-"""
+"""Parsers for gin files and flags, and construction of configured objects."""

@@ -235,7 +235,7 @@ def _order_key(binding: Binding) -> tuple[str, str, str]:
 def find_replaced_objectives(
   trees: Sequence[config_files.Tree], flags: Sequence[str]
 ) -> list[tuple[str, str, list[str]]]:
-  """Finds pretraining objectives that a later pretraining file drops.
+  """Finds objectives that are lost when gin files in pretrain/ are combined.
 
   Only the files that xlflax ships in the folder pretrain/ are compared. The
   result is empty if a file of the user or a flag sets the objectives.
@@ -284,9 +284,9 @@ def find_macros_without_effect(tree: config_files.Tree) -> set[str]:
   """Finds the macros that do not supply a value to any constructed object.
 
   Such a macro is read only by bindings that are replaced by later bindings, or
-  that belong to objects that the configuration does not construct. The result is
-  empty for a file that is not a complete configuration, because its macros may
-  be read by other files.
+  that belong to objects that the configuration does not construct. The result
+  is empty for a file that is not a complete configuration, because its macros
+  may be read by other files.
 
   Args:
     tree: A gin file and the files that it includes.

@@ -1,4 +1,4 @@
-"""Gin files, read as text: search paths, includes, macros and training phases.
+"""Reader that parses gin files as text and finds the files they include.
 
 This module does not import the configured classes, so that mistakes in flags
 are reported quickly and `xlflax configs` is fast.

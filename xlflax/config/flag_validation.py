@@ -26,7 +26,7 @@ _TRAINING_MACROS = {'MODEL_DIR', 'INIT_FROM', 'TRAIN_FILES', 'TRAIN_LANGUAGE'}
 def check_names(
   names: Sequence[str], known: Iterable[str], *, flag: str = 'tasks'
 ) -> None:
-  """Raises an error if any of the names is unknown.
+  """Raises an error if a name passed to a flag, such as --tasks, is unknown.
 
   Args:
     names: The names to check.
@@ -54,7 +54,7 @@ def check_names(
 
 
 def check_value(flag: str, value: str, known: Sequence[str]) -> None:
-  """Raises an error if a flag's value is unknown.
+  """Raises an error if a flag's value is not one of its valid values.
 
   Args:
     flag: The flag, without dashes.

@@ -175,7 +175,7 @@ def _required_by(bound: Bound, value, scope: tuple[str, ...], seen: set):
 def effective_bindings(
   bound: Bound, selector: str, scope: tuple[str, ...]
 ) -> dict[str, tuple[str, Any]]:
-  """Returns the bindings that Gin selects for a call.
+  """Returns the bindings that Gin uses to call a class or function in a scope.
 
   Bindings of inner scopes take precedence.
 

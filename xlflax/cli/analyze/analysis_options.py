@@ -256,7 +256,7 @@ def one_or_two_files(value: str, option: str) -> str | tuple[str, str]:
 
 
 def check_languages(options: Any, *items: str) -> None:
-  """Raises an error if --languages is set but no directory is read.
+  """Raises an error if --languages is set without a directory of parallel text.
 
   Args:
     options: Command options that include `languages`.

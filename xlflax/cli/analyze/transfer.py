@@ -1,4 +1,4 @@
-"""`xlflax analyze transfer`: evaluates a head on another model's states."""
+"""`xlflax analyze transfer`: evaluates task heads on mapped hidden states."""
 
 import dataclasses
 from typing import Any, Literal

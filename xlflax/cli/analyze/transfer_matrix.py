@@ -1,4 +1,4 @@
-"""`xlflax analyze transfer-matrix`: transfer between all languages."""
+"""`xlflax analyze transfer-matrix`: scores by training and test language."""
 
 import dataclasses
 import pathlib

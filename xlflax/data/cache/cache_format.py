@@ -152,7 +152,7 @@ class TaskMeta:
 
   @property
   def sides(self) -> tuple[str, ...]:
-    """Names of the features that contain the texts."""
+    """Names of the text features: `targets`, or `inputs` and `targets`."""
     return tokenized_examples.SIDES[len(self.languages)]
 
   @property

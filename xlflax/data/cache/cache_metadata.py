@@ -22,7 +22,7 @@ _TEMPORARY_PREFIX = '.creating-'
 
 @dataclasses.dataclass
 class Generation:
-  """State of a cache in one generation: its tasks and their sampling rates.
+  """Snapshot of the contents of a token cache: its tasks and mixing rates.
 
   Adding text to a cache creates a new generation.
 

@@ -406,7 +406,7 @@ def _stamp(directory: pathlib.Path, name: str) -> tuple[int, ...]:
 def rebuild_command(
   directory, mixture: str = 'MIXTURE', split: str = 'train'
 ) -> str:
-  """Returns the error hint for a cache that cannot be used."""
+  """Returns an error hint with the command that writes a token cache."""
   return 'Write the cache: ' + _format_command(directory, mixture, split)
 
 

@@ -157,8 +157,8 @@ def write_partition(
     report: Function that is called periodically with the current progress.
 
   Returns:
-    The number of units in the partition. A unit is a shard, or a file that must
-    be read from its beginning.
+    The number of units in the partition. A unit is a range of consecutive
+    shards; see `write_plan.Unit`.
 
   Raises:
     CacheError: If the directory has unexpected content, if another process is

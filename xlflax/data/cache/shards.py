@@ -129,7 +129,7 @@ class _Column:
     self.tokens = self.unknown = 0
 
   def add(self, texts: tokenized_examples.Ragged) -> None:
-    """Appends the texts of a batch, and counts all and unknown tokens."""
+    """Appends a batch of texts, and counts its tokens and unknown tokens."""
     self.ids.append(texts.with_eos(self._spec.eos_id, self.dtype))
     self.lengths.append(texts.lengths.astype(np.uint32))
     self.tokens += texts.tokens.size
@@ -220,7 +220,7 @@ class _File:
     weakref.finalize(self, os.close, self.descriptor)
 
   def read(self, start: int, stop: int) -> bytes:
-    """Reads the bytes in the half-open range [start, stop)."""
+    """Reads the file's bytes in the half-open range [start, stop)."""
     if self._ahead:
       self._request_block(start >> _BLOCK_BITS)
     try:

@@ -33,7 +33,7 @@ def check_changes(
   header: cache_metadata.Header,
   changed: Changed,
 ) -> None:
-  """Checks that the cached text is unchanged or that its change is permitted.
+  """Checks that cached tasks are unchanged, or that `changed` permits changes.
 
   Args:
     jobs: Jobs that write the current text of the tasks to the cache.
@@ -60,7 +60,7 @@ def needs_generation(
   members: Members,
   header: cache_metadata.Header,
 ) -> bool:
-  """Returns whether new content requires a new generation of the cache."""
+  """Returns whether writing the jobs requires a new generation of the cache."""
   return any(
     job.key in header.newest.tasks and not is_finalized(job, header)
     for job in jobs

@@ -353,7 +353,7 @@ def check_complete(directory: pathlib.Path) -> None:
 
 
 def check_split(split: str) -> None:
-  """Raises a CorpusError if no corpus directory can have the given split."""
+  """Raises a CorpusError if a split is not train, validation or test."""
   if split not in SPLITS:
     raise errors.CorpusError(
       'Corpus directories do not have a split with the requested name',

@@ -1,10 +1,10 @@
-"""Language codes: parsing of any spelling as language, script and region.
+"""Parser that splits language codes into language, script and region.
 
 Corpora, benchmarks and vocabularies spell the same language differently: `zh`,
 `zho`, `cmn`, `zh_CN`, `zho_Hans`, `zh-Hans-CN`. `parse_language_code` parses
 ISO 639-1 and 639-3 codes, BCP 47 tags with hyphens or underscores, and the
-spellings of FLORES, XTREME, mBART, CC-100, Wikipedia and gettext. All code that depends on a
-text's language uses the `LanguageCode` returned by this function.
+spellings of FLORES, XTREME, mBART, CC-100, Wikipedia and gettext. All code that
+depends on a text's language uses the `LanguageCode` returned by this function.
 
 The underlying tables are those of CLDR and the IANA registry, as provided by
 `langcodes`.
@@ -281,7 +281,7 @@ def short_code(code: str) -> str:
 
 
 def language_identity(code: str) -> tuple[str, str | None, str | None]:
-  """Returns language, script and region, which are equal for equivalent codes.
+  """Returns (language, script, region), which is equal for equivalent codes.
 
   For example, `ru`, `rus` and `ru_Cyrl` are equivalent.
 

@@ -101,7 +101,7 @@ def format_suffix(path: pathlib.Path) -> str:
 
 
 def source_files(path: pathlib.Path) -> list[pathlib.Path]:
-  """Returns the one or two files that contain a corpus.
+  """Returns the path of a corpus file, or both paths in the Moses format.
 
   The Moses format consists of two files. All other formats consist of one file.
   """

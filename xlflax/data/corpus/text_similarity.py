@@ -40,7 +40,7 @@ def normalize_for_comparison(text: str) -> str:
 
 
 def n_grams(text: str, n: int) -> set[str]:
-  """Returns a text's character n-grams, or the text itself if it is shorter."""
+  """Returns a text's character n-grams, or the text if it is shorter than n."""
   return {text[i : i + n] for i in range(max(1, len(text) - n + 1))}
 
 

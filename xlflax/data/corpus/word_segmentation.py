@@ -150,7 +150,7 @@ class Segmenter:
 
 
 def icu_words(text: str) -> list[str]:
-  """Splits a run of letters and marks at ICU's word boundaries.
+  """Splits a sequence of letters and combining marks at ICU's word boundaries.
 
   For example, `ผมชื่อสมชาย` becomes `ผม`, `ชื่อ`, `สมชาย`. The concatenated
   words equal `text`.
@@ -292,7 +292,7 @@ def _bmp_mark() -> re.Pattern[str]:
 
 @functools.cache
 def combining_marks(last: int = _LAST_MARK) -> str:
-  r"""Returns all combining marks, for use in a regular expression's `[…]`.
+  r"""Returns combining marks and joiners for use in a regex character class.
 
   Vowel signs in Indic and Thai text and decomposed accents are marks, but they
   are not included in the class `\w`.

@@ -181,7 +181,7 @@ def _write(
 
 
 def check_languages(languages: Sequence[str], pivot: str) -> None:
-  """Checks the languages of a corpus before their text is read.
+  """Checks that language codes are valid and include the pivot language.
 
   Args:
     languages: Language codes.

@@ -25,7 +25,7 @@ _PHRASE_BIT = 4
 
 
 class Case(enum.IntEnum):
-  """Letter case of a translation, adapted to the word that it replaces."""
+  """Letter case that makes a translation match the word that it replaces."""
 
   AS_IS = 0
   CAPITALIZED = 1

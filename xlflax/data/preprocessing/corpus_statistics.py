@@ -81,8 +81,8 @@ class FileCounts:
       object.
     equal_sides: Number of pairs with identical source and target.
     num_identified: Number of texts on which language identification was run.
-    num_other_language: Number of texts that were identified as text in a different
-      language.
+    num_other_language: Number of texts that were identified as text in a
+      different language.
     held_out: Number of training lines that contain held-out text or other
       evaluation text.
     bad_records: Number of lines and records that cannot be used.
@@ -122,7 +122,7 @@ def compute_statistics(
   corpus: Corpus,
   evaluation: Decontamination = Decontamination(),  # noqa: B008
 ) -> list[FileCounts]:
-  """Computes the statistics of each file, in the corpus's order.
+  """Computes the statistics of each file, in the order of `Corpus.files`.
 
   Args:
     corpus: Corpus to read. If it skips bad records, they are counted.
@@ -304,7 +304,7 @@ class _LanguageSample:
     self._lines: list[tuple[int, Sequence[str]]] = []
 
   def add(self, texts: Sequence[str]) -> None:
-    """Adds the next line of the file."""
+    """Adds the next line of the file to the candidates for the sample."""
     if all(prior is None for prior in self._priors):
       return
     self._num_lines += 1
@@ -318,7 +318,7 @@ class _LanguageSample:
     self._lines.clear()
 
   def finish(self) -> None:
-    """Identifies the languages of the sampled lines if the file is small."""
+    """Identifies the languages of a small file's sample after its last line."""
     for _, texts in heapq.nsmallest(
       _MIN_IDENTIFIED_LINES, self._lines, key=operator.itemgetter(0)
     ):

@@ -207,7 +207,7 @@ def language_labels() -> tuple[str, ...]:
 
 @functools.cache
 def supported_languages() -> frozenset[str]:
-  """Returns the set of languages that the identifier supports, by code."""
+  """Returns the set of language codes that the language identifier supports."""
   return frozenset(language_labels())
 
 

@@ -1,4 +1,4 @@
-"""Output files of preprocessed corpora: names, order and writing."""
+"""Functions that list and write the files of a preprocessed corpus."""
 
 import collections
 import dataclasses

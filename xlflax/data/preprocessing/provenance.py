@@ -49,7 +49,7 @@ def lock_output(
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-  """Statistics of a file that was written.
+  """Statistics of one output file of a preprocessing run.
 
   Attributes:
     path: Path relative to the output directory. It equals the path in the
@@ -105,7 +105,7 @@ class Record:
   def open_complete(
     cls, output: pathlib.Path, settings: dict, *, overwrite: bool
   ) -> 'Record':
-    """Opens the record of all output files, including the records of shards.
+    """Opens the record of all output files, and merges the records of shards.
 
     A new output and an output with different settings are marked as incomplete
     until `finish` is called. If no file was written with the

@@ -61,7 +61,7 @@ class TextProcessing:
 
 
 class Processor:
-  """Callable that processes a line of text with Moses, jieba, both or neither.
+  """Callable that applies the enabled Moses and jieba steps to a line of text.
 
   `TextProcessing` selects the steps for the language.
   """

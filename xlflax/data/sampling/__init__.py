@@ -1,1 +1,1 @@
-"""Order of training examples: schedules and permutations as pure functions."""
+"""Schedules and permutations that determine the order of training examples."""

@@ -1,4 +1,4 @@
-"""Stateless pseudorandom numbers for datasets: keys and 64-bit mixing.
+"""Functions that generate pseudorandom 64-bit integers without state.
 
 `numpy.random` is not used, because batches must be identical for all NumPy
 versions. Instead, a random 64-bit word is `mix_bits(key + counter)`.

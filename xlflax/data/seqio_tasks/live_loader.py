@@ -269,7 +269,7 @@ class _TaskReader:
   def first_epoch(
     self, counts: sequence_iterator.Counts
   ) -> Iterator[sequence_iterator.Units]:
-    """Returns the sequences of the first epoch.
+    """Returns an iterator over a task's sequences in the first epoch.
 
     Args:
       counts: Numbers of examples, which the iterator updates.

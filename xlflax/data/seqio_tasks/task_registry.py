@@ -189,7 +189,7 @@ def remove_task(name: str) -> None:
 
 
 def record_module_tasks(file: str, names: Sequence[str]) -> None:
-  """Records the tasks that a user module registers, for use in messages.
+  """Records the tasks that a user module registers, to name them in errors.
 
   Args:
     file: File of the module.

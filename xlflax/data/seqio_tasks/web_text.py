@@ -17,7 +17,7 @@ _STARTS = 'starts_document'
 
 
 class KeepLines:
-  """SeqIO preprocessor that drops examples and counts them by reason.
+  """SeqIO preprocessor that drops examples rejected by `TextFilters`.
 
   With `TextFilters(min_characters=4)`, before:
   `{'text': 'ab', 'starts_document': True}`,

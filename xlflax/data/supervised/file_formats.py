@@ -160,7 +160,7 @@ def find_of_examples(name: str) -> Format:
 
 
 def read_files(format: str, paths: Paths, part: str, **options) -> Reading:
-  """Reads the files of one language split.
+  """Reads the labeled examples of a language or language pair from files.
 
   If an example in a later file repeats an id from an earlier file, the name of
   its file is prepended to its id.

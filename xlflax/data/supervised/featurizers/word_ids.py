@@ -107,7 +107,7 @@ def encode_words(
 
 @functools.lru_cache(maxsize=256)
 def space_before(vocabulary: base_vocabulary.Vocabulary, language: str) -> str:
-  """Returns the prefix to add to each word after the first before encoding.
+  """Returns the prefix for encoding a word that is not the first in a sentence.
 
   Words are encoded one by one. The prefix, which is '' or ' ', makes their
   tokens the same as in a complete sentence. SentencePiece and WordPiece encode
