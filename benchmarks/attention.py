@@ -1,4 +1,4 @@
-"""Parity, time and memory of attention backends on packed sequences.
+"""Speed, memory use and numerical error of attention on packed sequences.
 
   python -m benchmarks.attention --model xlmr-base    # on a GPU
   python -m benchmarks.attention --model tiny         # on any device

@@ -71,7 +71,7 @@ def _sample_lines(lines: list[str]) -> list[str]:
 
 
 def measure_language_filters(lines: Lines) -> dict:
-  """Measures error rates of language filters on text with foreign lines.
+  """Measures error rates of language filters on text in mixed languages.
 
   Lines from other languages (foreign lines) are mixed into each language's
   text. A filter makes an error if it keeps a foreign line or drops a line in
@@ -169,7 +169,12 @@ def measure_declarations(folder: pathlib.Path) -> dict:
 
 
 def measure_copies(data: pathlib.Path) -> dict:
-  """Measures how many translations and altered lines are detected as copies."""
+  """Measures false positives and recall of copy detection in sentence pairs.
+
+  False positives are correct translations that are classified as copies. Recall
+  is the fraction of English lines that are recognized as copies of the original
+  lines after some of their words were replaced.
+  """
   rng = random.Random(0)
   pairs = [
     pair

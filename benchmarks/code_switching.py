@@ -1,4 +1,4 @@
-"""Speed of text preparation in tokens/s per core, compared with training steps.
+"""Speed of tokenization and code-switching, compared with training steps.
 
   python -m benchmarks.code_switching
 

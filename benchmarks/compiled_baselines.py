@@ -1,4 +1,4 @@
-"""Compares xlflax with JAX baselines, compiled without the target devices.
+"""Time bounds and peak memory of training steps in xlflax and JAX baselines.
 
   python -m benchmarks.compiled_baselines --t5x DIR
   python -m benchmarks.compiled_baselines --steps plain_flax --devices gpu:H200:1
@@ -6,12 +6,13 @@
 
 `t5x` is T5X's encoder-decoder (github.com/google-research/t5x, checked out in
 DIR) in the size of mT5-base. `plain_flax` is an encoder that consists of Flax
-layers, in the size of XLM-R base (`benchmarks/baselines/jax_steps.py`). Both are
-compiled and evaluated as in `benchmarks.compile_targets`, and compared with the
-xlflax step of equal size that this benchmark recorded. The extra `plan-gpu` is
-required. --record stores the measurements in a file next to this module.
---recorded formats the stored measurements without compiling. --page writes the
-table of stored measurements between markers in a page.
+layers, in the size of XLM-R base (`benchmarks/baselines/jax_steps.py`). Both
+are compiled without the target devices and evaluated as in
+`benchmarks.compile_targets`, and compared with the xlflax step of equal size
+that this benchmark recorded. The extra `plan-gpu` is required. --record stores
+the measurements in a file next to this module. --recorded formats the stored
+measurements without compiling. --page writes the table of stored measurements
+between markers in a page.
 """
 
 import argparse
@@ -193,7 +194,7 @@ def _parse_arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-  """Compiles the steps, or reads their recorded results, and prints a table."""
+  """Compiles training steps or reads recorded results, and prints a table."""
   args = _parse_arguments()
   stored = json.loads(RECORD.read_text()) if RECORD.exists() else {}
   figures = stored if args.recorded else _compile_baselines(args)

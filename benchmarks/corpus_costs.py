@@ -164,7 +164,7 @@ def _write_cache(folder: pathlib.Path, vocabulary: Vocabulary) -> None:
 
 
 def main(arguments: list[str] | None = None) -> None:
-  """Prints the costs as JSON."""
+  """Prints the CPU time of each processing step as JSON."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

@@ -1,4 +1,4 @@
-"""Speed of inference with xlflax and transformers, for the same weights.
+"""Inference speed of xlflax and transformers with the same weights.
 
   python -m benchmarks.inference                  # mean hidden states
   python -m benchmarks.beam_search                # translation with beam size 5

@@ -1,4 +1,4 @@
-"""Functions that time steps in this process and variants in subprocesses."""
+"""Functions that time calls and run benchmarks in subprocesses."""
 
 import json
 import os
@@ -132,7 +132,7 @@ def run_module(
 def run_interleaved(
   variants: Sequence[str], run: Callable[[str], dict[str, Any]], *, rounds: int
 ) -> dict[str, dict[str, Any]]:
-  """Runs every variant once per round, in alternating order.
+  """Runs all variants in each round, and reverses their order after each round.
 
   Args:
     variants: Names of the variants to measure.

@@ -39,14 +39,14 @@ _LIBRARIES = ('jax', 'xlflax')
 
 @dataclasses.dataclass(frozen=True)
 class Failure:
-  """A failure, and the processes that it affects.
+  """A failure that is injected into one process or all processes of a job.
 
   Attributes:
     description: Description of the failure, for the table.
     process_id: Failing process. If None, all processes are affected.
     at_startup: Whether the failure occurs before training.
-    sent_signal: Signal that is sent to the failing process. If None and the failure
-      does not occur at startup, the process raises an error.
+    sent_signal: Signal that is sent to the failing process. If None and the
+      failure does not occur at startup, the process raises an error.
     is_missing: Whether the failing process is never started.
     options: Worker options of the failing process.
     environment: Environment variables of all processes. `{port}` is replaced
@@ -202,7 +202,10 @@ class Job:
     return False
 
   def inject_failure(self) -> float:
-    """Stops the failing process, and returns the time of the failure."""
+    """Injects the job's failure, and returns the time of the injection.
+
+    The failing process receives the failure's signal or raises an error.
+    """
     if self._failure.sent_signal is None:
       self._failure_path.touch()
     else:
@@ -211,7 +214,9 @@ class Job:
     return time.monotonic()
 
   def wait(self, failure_time: float, *, is_training: bool = False) -> Outcome:
-    """Waits until the processes that do not fail themselves have exited.
+    """Waits until all processes except the failing process have exited.
+
+    The wait ends after `_MAX_SECONDS` at the latest.
 
     Args:
       failure_time: Time of the failure.
@@ -258,7 +263,7 @@ _MESSAGE_PATTERNS = (
 
 
 def find_message(outputs: Sequence[str], process_id: int | None) -> str:
-  """Returns the line of the outputs that identifies the failed process best.
+  """Returns the output line that identifies the failed process most clearly.
 
   Args:
     outputs: Standard output and error of each remaining process.

@@ -1,4 +1,4 @@
-"""Cost of failures: seconds lost per phase, and goodput under process kills.
+"""Time that a training run loses to failures, and its goodput.
 
   python -m benchmarks.restarts
   python -m benchmarks.restarts --failures task,coordinator --rounds 3

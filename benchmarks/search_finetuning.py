@@ -1,4 +1,4 @@
-"""Contrastive fine-tuning for search with xlflax and Sentence-Transformers.
+"""Comparison of retrieval fine-tuning in xlflax and Sentence-Transformers.
 
   python -m benchmarks.search_finetuning --model=MODEL --data=DATA --work=WORK
 

@@ -1,4 +1,4 @@
-"""Sizes of a training step, and the batch that all libraries train on."""
+"""Encoder sizes and synthetic batches that xlflax and the baselines share."""
 
 import dataclasses
 import json

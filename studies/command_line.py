@@ -14,7 +14,7 @@ from xlflax.utils import errors
 def create_parser(
   module: str, description: str | None
 ) -> argparse.ArgumentParser:
-  """Returns an argument parser without arguments for a study.
+  """Creates an argument parser, to which a study adds its arguments.
 
   Args:
     module: Name of the module that is run with `python -m`.

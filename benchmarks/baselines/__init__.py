@@ -1,1 +1,1 @@
-"""Baselines that run the same workloads with other libraries."""
+"""Baselines for the xlflax benchmarks, implemented with other libraries."""

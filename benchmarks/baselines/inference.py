@@ -15,9 +15,10 @@ from benchmarks import shapes
 def iterate_batches(
   rows: list[list[int]], batch_size: int
 ) -> Iterator[tuple[list[int], dict[str, torch.Tensor]]]:
-  """Yields each batch's sequence indices and model arguments.
+  """Yields padded batches as (sequence indices, model arguments).
 
-  The longest sequences come first.
+  The longest sequences come first. The model arguments are `input_ids` and
+  `attention_mask`, both of shape [batch, length].
 
   Args:
     rows: Token IDs of each sequence.

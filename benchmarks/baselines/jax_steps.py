@@ -1,8 +1,8 @@
-"""Training steps of JAX baselines, compiled without the target devices.
+"""Training steps of JAX baselines, for ahead-of-time compilation.
 
 The baselines are T5X's encoder-decoder, imported from a checkout, and an
 encoder that uses Flax layers as in the Flax documentation. Like xlflax, both
-clip gradients and then apply AdamW.
+clip gradients and then apply AdamW. The target devices need not be present.
 """
 
 import importlib

@@ -75,7 +75,11 @@ def mask_tokens(ids: torch.Tensor, spec, special: torch.Tensor):
 
 
 def make_loss_function(variant: str, model):
-  """Returns a variant's loss function (ids, positions, labels) -> loss."""
+  """Returns the masked LM loss as a function (ids, positions, labels) -> loss.
+
+  The variant 'torch/as_is' computes logits for all tokens. The other variants
+  compute logits only for the masked positions.
+  """
 
   def as_is(ids, positions, labels):
     targets = torch.full((ids.numel(),), -100).scatter(0, positions, labels)

@@ -1,4 +1,4 @@
-"""Fine-tuning for search with SentenceTransformerTrainer, on the CPU.
+"""Retrieval fine-tuning with SentenceTransformerTrainer, on the CPU.
 
 This module is run by `benchmarks.search_finetuning`.
 """
@@ -16,7 +16,11 @@ from benchmarks import search_finetuning
 
 
 def train_model(setting: search_finetuning.Setting, seed: int) -> None:
-  """Trains on pairs in the given order, and saves the model and the losses."""
+  """Fine-tunes a SentenceTransformer model on the training pairs of a seed.
+
+  The pairs are read in the order of their file. The model and the loss of each
+  step are written to the run's directory.
+  """
   torch.set_num_threads(setting.threads)
   dropout = {
     name: setting.dropout

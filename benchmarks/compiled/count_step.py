@@ -1,4 +1,4 @@
-"""Counts a training step's operations per kernel, without the target device.
+"""Operation counts and roofline of a training step, from its compiled program.
 
   python -m benchmarks.compiled.count_step --devices=gpu:H200:1 \\
       --gin_file=pretrain/mlm.gin --gin_file=models/base.gin \\
@@ -7,9 +7,9 @@
 
 This is a tool for kernel authors. It compiles a run's steps with the device's
 compiler (extras `plan-gpu` and `plan-tpu`), reads the program kernel by kernel,
-and counts the instructions in Pallas kernels. The result is a roofline at
-data-sheet rates, which is a lower bound for the step time. To estimate the step
-time, use `xlflax train --dry_run`.
+and counts the instructions in Pallas kernels. The device itself is not
+required. The result is a roofline at data-sheet rates, which is a lower bound
+for the step time. To estimate the step time, use `xlflax train --dry_run`.
 """
 
 import argparse

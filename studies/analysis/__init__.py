@@ -1,1 +1,1 @@
-"""Papers' observations, tested on small models (docs/measured/analysis.md)."""
+"""Tests of papers' observations on small models (docs/measured/analysis.md)."""

@@ -243,9 +243,9 @@ def diagonal_links(source_size: int, target_size: int) -> set[tuple[int, int]]:
 def nearest_translations(
   train: list[tuple[str, str]], sources: list[str]
 ) -> list[str]:
-  """Returns the most similar training sentence's translation for each source.
+  """Translates sentences by copying the translations of similar sentences.
 
-  The most similar sentence is the training sentence whose set of words has the
+  Each source is translated as the training sentence whose set of words has the
   highest Jaccard similarity.
 
   Args:

@@ -133,7 +133,7 @@ def scores_by_language(metrics: Scores, prefix: str) -> Scores:
 
 
 def read_grid_scores(folder: pathlib.Path, metric: str) -> Scores:
-  """Returns the test scores of the selected hyperparameters.
+  """Returns the test scores of the hyperparameters that a grid search selected.
 
   The scores are averaged over seeds. The hyperparameters were selected by
   `xlflax finetune`.

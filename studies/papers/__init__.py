@@ -1,1 +1,4 @@
-"""Dry runs of the papers' models, and tiny runs for their result tables."""
+"""Dry runs and tiny training runs of the ECS, MetaXLM, PPA and VECO models.
+
+The tiny runs correspond to rows in the papers' result tables.
+"""

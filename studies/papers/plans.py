@@ -1,4 +1,4 @@
-"""Dry runs of the papers' models with the papers' numbers of GPUs.
+"""Dry runs of published models on the numbers of GPUs used in their papers.
 
   python -m studies.papers.plans WORK
 

@@ -83,7 +83,10 @@ def read_tsv(path: pathlib.Path) -> list[list[str]]:
 
 
 def read_guide(folder: pathlib.Path) -> list[list[str]]:
-  """Returns each article's paragraphs, without header, markup and URLs."""
+  """Returns the paragraphs of each article in the Open Source Guides.
+
+  Front matter, markup, link targets and very short paragraphs are removed.
+  """
   documents = []
   for path in sorted(folder.glob('*.md')):
     text = path.read_text(encoding='utf-8')
@@ -255,7 +258,10 @@ def build_corpus(
   num_dropped: collections.Counter[str] = collections.Counter()
 
   def accept_training_text(name: str, *texts: str) -> bool:
-    """Returns whether all texts may be used for training. Counts rejections."""
+    """Returns whether none of the texts is held out for testing or validation.
+
+    If a text is held out, `num_dropped[name]` is incremented.
+    """
     is_held_out = any(normalize_text(text) in held_out for text in texts)
     num_dropped[name] += is_held_out
     return not is_held_out

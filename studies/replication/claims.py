@@ -277,7 +277,7 @@ def evaluate_claim(claim: Claim, scores: Scores) -> Finding:
 
 
 def compared_conditions(claims: Sequence[Claim]) -> tuple[str, ...]:
-  """Returns the names of all conditions that the claims compare."""
+  """Returns the unique names of the conditions that given claims compare."""
   return tuple(
     dict.fromkeys(
       name for claim in claims for name in (claim.first, claim.second)

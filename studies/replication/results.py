@@ -1,4 +1,8 @@
-"""Stored results: one JSON file per run, or one file for all runs."""
+"""JSON files that store the results of training runs.
+
+A `ResultStore` keeps one file for each run. `write_results` writes the results
+of all runs to one file.
+"""
 
 import dataclasses
 import hashlib

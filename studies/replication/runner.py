@@ -48,7 +48,7 @@ class TrainedRun(NamedTuple):
 
 
 class Runner:
-  """Training executor that reuses setups and compiled steps."""
+  """Executor of training runs that reuses compiled steps across seeds."""
 
   def __init__(self):
     self._setups: dict[str, training_setup.Setup] = {}
@@ -57,7 +57,7 @@ class Runner:
   def train(
     self, trainer: Trainer, *, model_params=None, untrained: bool = False
   ) -> TrainedRun:
-    """Trains a model from the first step.
+    """Initializes a model and trains it for the trainer's `num_train_steps`.
 
     Args:
       trainer: Configuration of the run. Nothing is written to its model

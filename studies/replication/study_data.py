@@ -73,7 +73,7 @@ class SyntheticSpec:
     return StudyData(work, text, self)
 
   def restrict_to(self, chain: Any) -> 'SyntheticSpec':
-    """Returns the specification unchanged: every run depends on all of it."""
+    """Returns the specification unchanged: runs depend on all its fields."""
     del chain  # Every run depends on all synthetic data.
     return self
 
@@ -112,7 +112,7 @@ class StudyData:
 
   @property
   def corpus(self) -> str:
-    """Corpus directory of the languages."""
+    """Path of the corpus directory in `folder`."""
     return str(self.folder / 'corpus')
 
   def write(self) -> None:
@@ -134,7 +134,10 @@ class StudyData:
     (self.folder / 'done').touch()
 
   def with_same_domain(self) -> 'StudyData':
-    """Returns the SAME_DOMAIN variant, on which vocabularies are trained."""
+    """Returns the experiment data with the text variant SAME_DOMAIN.
+
+    Vocabularies are trained on this variant.
+    """
     return dataclasses.replace(self, text=TextVariant.SAME_DOMAIN)
 
   def prepare_vocabulary(self, anchors: Anchors | None) -> pathlib.Path:
@@ -294,7 +297,7 @@ class StudyData:
     return {}
 
   def shared_words(self, language: str) -> frozenset[str]:
-    """Returns words that occur in the tagged test sentences of both languages.
+    """Returns tagged test words that a language shares with the first language.
 
     Args:
       language: Language that is compared with the first language.

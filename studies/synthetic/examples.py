@@ -70,7 +70,7 @@ def draw_examples(
 def monolingual_sentences(
   options: SyntheticOptions, code: str
 ) -> Iterator[tuple[str, list[Sentence]]]:
-  """Yields the name and monolingual sentences of each split, test first."""
+  """Yields each split's name and sentences, starting with the test split."""
   shift = options.domain_shift * (1 if code == options.codes[0] else -1)
   return _draw_corpus(
     options,

@@ -57,11 +57,11 @@ class SentenceReader:
       models: Cache of opened models (`model_refs.Models`).
       refs: For each list of texts, a reference to the model that encodes it.
       texts: N sentences for each model.
-      languages: Language code for each text.
+      languages: Language code for each list of texts.
       layers: Layer indices.
 
     Returns:
-      For each text, states of shape [len(layers), N, H].
+      For each list of texts, states of shape [len(layers), N, H].
     """
     return [
       np.concatenate(

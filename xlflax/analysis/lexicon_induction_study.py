@@ -211,7 +211,7 @@ class _VectorCache:
     self._files: dict[str, lexicon_induction.WordVectors] = {}
 
   def file_vectors(self, pair: model_refs.Pair) -> Sides:
-    """Returns the word vectors in a language pair's files."""
+    """Returns both languages' word vectors from word-vector files."""
     for language in pair:
       if language not in self._files:
         self._files[language] = lexicon_induction.read_vectors(
@@ -239,7 +239,7 @@ class _VectorCache:
   def restricted_file_vectors(
     self, case: study_base.Case
   ) -> Iterator[tuple[int | None, Sides]]:
-    """Yields the file vectors of words that have a token embedding."""
+    """Yields word vectors from files, for words that have a token embedding."""
     for layer, embeddings in self.embeddings(case):
       first, second = (
         vectors.restrict(side.words)

@@ -96,7 +96,7 @@ class ModelSeries:
     return cls(name, first, second)
 
   def models(self, pair: Pair) -> tuple[ModelRef, ModelRef]:
-    """Returns references to the models for the first and second language."""
+    """Returns references to the models for a pair's two languages."""
     first, second = (
       ModelRef.parse(
         template.replace('{language}', language).replace(
@@ -159,7 +159,7 @@ class Models:
   def at_steps(
     self, refs: tuple[ModelRef, ModelRef], steps: Steps
   ) -> list[tuple[ModelRef, ModelRef]]:
-    """Returns references to both models at each of the given training steps.
+    """Returns pairs of model references, one pair for each training step.
 
     A model with a named step is used at that step throughout.
 

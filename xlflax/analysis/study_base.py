@@ -195,7 +195,7 @@ def last_steps(
 def by_step(
   rows: Sequence[analysis_report.Row], value: str, *, layer: str = 'layer'
 ) -> dict[str, dict[str, list[tuple[float, float]]]]:
-  """Groups values by panel and layer for plots over training steps.
+  """Converts table rows to one curve over training steps for each layer.
 
   Args:
     rows: Table rows. Rows whose step is not a number are omitted.

@@ -81,7 +81,7 @@ def orient_map(
   source: str,
   languages: Sequence[str],
 ) -> tuple[alignment_maps.SavedMap, str | None]:
-  """Inverts an alignment map if its output is not in the head's space.
+  """Inverts an alignment map if necessary, so that a head can read its output.
 
   A map between two models is inverted if it maps into the space of the target
   model. A map between two languages of one model is inverted if it maps to the

@@ -31,7 +31,7 @@ _EXPLANATION = (
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True)
 class Head:
-  """A fine-tuned model, and a map from another model's states to its states.
+  """A fine-tuned model, and a map into its space of hidden states.
 
   Attributes:
     model: Reference to the source model, in the format of `ModelRef.parse`.

@@ -69,7 +69,7 @@ class Array:
 
 @dataclasses.dataclass(frozen=True)
 class Instruction:
-  """An instruction, which is one line of a computation.
+  """An HLO instruction, which is one line of an HLO computation.
 
   Attributes:
     name: Name, unique within its computation.
@@ -92,7 +92,7 @@ class Instruction:
 
   @property
   def bytes(self) -> float:
-    """Size of the result in bytes."""
+    """Size of the instruction's result in bytes."""
     return sum(array.bytes for array in self.arrays)
 
   @property
@@ -121,7 +121,7 @@ class Instruction:
 
   @functools.cached_property
   def called(self) -> dict[str, tuple[str, ...]]:
-    """Names of the called computations, grouped by attribute."""
+    """Names of the computations that the instruction calls, by attribute."""
     called_computations = {}
     for match in _CALLED.finditer(self.attributes):
       remainder = self.attributes[match.end() :]
@@ -331,7 +331,7 @@ def _find_closing_bracket(text: str, opening: int) -> int:
 def skip_instructions(
   computation: Computation, name: str, opcodes: Iterable[str]
 ) -> Instruction:
-  """Follows first operands past instructions with the given opcodes.
+  """Follows the chain of first operands until an opcode is not in `opcodes`.
 
   Args:
     computation: Computation that contains the instruction.

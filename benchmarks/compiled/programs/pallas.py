@@ -56,7 +56,14 @@ def result_types(equation: Any) -> Any:
 def extract_calls(
   equations: Sequence[Any],
 ) -> tuple[Callable[..., Any], list[Any]]:
-  """Returns a function that runs the Pallas calls, and its input shapes."""
+  """Builds a function that runs only the given Pallas calls of a jaxpr.
+
+  Args:
+    equations: Equations of the jaxpr that call Pallas kernels.
+
+  Returns:
+    The function, and the shapes and data types of its arguments.
+  """
   inputs = dict.fromkeys(
     variable
     for equation in equations

@@ -1,4 +1,4 @@
-"""Figures on the result pages, which show the scores of all conditions."""
+"""Figures of condition scores for the replication study's result pages."""
 
 import pathlib
 from collections.abc import Mapping, Sequence

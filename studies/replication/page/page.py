@@ -1,4 +1,4 @@
-"""Generator for the result pages: verdicts, figures, statistics and text."""
+"""Generator for the replication study's result pages."""
 
 import functools
 import pathlib
