@@ -307,7 +307,7 @@ class Trainer:
     gin_config: str | Callable[[], str] = '',
     report: metric_writer.Report | None = None,
   ) -> dict[str, Any]:
-    """Trains from the last checkpoint, or from the start, to the last step.
+    """Trains to the last step, resuming from the last checkpoint if one exists.
 
     Args:
       gin_config: Text of a gin file that builds this trainer, or a function
@@ -401,7 +401,7 @@ class Trainer:
 
   @property
   def last_step(self) -> int:
-    """Step at which training stops: the last step, or `stop_after_steps`.
+    """Step at which training stops: `stop_after_steps`, or `steps` if smaller.
 
     The run must be `resolved`.
     """
@@ -428,7 +428,9 @@ class Trainer:
   def resolved(
     self, vocabulary: base_vocabulary.Vocabulary | None
   ) -> 'Trainer':
-    """Returns a copy with the number of steps set, including in schedules.
+    """Returns a copy of the trainer in which the number of steps is set.
+
+    The number of steps is also set in all schedules.
 
     Args:
       vocabulary: Vocabulary of the run. It is required for counting the

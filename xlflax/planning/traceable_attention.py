@@ -1,4 +1,4 @@
-"""Replaces attention backends that cannot be traced or compiled on a CPU."""
+"""Replacement of attention backends that a CPU cannot trace or compile."""
 
 import dataclasses
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ _Backend = encoder_config.AttentionBackend
 def with_traceable_attention(
   settings: 'trainer.Trainer', machine: machine_topology.DeviceTopology
 ) -> 'trainer.Trainer':
-  """Replaces cuDNN attention in the run's settings.
+  """Replaces a run's cuDNN attention with fused or plain XLA attention.
 
   JAX traces cuDNN attention only if cuDNN is installed. The fused kernels,
   which are used instead, have the same estimated cost.
@@ -48,7 +48,7 @@ def with_traceable_attention(
 
 
 def with_plain_attention(settings: 'trainer.Trainer') -> 'trainer.Trainer':
-  """Returns a run's settings with plain XLA attention, which CPUs compile."""
+  """Returns a run's settings with XLA attention, which compiles on CPUs."""
   if not hasattr(settings.model.config, 'attention_backend'):
     return settings
   return _with_backend(settings, _Backend.XLA)

@@ -30,7 +30,7 @@ _SENTENCES = (256, 4096)  # Minimum and maximum number of buffered sentences.
 
 
 class Layers(enum.Enum):
-  """Pairs of layers to compare."""
+  """Choice of the layer pairs to compare between two models."""
 
   ALL = 'all'  # Every layer of one model with every layer of the second model.
   DIAGONAL = 'diagonal'  # Layer i with layer i.

@@ -1,8 +1,9 @@
-"""HSIC between layers, accumulated over batches in constant memory.
+"""Hilbert-Schmidt independence criterion (HSIC) between layers of two models.
 
-Products of features are summed batch by batch. All vectors are shifted by the
-mean of the first batch, which does not change HSIC: sums of products of vectors
-far from the origin would lose precision.
+HSIC is accumulated over batches in constant memory: products of features are
+summed batch by batch. All vectors are shifted by the mean of the first batch,
+which does not change HSIC. Without the shift, sums of products of vectors far
+from the origin would lose precision.
 """
 
 from collections.abc import Iterator
@@ -148,7 +149,7 @@ class _ProductSums:
     self._xx_yy = np.zeros((depth, right_depth))  # |x|^2 |y|^2
 
   def add(self, left: _Batch, right: _Batch) -> None:
-    """Updates the sums of products with a batch from each of the two models."""
+    """Adds a batch of both models' hidden states to the sums of products."""
     pending = None
     for i, x, y in self._pairs(left.values, right.values):
       current = i, block_matmul.transposed_matmul(x, y)

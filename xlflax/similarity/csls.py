@@ -1,4 +1,4 @@
-"""Word translation: nearest neighbors by cosine and by CSLS.
+"""Nearest-neighbor search for word translation, by cosine or by CSLS.
 
 Source: Conneau et al. (2018, "Word translation without parallel data") section
 2.3: CSLS(x, y) = 2 cos(x, y) - r(x) - r(y), where r is the mean cosine to the K

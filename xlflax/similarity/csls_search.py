@@ -101,7 +101,7 @@ class _BoundedKeys:
     self._limits = np.zeros(0, np.float32)
 
   def start_row(self, i: int, key_means: TopK) -> None:
-    """Updates the lower bound on each key's mean similarity r.
+    """Updates the lower bound on each key's mean similarity to its neighbors.
 
     This method is called before each row of blocks is processed.
     """
@@ -127,7 +127,10 @@ class _BoundedKeys:
       mask[part] |= block[part] - halves > self._limits[part, None]
 
   def merge(self, hits: top_k.Hits, i: int, j: int) -> None:
-    """Merges a block's upper bounds into the greatest bounds of each query."""
+    """Updates each query's candidate keys with the entries of one block.
+
+    The candidates are the keys with the greatest upper bounds on their scores.
+    """
     if i < self._start:
       return
     bounds = hits.scores - self._halves[j + hits.columns]
@@ -137,7 +140,7 @@ class _BoundedKeys:
     )
 
   def end_row(self, i: int, count: int) -> None:
-    """Converts the stored upper bounds of one row of blocks back to cosines."""
+    """Converts the upper bounds stored for a block of queries to cosines."""
     if i < self._start:
       return
     rows = slice(i, i + count)

@@ -17,7 +17,11 @@ from xlflax.utils import errors, validation
 
 
 class Margin(enum.Enum):
-  """Margin score of a pair with cosine c and mean neighbor cosine m."""
+  """Formula for the margin score of a sentence pair.
+
+  In the formulas, c is the cosine of the pair, and m is the mean cosine of its
+  sentences to their nearest neighbors.
+  """
 
   ABSOLUTE = 'absolute'  # c
   DISTANCE = 'distance'  # c - m
@@ -36,7 +40,9 @@ class Direction(enum.Enum):
 
 
 class Candidates(NamedTuple):
-  """The C candidate translation pairs, best first.
+  """Candidate translation pairs in descending order of their margin scores.
+
+  C denotes the number of pairs.
 
   Attributes:
     first: Row indices in the first set, int64 of shape [C].

@@ -49,10 +49,10 @@ class Normalized:
 
   @validation.validate_call
   def apply(self, vectors: np.ndarray) -> np.ndarray:
-    """Normalizes other vectors [M, D] of the language with the stored means.
+    """Normalizes additional vectors [M, D] with the stored means.
 
-    Use this method for test words and sentences, which must not influence the
-    means.
+    Use this method for test words and sentences of the same language, which
+    must not influence the means.
     """
     vectors = _unit(vector_checks.check_vectors(vectors, 'the language'))
     for mean in self.means:

@@ -122,7 +122,7 @@ def transport_plan(
   max_rounds: validation.NonNegativeInt = 1000,
   tolerance: validation.NonNegativeFloat = 1e-6,
 ) -> np.ndarray:
-  """Computes an entropic optimal transport plan with Sinkhorn's iteration.
+  """Computes an entropic optimal transport plan with the Sinkhorn algorithm.
 
   The plan P maximizes sum P S + r H(P) with row sums `source_mass` and column
   sums `target_mass`, where H is the entropy (Cuturi, 2013). `ot.sinkhorn` of

@@ -1,1 +1,1 @@
-"""Storage on disks and in buckets: paths, integrity, locks and staging."""
+"""Access to disks and buckets, with integrity checks, locks and staging."""

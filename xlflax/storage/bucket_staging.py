@@ -92,9 +92,9 @@ def _copied(name: str, folder: pathlib.Path) -> pathlib.Path:
 
 
 def find_written_copy(directory: pathlib.Path, mark: str) -> pathlib.Path:
-  """Returns the path of an output's local copy if the copy is up to date.
+  """Returns the path of an output's local copy, or the output's own path.
 
-  Otherwise, the output's own path is returned.
+  If the local copy is missing or outdated, the output's own path is returned.
 
   Args:
     directory: Output directory, on disk or in a bucket.
@@ -173,7 +173,7 @@ class _Mirror:
     )
 
   def read(self) -> None:
-    """Downloads the bucket's content to the local copy."""
+    """Downloads the folder or file from the bucket to its local copy."""
     self._load_state()
     if not self._remote:
       raise self._bucket_error(

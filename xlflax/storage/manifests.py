@@ -204,7 +204,9 @@ def check_file(directory: pathlib.Path, name: str) -> None:
 def iterate_texts(
   directory: pathlib.Path, *, max_bytes: int
 ) -> Iterator[tuple[str, str]]:
-  """Yields (path, content) of each intact text file up to a maximum size.
+  """Yields (path, content) of each text file that matches its digest.
+
+  Files that are larger than `max_bytes` are skipped.
 
   Args:
     directory: Directory that contains the manifest.

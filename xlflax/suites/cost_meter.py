@@ -1,4 +1,4 @@
-"""Cost of a suite task: parameters, CPU seconds and device seconds."""
+"""Measurement of a suite task's parameter count, CPU and device seconds."""
 
 import time
 

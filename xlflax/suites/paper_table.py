@@ -130,7 +130,7 @@ class PaperTable:
 
   @property
   def change_columns(self) -> tuple[str, ...]:
-    """Columns in the table of differences from the reference rows."""
+    """Names of the columns for which changes from reference rows are shown."""
     return self.summary or tuple(self.means) or self.columns
 
   @functools.cached_property

@@ -78,7 +78,7 @@ class SuiteTask:
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Suite:
-  """A suite: a named list of tasks to evaluate together.
+  """Evaluation suite, a named list of tasks that are evaluated together.
 
   Attributes:
     name: Name of the suite.

@@ -1,4 +1,7 @@
-"""Plan of a suite: fine-tuning runs, files and tables, without training."""
+"""Plan of a suite, which lists its fine-tuning runs, files and tables.
+
+A plan is created without training or writing files.
+"""
 
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence

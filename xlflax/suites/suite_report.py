@@ -340,7 +340,7 @@ class SuiteReport:
 
   @property
   def failures(self) -> tuple[eval_task.Failure, ...]:
-    """Failures of the tasks that ran in this call, without earlier failures."""
+    """Failures of newly evaluated tasks, excluding results of earlier calls."""
     return tuple(
       dataclasses.replace(failure, task=f'{result.model}: {failure.task}')
       for result in self.results
@@ -523,7 +523,7 @@ class SuiteReport:
     )
 
   def to_csv(self) -> str:
-    """Returns CSV text with mean and spread over seeds for each metric."""
+    """Returns CSV text with the mean and the spread of metrics over seeds."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator='\n')
     writer.writerow(

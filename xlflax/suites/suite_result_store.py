@@ -1,4 +1,4 @@
-"""Storage of suite results, so that later calls can merge them."""
+"""Storage of suite results, which are merged with results of later calls."""
 
 import dataclasses
 import functools

@@ -272,7 +272,10 @@ class SuiteRunner:
   def configuration(
     self, task: suite_config.SuiteTask, model: Model
   ) -> gin_config.Configuration:
-    """Returns the configuration of a task and checkpoint, without MODEL_DIR."""
+    """Returns the gin configuration that runs a task on a checkpoint.
+
+    The macro MODEL_DIR is not set.
+    """
     macros: dict[str, Any] = {'DATA': self.data}
     bindings = (*task.bindings, *task.recipe)
     if task.trials is not None:

@@ -233,7 +233,9 @@ def write(
   report: suite_report.SuiteReport,
   output: pathlib.Path,
 ) -> None:
-  """Writes the table as Markdown and CSV. Plots it if scores were measured.
+  """Writes a paper's table as Markdown and CSV, and a plot of the table.
+
+  The plot is written only if scores were measured.
 
   Args:
     table: Table of a paper that the suite reproduces.

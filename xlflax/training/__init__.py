@@ -1,4 +1,4 @@
-"""Training: train state, optimizers, partitioning, checkpoints and the loop."""
+"""Training loop, train state, optimizers, partitioning and checkpoints."""
 
 from etils import epy as _epy
 

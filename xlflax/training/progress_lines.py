@@ -1,4 +1,8 @@
-"""Progress of a run: log lines and, on a terminal, a live line below them."""
+"""Progress reports of a run.
+
+Progress is reported in log lines and, on a terminal, also in a live line below
+the log lines.
+"""
 
 import logging
 import threading
@@ -127,7 +131,7 @@ class Progress:
   def report(
     self, step: int, loss: float, tokens_per_step: float
   ) -> dict[str, float]:
-    """Logs a line and returns the speed since the last report.
+    """Logs a progress line and returns the speed since the last report.
 
     Args:
       step: Number of completed steps.

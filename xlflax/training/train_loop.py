@@ -29,7 +29,7 @@ def train(
   gin_config: str = '',
   report: metric_writer.Report | None = None,
 ) -> dict[str, Any]:
-  """Trains from the last checkpoint, or from the start, to the last step.
+  """Trains to the last step, resuming from the last checkpoint if one exists.
 
   Args:
     trainer: Trainer that describes the run.

@@ -1,4 +1,4 @@
-"""The training step: the objectives' gradients and one optimizer update.
+"""Training step, which computes gradients and applies one optimizer update.
 
 `TrainStepBuilder.build` returns the function `train_step(state, batches)` that
 the training loop compiles and calls.

@@ -403,7 +403,7 @@ def check_lengths(
   datasets: Sequence[Any],
   objectives: objective_mixture.ObjectiveMixture,
 ) -> None:
-  """Checks that a model can read the sequences of all datasets.
+  """Checks that a model supports the sequence lengths of all datasets.
 
   Args:
     model: Linen module of the model.

@@ -22,7 +22,7 @@ _GIN = '--gin.'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """Equivalent in xlflax of an option in another library.
+  """Options of xlflax that are equivalent to an option of another library.
 
   Attributes:
     train: Flags of `xlflax train`, such as '--gin.TRAIN_STEPS=N'. The gin
@@ -44,7 +44,10 @@ class Setting:
   note: str = ''
 
   def flags(self, command: str) -> tuple[str, ...]:
-    """Returns flags for a command, which may not define all of them."""
+    """Returns the equivalent flags for a command, such as 'train'.
+
+    The command may lack some of the returned flags.
+    """
     if command == 'finetune' and self.finetune is not None:
       return self.finetune
     if command in ('train', 'finetune'):

@@ -322,7 +322,7 @@ def system_reason(error: BaseException) -> str | None:
 
 
 def error_reason(error: BaseException) -> str:
-  """Returns the part of an error's text to search for known phrases.
+  """Returns the part of an error's text in which to search for known phrases.
 
   For an `XlflaxError`, this part is only the value, because the paths in other
   fields could contain such a phrase by chance.

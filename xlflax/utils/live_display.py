@@ -1,8 +1,8 @@
-"""Terminal output on standard error: log lines above a single live line.
+"""Terminal output on standard error, with a live line below the log.
 
-Log records and live lines go through the same console, so that they do not
-overwrite each other. If standard error is not a terminal, only plain lines are
-written.
+The live line is rewritten in place and shows the current activity. Log records
+and live lines go through the same console, so that they do not overwrite each
+other. If standard error is not a terminal, only plain lines are written.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ def write_lines(text: str) -> None:
 
 
 class Line:
-  """A live line with a command's current activity and a progress bar.
+  """Terminal line that shows a command's current activity and a progress bar.
 
   Nothing is written if standard error is not a terminal. Of several open lines,
   only the last one is shown.

@@ -23,7 +23,7 @@ _current: contextvars.ContextVar[str | None] = contextvars.ContextVar(
 
 @contextlib.contextmanager
 def progress_name(what: str) -> Iterator[None]:
-  """Context in which reading batches reports the progress of an operation.
+  """Context in which readers of batches report progress under a given name.
 
   Outside of this context, reading is not reported. A terminal shows the name
   even while nothing is counted.

@@ -90,9 +90,9 @@ def check_stop_request() -> None:
 
 
 def is_handled(number: int) -> bool:
-  """Returns whether a signal is handled.
+  """Returns whether xlflax handles a signal.
 
-  A SIGHUP that `nohup` ignores is not.
+  A SIGHUP that `nohup` ignores is not handled.
   """
   ignored = signal.getsignal(number) is signal.SIG_IGN
   return not (ignored and number == signal.SIGHUP)
@@ -168,7 +168,7 @@ def _raise_stopped(number: int, frame: FrameType | None) -> None:
 
 
 def raise_again(error: Stopped) -> None:
-  """Resends a signal if Python ignored the exception that it raised.
+  """Resends a signal whose `Stopped` exception was ignored by Python.
 
   Args:
     error: Exception that the signal raised in code whose exceptions Python

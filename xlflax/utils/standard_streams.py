@@ -153,10 +153,10 @@ class _File(io.FileIO):
     )
 
   def write(self, content: Any) -> int:
-    """Writes the content and suppresses errors that can be ignored.
+    """Writes the content, or discards it if it cannot be written.
 
-    Ignorable errors are a missing reader and, depending on the stream, a full
-    disk.
+    Content is discarded if the stream has no reader or the disk is full,
+    depending on the arguments `unread` and `full`. Other errors are raised.
     """
     try:
       return super().write(content)  # type: ignore[return-value]

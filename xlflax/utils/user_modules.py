@@ -385,7 +385,7 @@ def _is_library(frame: types.FrameType) -> bool:
 
 
 def is_user_class(cls: type) -> bool:
-  """Returns whether the user's code defines a class.
+  """Returns whether a class is defined in the user's code.
 
   The result is False for classes of Python, xlflax and installed packages.
   """

@@ -1,4 +1,4 @@
-"""Checkpoint items: their Orbax handlers, and digests that verify their files.
+"""Orbax handlers for checkpoint items, and digests that verify their files.
 
 Orbax calls `finalize` on an item after all its files are written and before the
 checkpoint gets its final name. Every finished checkpoint therefore has digests,

@@ -93,7 +93,7 @@ class CheckpointOptions:
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
-  """A checkpoint that was restored.
+  """Contents of a restored checkpoint.
 
   Attributes:
     step: Step at which the checkpoint was written.
@@ -166,7 +166,7 @@ class Checkpoints:
 
   @property
   def last_step(self) -> int | None:
-    """Step of the newest finished checkpoint, or None without checkpoints."""
+    """Step of the newest finished checkpoint, or None if none exists."""
     return max(checkpoint_reader.finished_steps(self._model_dir), default=None)
 
   def describe_last(self) -> str:

@@ -93,7 +93,7 @@ def check_directory(
 
 
 def can_resume(setup: training_setup.Setup) -> bool:
-  """Returns whether the run in the model directory fits a new configuration.
+  """Returns whether a run can be resumed with a different configuration.
 
   The run can be resumed with `OnConfigMismatch.CONTINUE` if it has the same
   vocabulary, and if its last checkpoint has the names and shapes of the new

@@ -48,7 +48,7 @@ class VocabularyIdentity(NamedTuple):
 
 
 class OnConfigMismatch(enum.Enum):
-  """Action to take if the directory contains a differently configured run."""
+  """Action to take if the model directory has a run with other settings."""
 
   ERROR = 'error'
   CONTINUE = 'continue'  # Resume with the new configuration and record it.

@@ -1,1 +1,1 @@
-"""Accelerators, device topologies, meshes, and arrays sharded over them."""
+"""Accelerator specifications, device topologies, meshes and sharding."""

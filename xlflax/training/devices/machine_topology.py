@@ -1,4 +1,4 @@
-"""Device topologies: the type and number of devices, and their nodes."""
+"""Device topologies, which specify the devices' type, number and nodes."""
 
 import collections
 import contextlib

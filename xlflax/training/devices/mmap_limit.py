@@ -26,7 +26,7 @@ def memory_maps() -> int:
 
 
 def is_scarce() -> bool:
-  """Returns whether the process is close to its limit on memory mappings."""
+  """Returns whether this process uses a large part of its memory map limit."""
   if not _LIMIT.exists():
     return False
   return memory_maps() > _SCARCE_FRACTION * int(_LIMIT.read_text())
@@ -45,7 +45,7 @@ def free_programs() -> None:
 
 
 def free_programs_if_scarce() -> None:
-  """Collects garbage, and frees compiled programs if memory maps run short."""
+  """Collects garbage, and frees compiled programs if memory maps are scarce."""
   gc.collect()
   if is_scarce():
     num_maps = memory_maps()

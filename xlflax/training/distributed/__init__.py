@@ -1,1 +1,5 @@
-"""Multi-process jobs: detection, joining, failures and preemption."""
+"""Support for multi-process jobs.
+
+The modules detect a job, connect its processes, and handle failures and
+preemption.
+"""

@@ -1,4 +1,4 @@
-"""Multi-process jobs: how they start, fail and end.
+"""Start, failure and end of multi-process jobs.
 
 Three parts rely on `jax.distributed`: it connects the processes (`joining`),
 detects lost and frozen processes, and waits for all of them at the end.

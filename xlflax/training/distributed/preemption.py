@@ -1,9 +1,10 @@
-"""Preemption: after a signal, a run finishes its step, saves and exits.
+"""Handling of preemption signals, after which a run saves and exits.
 
-The signals are SIGTERM, SIGHUP (a terminal or connection was closed), SIGINT,
-and SIGUSR1, which Slurm sends by `--signal=USR1@...` before a time limit or a
-preemption. In a job of several processes, a signal to any process stops all of
-them after the same step.
+After a signal, the run first finishes its current step. The signals are
+SIGTERM, SIGHUP (a terminal or connection was closed), SIGINT, and SIGUSR1,
+which Slurm sends by `--signal=USR1@...` before a time limit or a preemption. In
+a job of several processes, a signal to any process stops all of them after the
+same step.
 
 The preemption service of JAX (`multihost_utils.reached_preemption_sync_point`,
 also used by Orbax's `reached_preemption`) is not used for two reasons. It
@@ -55,7 +56,7 @@ class StopConsensus:
     self._is_requested = False
 
   def listen(self, on_request: Callable[[str], None]) -> None:
-    """Starts receiving stop requests, including those that came earlier.
+    """Starts handling stop requests, including those that arrived earlier.
 
     Args:
       on_request: New value of the attribute `on_request`.

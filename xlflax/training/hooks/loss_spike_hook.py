@@ -30,7 +30,7 @@ def step_arguments(
 
 
 class LossSpikeHook(hook_base.Hook):
-  """Detects sudden rises of the loss.
+  """Hook that skips updates or rewinds the run after sudden rises of the loss.
 
   The losses and limits are equal on all processes and are saved in all
   checkpoints. A resumed run therefore takes the same decisions as an

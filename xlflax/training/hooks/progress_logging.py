@@ -1,4 +1,4 @@
-"""Hook that logs progress: run summary, speed and remaining time."""
+"""Hook that logs the run summary, the speed and the remaining time."""
 
 import time
 
@@ -51,7 +51,7 @@ class ProgressHook(hook_base.Hook):
   def report(
     self, step: int, loss: float, tokens_per_step: float
   ) -> dict[str, float]:
-    """Logs a line and returns the speed since the last report.
+    """Logs a progress line and returns the speed since the last report.
 
     Args:
       step: Number of completed steps.

@@ -233,7 +233,7 @@ def find_adapter(
 
 
 def last_step(run: saved_run.SavedRun) -> int:
-  """Returns the step of the last checkpoint of a run, or -1 without one."""
+  """Returns the step of a run's last checkpoint, or -1 if none exists."""
   return max(run.steps, default=-1)
 
 

@@ -59,9 +59,9 @@ class InitDecoderFromEncoder:
   cross_attention: CrossAttention = CrossAttention.PLUG_IN
 
   def resolve(self, model) -> 'InitDecoderFromEncoder':
-    """Returns options with `layers` set to those that a tied decoder shares.
+    """Returns a copy whose `layers` are those that a tied decoder shares.
 
-    The options of other decoders are returned unchanged.
+    The options of untied decoders are returned unchanged.
 
     Args:
       model: Encoder-decoder that is initialized.

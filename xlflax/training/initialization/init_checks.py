@@ -41,7 +41,10 @@ def check_renames(init: Any) -> None:
 def check_fit(
   init: Any, sources, saved, checkpoint, model, vocabulary=None
 ) -> None:
-  """Checks that all checkpoint parameters are used and that positions match.
+  """Checks that a model fits the parameters and positions of a checkpoint.
+
+  The model must use all parameters of the checkpoint, unless `init` allows
+  them to remain unused, and must have the same position offset.
 
   Raises:
     CheckpointError: If a parameter of the checkpoint is unused, or if its
@@ -78,7 +81,10 @@ def _describe_vocabulary_problem(init: Any, names, vocabulary: Any) -> str:
 
 
 def check_vocabulary(init: Any, names: Iterable[str], vocabulary: Any) -> None:
-  """Checks that embedding rows represent the same tokens and languages.
+  """Checks that copied embedding rows keep their tokens and languages.
+
+  A row that is copied by index from another run must represent the same token
+  or language in this run.
 
   Args:
     init: `InitFromCheckpoint` of the run.
@@ -258,7 +264,7 @@ def mismatch_hint(init: Any, problems: Sequence[str]) -> str:
 def position_problems(
   model_dir: str, names: Iterable[str], model: Any
 ) -> list[str]:
-  """Describes position embeddings whose offsets differ between the two models.
+  """Describes position embeddings whose offset differs from the source run's.
 
   Args:
     model_dir: Model directory of the run that provides the parameters.

@@ -74,7 +74,7 @@ class Source(NamedTuple):
 
 
 def stack_depths(shapes: Shapes) -> dict[str, int]:
-  """Returns the number of layers in the stack of each layer parameter."""
+  """Returns, for each layer parameter, the number of layers in its stack."""
   unrolled: dict[tuple[str, str], int] = {}
   matches = {name: _LAYER.fullmatch(name) for name in shapes}
   for match in matches.values():

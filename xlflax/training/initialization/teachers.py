@@ -1,4 +1,4 @@
-"""Trained runs as teachers for runs with a different vocabulary.
+"""Distillation teachers, loaded from runs with a different vocabulary.
 
 The embedding table and the output bias of the teacher are reordered once, on
 the host, to match the vocabulary of the student. The result is an ordinary

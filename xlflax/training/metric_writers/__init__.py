@@ -1,1 +1,1 @@
-"""Metric writers: JSON lines, event files, Weights & Biases and MLflow."""
+"""Metric writers for JSON lines, event files, Weights & Biases and MLflow."""

@@ -1,4 +1,7 @@
-"""Periodic copying of growing files to buckets, which cannot append."""
+"""Periodic copying of growing files to buckets.
+
+Objects in buckets do not support appends, so that complete files are copied.
+"""
 
 import logging
 import pathlib

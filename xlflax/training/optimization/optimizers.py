@@ -1,4 +1,4 @@
-"""Optimizers: Optax transformations with decay masks and frozen parameters.
+"""Optax-based optimizers with weight decay masks and frozen parameters.
 
 Each optimizer is a frozen dataclass, so that a run can record its settings. A
 new optimizer subclasses `Optimizer` and returns its transformation from `make`.
@@ -124,7 +124,10 @@ class Optimizer(validation.ValidatedFields, abc.ABC):
     )
 
   def check(self, tree) -> None:
-    """Checks that all patterns match and that some parameters are trained.
+    """Checks the patterns that select parameters against a parameter tree.
+
+    Each pattern must match a parameter, and at least one parameter must be
+    trained.
 
     Args:
       tree: Parameters as a tree.

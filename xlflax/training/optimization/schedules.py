@@ -1,4 +1,4 @@
-"""Schedules: functions of the step, such as learning rate schedules.
+"""Schedules of values over training steps, such as learning rates.
 
 Each schedule is a frozen dataclass that is called with a step. During the first
 `warmup_steps` steps, the value rises linearly from 0 to `peak_value`. The decay
