@@ -193,8 +193,11 @@ def main(options: CacheOptions) -> None:
   with bucket_staging.stage_output(options.output, share=shard) as directory:
     options = dataclasses.replace(options, output=str(directory))
     if shard is not None:
-      num_files = write_shard(options, mixtures, shard)
-      print(f'Shard {shard[0]} of {shard[1]}: {num_files} files are complete.')
+      num_units = write_shard(options, mixtures, shard)
+      print(
+        f'Shard {shard[0]} of {shard[1]}: {num_units} units of work are '
+        'complete.'
+      )
       return
     metas = write(options, mixtures)
   _print_statistics(metas, as_json=options.format.json)
