@@ -33,7 +33,7 @@ class PageText:
 RESULTS = """\
 In the following table, the columns "paper" and "here" contain the published scores and the scores of the small models, for the first and the second condition of each claim. A dash means that the
 paper does not state a value, and *figure* means that the paper shows the values only in a figure. Conditions are named after the rows of the papers' tables, such as *Sep Emb* in ECS and *Both* in
-MetaXLM. Claims marked *no paper* are hypotheses of this project and not of a paper. Their verdicts do not depend on controls, and the table of verdicts does not include them.
+MetaXLM. Claims marked *no paper* are hypotheses of this project and not of a paper. The verdicts on these hypotheses do not depend on controls, and the table of verdicts does not include them.
 """
 
 SYNTHETIC = PageText(
@@ -219,7 +219,7 @@ is the sum of their squares. The degrees of freedom follow from Satterthwaite's 
 
 ## Negative results
 
-The experiments were first declared with 300 training steps of 2,560 tokens. Only the conditions `ecs/untrained` and `ecs/no_anchors` were run with this number of steps, with seed 0. After 300 steps, the loss was 6.12. This is no better than a prediction from token frequencies, whose entropy is 6.11 in English and 6.51 in Chinese. The retrieval accuracy was 0.002 (untrained encoder: 0.002), and the transfer accuracy was 0.096 (untrained encoder: 0.118). Claims cannot be tested on models that have learned only token frequencies. The number of training steps was therefore increased, before any other run was started, to the number in the [ablation study](../recipes.md). No result on any claim influenced the number of steps.
+The experiments were first declared with 300 training steps of 2,560 tokens. Only the conditions `ecs/untrained` and `ecs/no_anchors` were run with this number of steps, with seed 0. After 300 steps, the loss was 6.12. A loss of 6.12 is no better than that of a prediction from token frequencies, whose entropy is 6.11 in English and 6.51 in Chinese. The retrieval accuracy was 0.002 (untrained encoder: 0.002), and the transfer accuracy was 0.096 (untrained encoder: 0.118). Claims cannot be tested on models that have learned only token frequencies. The number of training steps was therefore increased, before any other run was started, to the number in the [ablation study](../recipes.md). No result on any claim influenced the number of steps.
 """,
   setup="""\
 ## Setup and metrics
