@@ -177,7 +177,7 @@ def test_numbered_columns(tmp_path):
   assert_mentions(warning, path, '30 of 30')
 
 
-@pytest.mark.parametrize('lines', [1, -2])
+@pytest.mark.parametrize('lines', [1, -2, 10, -20])
 def test_shifted_lines(tmp_path, lines):
   pairs = shifted_pairs(lines=lines, first=100)
   path = corpus_writer.write_parallel(tmp_path, ('en', 'de'), pairs)

@@ -728,7 +728,7 @@ def describe_shift(
   return (
     f'In {name}, the lengths of the texts suggest that translations are '
     f'{shift} their sources, for example near the pair {source[:60]!r} and '
-    f'{target[:60]!r}. Check whether a line is missing on one side.'
+    f'{target[:60]!r}. Check whether lines are missing on one side.'
   )
 
 
