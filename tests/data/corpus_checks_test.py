@@ -8,7 +8,12 @@ import pytest
 from tests.data.shifted_pairs import shifted_pairs
 from tests.errors import assert_mentions
 from xlflax.data import corpus_checks
-from xlflax.data.corpus import corpus_directory, corpus_writer, text_language
+from xlflax.data.corpus import (
+  corpus_directory,
+  corpus_writer,
+  text_encoding,
+  text_language,
+)
 from xlflax.data.preprocessing import corpus_statistics
 
 _EN = (
@@ -160,6 +165,66 @@ def test_two_codes_of_one_language(write):
 def test_another_script(write):
   [warning] = write(mono=[('ru', _EN)])
   assert_mentions(warning, 'ru.txt', 'ru')
+
+
+def _decode_wrongly(text: str) -> str:
+  return text.encode().decode('latin-1')
+
+
+@pytest.mark.parametrize(
+  ('language', 'text'),
+  [('fr', 'Il a été élu.'), ('ru', _RU), ('ja', _JA), ('zh', _ZH)],
+)
+def test_text_in_a_wrong_encoding(tmp_path, language, text):
+  lines = [f'{text} {n}.' for n in range(90)]
+  wrong_lines = [_decode_wrongly(f'{text} {n}.') for n in range(10)]
+  path = corpus_writer.write_monolingual(
+    tmp_path, language, [[*lines[:80], *wrong_lines]]
+  )
+  pair_path = corpus_writer.write_parallel(
+    tmp_path,
+    ('en', language),
+    [
+      (f'{_EN} {n}', line) for n, line in enumerate([*lines[:40], *wrong_lines])
+    ],
+  )
+  corpus = corpus_directory.Corpus(tmp_path)
+  messages = corpus_checks.find_anomalies(corpus)
+  for name, count in ((path, '10 of 90'), (pair_path, '10 of 50')):
+    [message] = [message for message in messages if str(name) in message]
+    assert_mentions(message, 'encoding', count)
+  findings = corpus_statistics.describe_findings(
+    corpus, corpus_statistics.compute_statistics(corpus)
+  )
+  assert sum('encoding' in finding for finding in findings) == 2
+
+
+def test_other_messages_do_not_describe_wrongly_decoded_letters():
+  text = _decode_wrongly(_RU)
+  messages = corpus_checks.find_task_anomalies(
+    [
+      corpus_checks.TaskText('task', ('ru',), [(text,)] * 20),
+      corpus_checks.TaskText('pairs', ('ru', 'en'), [(text, _EN)] * 20),
+    ]
+  )
+  for message in messages:
+    assert_mentions(message, 'encoding')
+  assert len(messages) == 2
+
+
+@pytest.mark.parametrize(
+  'text',
+  [
+    _EN,
+    _RU,
+    _ZH,
+    'Il dit\u00a0: «\u00a0Me voilà\u00a0», puis «\u00a0déjà\u00a0!\u00a0»',
+    'MAÇÃS – ÀS DEZ',
+    '20 °C – 30 °C, 5 ½ ™',
+  ],
+)
+def test_correctly_decoded_text(text):
+  assert text_encoding.find_wrong_characters(text) is None
 
 
 @pytest.mark.parametrize('form', ['{} {}', '{}. {}', '{}) {}'])

@@ -21,6 +21,7 @@ from xlflax.data.corpus import (
   language_codes,
   line_alignment,
   record_formats,
+  text_encoding,
   text_language,
   text_similarity,
 )
@@ -208,17 +209,20 @@ def _check_lines(
     origin: File or task with the text.
     lines: First lines of the text.
     samples: List to which the trigrams of the text are appended, unless the
-      text is in a wrong script.
+      text is in a wrong script or encoding.
   """
   text = ' '.join(lines)
-  wrong_script = _find_wrong_script(origin, text)
+  wrong_encoding = _find_wrong_encoding(origin, [(line,) for line in lines])
+  yield from wrong_encoding
+  # Wrongly decoded letters are Latin, whatever the script of the text is.
+  wrong_script = [] if wrong_encoding else _find_wrong_script(origin, text)
   yield from wrong_script
   yield from _find_lines_without_letters(origin, lines)
   yield from _find_identifiers(origin, [lines])
   yield from _find_numbered_lines(origin, lines)
   yield from _find_json_lines(origin, lines)
   yield from _find_tabs(origin, lines)
-  if not wrong_script:
+  if not (wrong_encoding or wrong_script):
     [language] = origin.languages
     samples.append(
       _Sample(origin, language, text_language.count_trigrams(text))
@@ -238,18 +242,21 @@ def _check_pairs(
     pairs: Sampled sentence pairs.
     profiles: Trigram counts of text in each language, if known.
     samples: List to which the trigrams of both columns are appended, unless the
-      columns are swapped.
+      columns are swapped or wrongly decoded.
   """
   columns = [' '.join(side) for side in zip(*pairs[:LINES], strict=True)]
-  if pairs and text_language.are_columns_swapped(
-    origin.languages, columns, profiles
-  ):
-    yield _describe_swapped_columns(origin)
-  else:
-    for language, column in zip(origin.languages, columns, strict=False):
-      samples.append(
-        _Sample(origin, language, text_language.count_trigrams(column))
-      )
+  wrong_encoding = _find_wrong_encoding(origin, pairs)
+  yield from wrong_encoding
+  if not wrong_encoding:
+    if pairs and text_language.are_columns_swapped(
+      origin.languages, columns, profiles
+    ):
+      yield _describe_swapped_columns(origin)
+    else:
+      for language, column in zip(origin.languages, columns, strict=False):
+        samples.append(
+          _Sample(origin, language, text_language.count_trigrams(column))
+        )
   yield from _find_header(origin, pairs)
   yield from _find_quoted_pairs(origin, pairs)
   yield from _find_copied_pairs(origin, pairs)
@@ -272,6 +279,18 @@ def contains_columns(file: corpus_files.TextFile) -> bool:
   if file.kind is not corpus_files.Kind.MONOLINGUAL:
     return False
   return any(_find_tabs(_file_origin(file), _read_first_lines(file)))
+
+
+def is_wrongly_decoded(file: corpus_files.TextFile) -> bool:
+  """Returns whether the sample of a file results from a wrong encoding."""
+  if file.kind is corpus_files.Kind.DICTIONARY:
+    return False
+  examples: Sequence[tuple[str, ...]] = (
+    [(line,) for line in _read_first_lines(file)]
+    if file.kind is corpus_files.Kind.MONOLINGUAL
+    else _sample_pairs(file)
+  )
+  return bool(_find_wrong_encoding(_file_origin(file), examples))
 
 
 def find_held_out_lines(corpus: corpus_directory.Corpus) -> list[str]:
@@ -834,6 +853,47 @@ def _find_wrong_script(origin: _Origin, text: str) -> list[str]:
       'the task reads as its text.',
     )
   ]
+
+
+def describe_wrong_encoding(
+  examples: Sequence[tuple[str, ...]],
+  name: str,
+  hint: str = 'Convert the original file to UTF-8 again.',
+) -> str | None:
+  """Returns a message if many examples were decoded with a wrong encoding.
+
+  Args:
+    examples: Sampled texts, each as a tuple of one text, or sampled text pairs.
+    name: Path of the file, or name of the task.
+    hint: Hint for the user.
+  """
+  matches = [
+    next(filter(None, map(text_encoding.find_wrong_characters, example)), None)
+    for example in examples
+  ]
+  wrong_characters = [match for match in matches if match is not None]
+  if len(wrong_characters) <= max(_MIN_COUNT, _MIN_FRACTION * len(examples)):
+    return None
+  return (
+    f'In {name}, {len(wrong_characters):,} of {len(examples):,} sampled '
+    f'{"texts" if len(examples[0]) == 1 else "pairs"} contain characters that '
+    f'result from a wrong encoding, such as {wrong_characters[0]!r}. {hint}'
+  )
+
+
+def _find_wrong_encoding(
+  origin: _Origin, examples: Sequence[tuple[str, ...]]
+) -> list[str]:
+  """Returns a message if many examples were decoded with a wrong encoding."""
+  message = describe_wrong_encoding(
+    examples,
+    origin.name,
+    origin.choose(
+      'Convert the original file to UTF-8 again.',
+      'Decode the original text with the correct encoding.',
+    ),
+  )
+  return [message] if message else []
 
 
 def _join_lines(lines: Iterable[corpus_directory.Line]) -> str:

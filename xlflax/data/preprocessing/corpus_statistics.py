@@ -17,7 +17,12 @@ from typing import NamedTuple
 import numpy as np
 
 from xlflax.data import corpus_checks
-from xlflax.data.corpus import corpus_directory, line_reader, text_similarity
+from xlflax.data.corpus import (
+  corpus_directory,
+  line_reader,
+  text_encoding,
+  text_similarity,
+)
 from xlflax.data.corpus.bad_records import BadRecordCount, BadRecords
 from xlflax.data.corpus.corpus_directory import TRAIN, Corpus
 from xlflax.data.corpus.corpus_files import Kind, TextFile
@@ -48,8 +53,6 @@ _MIN_LANGUAGE_PROBABILITY = 0.5
 _MAX_OTHER_LANGUAGE = 0.05
 # Id at the beginning of a line, in a separate column.
 _ID = re.compile(r'[\w.:/-]*\d[\w.:/-]*\t')
-# Characters that result from decoding with a wrong encoding.
-_WRONG_ENCODING = re.compile('\ufffd|Ã[\u0080-\u00bf]|â€')
 _EXACT_DEDUPLICATION = Deduplication(mode=DeduplicationMode.EXACT)
 _KEY_BLOCK_LINES = 1 << 16
 
@@ -155,6 +158,10 @@ def describe_findings(
   column_files = (
     _find_files(corpus, corpus_checks.contains_columns) if is_readable else ()
   )
+  # `find_anomalies` reports the encoding of these files.
+  wrongly_decoded_files = (
+    _find_files(corpus, corpus_checks.is_wrongly_decoded) if is_readable else ()
+  )
   sentences = [
     sentence
     for file_counts in statistics
@@ -162,6 +169,7 @@ def describe_findings(
       file_counts,
       is_json=file_counts.path in json_files,
       has_columns=file_counts.path in column_files,
+      is_wrongly_decoded=file_counts.path in wrongly_decoded_files,
     )
   ]
   if is_readable:
@@ -273,9 +281,7 @@ def _count_line(counts: FileCounts, texts: Sequence[str]) -> None:
   )
   counts.with_ids += len(texts) == 1 and bool(_ID.match(texts[0]))
   counts.with_nulls += any('\0' in text for text in texts)
-  counts.broken += any(
-    _WRONG_ENCODING.search(text) is not None for text in texts
-  )
+  counts.broken += any(map(text_encoding.find_wrong_characters, texts))
   counts.with_markup += any(map(markup.has_markup, texts))
   counts.with_code += any(map(markup.is_code, texts))
   counts.equal_sides += len(texts) == 2 and (
@@ -477,7 +483,11 @@ def _describe_finding(finding: _Finding, count: int, lines: int) -> str:
 
 
 def _describe_file(
-  counts: FileCounts, *, is_json: bool, has_columns: bool
+  counts: FileCounts,
+  *,
+  is_json: bool,
+  has_columns: bool,
+  is_wrongly_decoded: bool,
 ) -> Iterator[str]:
   """Yields a message with a recommendation for each anomaly in a file.
 
@@ -487,6 +497,8 @@ def _describe_file(
       not reported for such a file, because its lines must not be dropped.
     has_columns: Whether the first lines of the file contain tabs. Ids are not
       reported for such a file, because the tabs are.
+    is_wrongly_decoded: Whether the sample of the file is wrongly decoded. The
+      number of such lines is not reported a second time.
   """
   if counts.error:
     yield f'{counts.path} cannot be read: {counts.error}'
@@ -504,6 +516,8 @@ def _describe_file(
     if is_json and finding.field in ('with_markup', 'with_code'):
       continue
     if has_columns and finding.field == 'with_ids':
+      continue
+    if is_wrongly_decoded and finding.field == 'broken':
       continue
     count = getattr(counts, finding.field)
     if count and count > finding.threshold * counts.lines:

@@ -268,6 +268,17 @@ def test_text_in_the_script_of_another_language(tmp_path, format, caplog):
   assert_mentions(record.getMessage(), path, 'GREEK', 'LATIN', 'de')
 
 
+@pytest.mark.parametrize('format', ['tsv', 'conll', 'squad'])
+def test_text_in_a_wrong_encoding(tmp_path, format, caplog):
+  options = {'columns': {'text': 0, 'label': 1}} if format == 'tsv' else {}
+  words = [word.encode().decode('latin-1') for word in _GREEK]
+  path = _write_texts(tmp_path, format, words)
+  with caplog.at_level(logging.WARNING):
+    _read(path, format, 'el', **options)
+  [record] = caplog.records
+  assert_mentions(record.getMessage(), path, 'encoding')
+
+
 def test_exchanged_languages(tmp_path):
   """Of which each side is in the other's script."""
   pairs = [(_sentence(i), _sentence(i, _GREEK)) for i in range(4)]

@@ -274,7 +274,7 @@ def _read_examples(options: _ReaderOptions, lines) -> file_reading.Reading:
   ]
   languages = options.language, options.paired_language
   column_validation.check_languages(languages, texts, options.path)
-  column_validation.check_script(options.language, texts[0], options.path)
+  column_validation.check_text(options.language, texts[0], options.path)
   return file_reading.Reading(examples)
 
 

@@ -298,8 +298,8 @@ def check_translations(
     )
 
 
-def check_script(language: str, texts: Iterable[str], path: Any) -> None:
-  """Warns of text that is not written in a script of its language.
+def check_text(language: str, texts: Iterable[str], path: Any) -> None:
+  """Warns of text in a wrong encoding or in a script of other languages.
 
   Languages with the same script are not distinguished.
 
@@ -310,6 +310,12 @@ def check_script(language: str, texts: Iterable[str], path: Any) -> None:
   """
   first_texts = list(itertools.islice(texts, corpus_checks.LINES))
   if len(first_texts) < _MIN_ROWS_FOR_ERROR:
+    return
+  wrong_encoding = corpus_checks.describe_wrong_encoding(
+    [(text,) for text in first_texts], str(path)
+  )
+  if wrong_encoding is not None:
+    logging.warning('%s', wrong_encoding, extra=logs.ONCE)
     return
   script = text_language.dominant_script(' '.join(first_texts))
   scripts = text_language.scripts_of_language(language)

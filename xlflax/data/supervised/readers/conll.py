@@ -146,7 +146,7 @@ def read_conll(
     )
   file_reading.check_any(examples, path)
   column_validation.check_tags(examples, path)
-  column_validation.check_script(
+  column_validation.check_text(
     language, (' '.join(example.words) for example in examples), path
   )
   return file_reading.Reading(examples, tuple(problems))

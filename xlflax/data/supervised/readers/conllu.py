@@ -93,7 +93,7 @@ def read_trees(
       )
     )
   file_reading.check_any(examples, path)
-  column_validation.check_script(
+  column_validation.check_text(
     language, (' '.join(example.words) for example in examples), path
   )
   return file_reading.Reading(examples)
@@ -126,7 +126,7 @@ def read_tags(path: str | os.PathLike, language: str) -> file_reading.Reading:
       )
     )
   file_reading.check_any(examples, path)
-  column_validation.check_script(
+  column_validation.check_text(
     language, (' '.join(example.words) for example in examples), path
   )
   return file_reading.Reading(examples)

@@ -83,7 +83,7 @@ def read_squad(
     )
   file_reading.check_any(examples, path)
   contexts = dict.fromkeys(example.context for example in examples)
-  column_validation.check_script(language, contexts, path)
+  column_validation.check_text(language, contexts, path)
   num_repeated = sum(id_counts.values()) - len(id_counts)
   if num_repeated:
     problems.append(
