@@ -74,6 +74,6 @@ def describe_false_positives(claims: Sequence[Claim], scores: Scores) -> str:
     f'random halves {NUM_DRAWS} times, and the halves were compared as if '
     'they were two conditions. With 95 % confidence intervals, the rule '
     'is expected to report a difference in one of twenty comparisons. '
-    f'It reported a difference in {sum(counts):,} of '
-    f'{len(counts) * NUM_DRAWS:,} comparisons.'
+    f'In {sum(counts):,} of {len(counts) * NUM_DRAWS:,} comparisons of random '
+    'halves, the rule reported a difference.'
   )

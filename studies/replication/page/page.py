@@ -205,9 +205,10 @@ def _other_measure_section(
     return
   yield '\n## Claims whose verdict depends on the measure\n'
   yield (
-    'For most claims, the declared measure is either `transfer` or '
-    '`retrieval`. The following claims\nwould have a different verdict with '
-    'the other measure.\n'
+    'Most claims are tested with one of two measures, `transfer` or '
+    '`retrieval`. The verdicts on the following claims would be different if '
+    '`transfer` were used instead of `retrieval`, or `retrieval` instead of '
+    '`transfer`.\n'
   )
   yield from _table(
     (

@@ -32,8 +32,7 @@ class PageText:
 # Text above the table of results on both pages.
 RESULTS = """\
 In the following table, the columns "paper" and "here" contain the published scores and the scores of the small models, for the first and the second condition of each claim. A dash means that the
-paper does not state a value, and *figure* means that the paper shows the values only in a figure. Conditions are named after the rows of the papers' tables, such as *Sep Emb* in ECS and *Both* in
-MetaXLM. Claims marked *no paper* are hypotheses of this project and not of a paper. The verdicts on these hypotheses do not depend on controls, and the table of verdicts does not include them.
+paper does not state a value, and *figure* means that the paper shows the values only in a figure. The training conditions have the names that the papers use in their tables, such as *Sep Emb* in ECS and *Both* in MetaXLM. Claims marked *no paper* are hypotheses of the xlflax project and not of a paper. Controls do not affect the verdicts on claims marked *no paper*, and the table of verdicts does not include these claims.
 """
 
 SYNTHETIC = PageText(
@@ -71,8 +70,7 @@ the interval is completely outside this range. A claim of the form "at least as 
   controls="""\
 ## Controls
 
-A claim compares two conditions. For most controls, the score of the control is subtracted from the score of the claim's second condition. For comparisons with an untrained encoder, the difference is the score of the claim's
-first condition minus the score of the untrained encoder. The table in [Statistics](#statistics) names the two conditions of each comparison.
+A claim compares two conditions. Most controls are compared with the second condition of a claim: the score of the control is subtracted from the score of the second condition. An untrained encoder is compared with the first condition of a claim: the score of the untrained encoder is subtracted from the score of the first condition. The table in [Statistics](#statistics) names the two training conditions of each comparison.
 """,
   statistics="""\
 ## Statistics
@@ -114,14 +112,13 @@ The following additional experiments varied the setup and are not part of the re
 * **Pilot runs:** The pilot runs tested rotary positions, different word orders (nothing is transferred), MLM on the text of the initial model, classifiers trained on 400 examples, and eight layers
   for word alignment. None of these settings improved the results.
 
-The pilot runs used the seeds 100 and 101, which no table includes. Before the runs on this page, the conditions of PPA and VECO had been run with different numbers of steps and with a fixed order of
-the two sentences in each pair. The claims `ecs.sep_emb_low` and `ecs.sep_emb_top` were first declared with the measure `transfer` and later changed to `retrieval`.
+The pilot runs used the seeds 100 and 101, and no table includes their results. Earlier runs of PPA and VECO, with different numbers of steps and with a fixed order of the two sentences in each pair, are not part of the results either. The claims `ecs.sep_emb_low` and `ecs.sep_emb_top` were first declared with the measure `transfer` and later changed to `retrieval`.
 """,
   setup="""\
 ## Setup and metrics
 
-The two languages have different scripts. A tenth of the content words are the same string in both languages, and every word is a single token. The encoders have {size.layers} layers with
-{size.hidden} dimensions. Each training step reads {size.batch} sequences of {size.length} tokens. The number of steps of each condition is specified in `studies/replication/papers/`. The following
+The two synthetic languages have different scripts. A tenth of the content words are the same string in both languages, and every word is a single token. The encoders have {size.layers} layers with
+{size.hidden} dimensions. Each training step reads {size.batch} sequences of {size.length} tokens. The number of training steps for each model is specified in `studies/replication/papers/`. The following
 measures are defined in `studies/replication/measures.py` and, for `nli`, in `entailment.py`:
 
 * `transfer`: A tagger is trained on the first language. The tagging accuracy is measured in the second language, on words that do not occur in the first language.
@@ -138,19 +135,17 @@ determines the initial parameters, the masks and the order of the text. The two 
 
 Results vary slightly with the number of threads, because this number affects rounding in XLA. If you repeat a run of up to 600 steps, most scores differ by at most 0.02. After 1,800 steps, the scores of repeated runs differ by at most 0.04 (`transfer`) and 0.12 (`retrieval`).
 
-The MetaXLM conditions were run with a version of xlflax that rescales matched embeddings to the norm of randomly initialized embeddings. All MetaXLM conditions were run at the same time, with as many seeds as the available
-time allowed. In the MetaXLM conditions, the layer norms follow each block. In all other conditions, the layer norms precede each block.
+The MetaXLM models were trained with a version of xlflax that rescales matched embeddings to the norm of randomly initialized embeddings. All MetaXLM models were trained at the same time, with as many seeds as the available time allowed. In the MetaXLM models, a layer norm follows each block (post-norm). In all other models, a layer norm precedes each block (pre-norm).
 
 ## Diagnostics
 
-The following table contains further measurements of each condition, averaged over seeds. The loss is the mean over the last ten steps.
+The following table contains further measurements of each training condition, averaged over seeds. The training loss is averaged over the last ten steps.
 
 {diagnostics}
 
 ## Reproduce the results
 
-`python -m studies.replication --all` tests all claims and writes this page. `--claim=NAME` tests one claim. `--page_only` regenerates the page from `{results}` without running any experiments. The {runs}
-runs on this page, with the seeds {seeds}, took **{total:.1f} CPU minutes** in total.
+`python -m studies.replication --all` tests all claims and writes this page. `--claim=NAME` tests one claim. `--page_only` regenerates the page from `{results}` without running any experiments. The {runs} training runs for the claims on synthetic languages, with the seeds {seeds}, took **{total:.1f} CPU minutes** in total.
 """,
   diagnostics={
     'source': 'tagging accuracy, first language',
@@ -172,8 +167,7 @@ REAL = PageText(
 
 <!-- Generated by `python -m studies.replication`; edit the code, not this page. -->
 
-This page tests claims of four papers (ECS, MetaXLM, PPA and VECO) with small models in English, French, Russian and Chinese. The text consists of LibreOffice help pages. Each page occurs in only
-one language of the monolingual text, except in the condition `ecs/same_pages`. [Small-scale reproduction on synthetic languages](index.md) tests the papers' mechanisms in a controlled setting.
+This page tests claims of four papers (ECS, MetaXLM, PPA and VECO) with small models in English, French, Russian and Chinese. The training text consists of LibreOffice help pages. In the monolingual text, each help page occurs in only one language, except in the experiment `ecs/same_pages`. [Small-scale reproduction on synthetic languages](index.md) tests the papers' mechanisms in a controlled setting.
 The models are hundreds of times smaller than the papers' models and are trained on 1 to 4 million tokens, so the results may not hold at the scale of the papers.
 
 The claims, measures and numbers of steps were declared in `studies/replication/papers/real.py` before the first run. The claim about WECHSEL, two diagnostics and nine controls (three for ECS, four
@@ -194,21 +188,18 @@ languages as random samples. The intervals determine the verdict on each claim:
   its spread over seeds are as observed. "More languages needed" means that no number of seeds is sufficient, because the results of the languages differ too much.
 * **Not run**: Fewer than {fewest_seeds} seeds have been run. The command in [Reproduce the results](#reproduce-the-results) runs the missing seeds.
 
-One claim states that two conditions are "about as good". Its interval is compared with a margin instead of 0. The claim is reproduced if its interval is between -margin and +margin, and contradicted if the
+One claim states that two conditions are "about as good". The confidence interval of this claim is compared with a margin instead of 0. A claim of the form "about as good" is reproduced if its interval is between -margin and +margin, and contradicted if the
 interval is completely outside this range. [Statistics](#statistics) lists the margin.
 """,
   controls="""\
 ## Controls
 
-A claim compares two conditions. For most controls, the score of the control is subtracted from the score of the claim's second condition. For comparisons with an untrained encoder, the difference is the score of the claim's
-first condition minus the score of the untrained encoder. For the control "XLM (None) with the same number of tokens", the difference is the score of the control minus the score of the claim's first
-condition. The table in [Statistics](#statistics) names the two conditions of each comparison.
+A claim compares two conditions. Most controls are compared with the second condition of a claim: the score of the control is subtracted from the score of the second condition. An untrained encoder is compared with the first condition of a claim: the score of the untrained encoder is subtracted from the score of the first condition. For the control "XLM (None) with the same number of tokens", the score of the claim's first condition is subtracted from the score of the control. The table in [Statistics](#statistics) names the two training conditions of each comparison.
 """,
   statistics="""\
 ## Statistics
 
-In the following table, each claim is followed by its controls. Each difference has a standard error over seeds and a standard error over languages. The squared standard error of the difference
-is the sum of their squares. The degrees of freedom follow from Satterthwaite's approximation. The table has the following columns:
+In the following table, each claim is followed by its controls. The squared standard error of each difference is the sum of the squared standard errors over seeds and over languages. The degrees of freedom follow from Satterthwaite's approximation. The table has the following columns:
 
 * **p**: Two-sided p-value of the hypothesis that there is no difference.
 * **Holm**: The p-value after Holm's correction for all rows of the table.
@@ -219,16 +210,15 @@ is the sum of their squares. The degrees of freedom follow from Satterthwaite's 
 
 ## Negative results
 
-The experiments were first declared with 300 training steps of 2,560 tokens. Only the conditions `ecs/untrained` and `ecs/no_anchors` were run with this number of steps, with seed 0. After 300 steps, the loss was 6.12. A loss of 6.12 is no better than that of a prediction from token frequencies, whose entropy is 6.11 in English and 6.51 in Chinese. The retrieval accuracy was 0.002 (untrained encoder: 0.002), and the transfer accuracy was 0.096 (untrained encoder: 0.118). Claims cannot be tested on models that have learned only token frequencies. The number of training steps was therefore increased, before any other run was started, to the number in the [ablation study](../recipes.md). No result on any claim influenced the number of steps.
+The experiments on real languages were first declared with 300 training steps of 2,560 tokens. Only `ecs/untrained` and `ecs/no_anchors` were run with 300 steps, with seed 0. After 300 steps, `ecs/no_anchors` had a loss of 6.12, which is no better than the loss of a prediction from token frequencies (an entropy of 6.11 in English and 6.51 in Chinese). The retrieval accuracy of `ecs/no_anchors` was 0.002 (untrained encoder: 0.002), and the transfer accuracy was 0.096 (untrained encoder: 0.118). Claims cannot be tested on models that have learned only token frequencies. Before any other run was started, the number of training steps was therefore increased to that of the [ablation study](../recipes.md). No result on any claim influenced the number of steps.
 """,
   setup="""\
 ## Setup and metrics
 
 Each model is trained on all four languages (in ECS, on two languages). The encoders have {size.layers} layers with {size.hidden} dimensions and the architecture of [recipes/small.gin](../recipes.md):
-rotary positions and layer norms before each block. The encoders are trained with Muon, and 40 % of the tokens are masked. Each training step reads {size.batch} sequences of {size.length} tokens.
-Sequences of monolingual text or concatenated sentence pairs are twice as long, and a step reads half as many of them. Each language other than English has 8,000 sentence pairs with English.
+rotary positions and layer norms before each block. The encoders are trained with Muon, and 40 % of the tokens are masked. Each training step reads {size.batch} sequences of {size.length} tokens. If the sequences contain monolingual text or concatenated sentence pairs, a step reads half as many sequences of twice the length. Each language other than English has 8,000 sentence pairs with English.
 
-CA-MLM and the conditions that it is compared with use learned positions, because cross-attention does not support rotary positions. A pilot run of the untrained encoder with
+CA-MLM and the models that it is compared with use learned positions, because cross-attention does not support rotary positions. A pilot run of the untrained encoder with
 seed 100 did not influence any choice of settings.
 
 `studies/replication/measures.py` defines all measures. The claims use the following two measures:
@@ -242,7 +232,7 @@ The seed determines the initial parameters, the masks and the order of the text.
 
 ## Diagnostics
 
-The following table contains further measurements of each condition, averaged over seeds. The embedding norms are medians over the tokens of a script. The effect of a wrong translation is the
+The following table contains further measurements of each training condition, averaged over seeds. The embedding norms are medians over the tokens of a script. The effect of a wrong translation is the
 increase, in nats, of the loss on masked tokens if the correct translation is replaced with a wrong translation of similar length. The loss is the sum over all objectives, averaged over the last
 ten steps. The entropy of token frequencies is the loss of a model that has learned only the token frequencies.
 
@@ -256,9 +246,8 @@ xlflax build-corpus libreoffice --languages=en,fr,ru,zh --mode=parallel --packag
 python -m studies.replication --all --corpora=help --treebanks=UD --dictionaries=WORDS --work=runs/real --output=docs/replication
 ```
 
-The last command tests all claims and writes this page. `WORDS` is a directory with FreeDict's en-fr.tsv, OpenRussian's ru-en.tsv and the Swadesh list as en-zh.tsv. `--claim=NAME` tests one claim
-and its controls. Results that are already in `{results}` are not computed again. If you start the command several times on one machine, the processes divide the runs among themselves. The {runs}
-runs on this page, with the seeds {seeds}, took **{total:.1f} CPU minutes** in total.
+`python -m studies.replication` tests all claims and writes this page. `WORDS` is a directory with FreeDict's en-fr.tsv, OpenRussian's ru-en.tsv and the Swadesh list as en-zh.tsv. `--claim=NAME` tests one claim
+and its controls. Results that are already in `{results}` are not computed again. If you start the command several times on one machine, the processes divide the runs among themselves. The {runs} training runs for the claims on real languages, with the seeds {seeds}, took **{total:.1f} CPU minutes** in total.
 """,
   diagnostics={
     'source': 'tagging accuracy, English',
