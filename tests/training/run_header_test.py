@@ -7,6 +7,7 @@ import pytest
 
 from tests.errors import assert_mentions
 from tests.training import tiny
+from xlflax.config import setting_names
 from xlflax.data import dataset_config, loader_base
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training import run_header
@@ -154,6 +155,28 @@ def test_many_dropped_pairs_are_reported_with_the_filters(setup):
 def test_many_truncated_examples_are_reported_with_the_length(setup):
   [line] = _length_warnings(setup, _filtered_task(69, 201))
   assert_mentions(line, 201, 800, 'corpus.parallel.en_sw (dataset mono)', 256)
+
+
+def test_length_warnings_name_the_flags_of_the_dataset(setup):
+  flags = {
+    'length': 'LENGTH',
+    'pairs.min_tokens': 'mono/PairOptions.min_tokens',
+    'pairs.max_tokens': 'MAX_TOKENS',
+  }
+  with setting_names.naming_settings(lambda _, field: flags[field]):
+    lines = _length_warnings(setup, _filtered_task(492, 201))
+  dropped, truncated = lines
+  assert_mentions(dropped, '--gin.mono/PairOptions.min_tokens')
+  assert_mentions(dropped, '--gin.MAX_TOKENS')
+  assert_mentions(truncated, '--gin.LENGTH')
+
+
+def test_a_minimum_of_one_token_cannot_be_decreased(setup):
+  setup.settings.steps = 1
+  setup.settings.datasets[0].pairs = dataset_config.PairOptions()
+  tasks = {'mono': [_filtered_task(492, 0)]}
+  [line] = run_header.data_warnings(setup.settings, tasks)
+  assert 'min_tokens' not in line
 
 
 @pytest.mark.parametrize('num_dropped, num_truncated', [(217, 0), (69, 200)])

@@ -15,7 +15,7 @@ from xlflax.cli import (
   train_phases,
 )
 from xlflax.cli import options as shared_options
-from xlflax.config import flag_validation, gin_config
+from xlflax.config import flag_validation, gin_config, setting_names
 from xlflax.storage import paths
 from xlflax.training.devices import machine_topology
 from xlflax.utils import errors, live_display, signals
@@ -207,7 +207,12 @@ def _plan(
     train_next_steps.log_export(trainer)
     if options.phases:
       trainer = train_phases.without_missing_checkpoint(trainer)
-    plans[phase.name] = trainer.plan(machine, by=dry_run.By(options.cost_model))
+    with setting_names.naming_settings(
+      phase.configuration.find_dataset_binding
+    ):
+      plans[phase.name] = trainer.plan(
+        machine, by=dry_run.By(options.cost_model)
+      )
   if options.phases:
     plan_report.show_phases(plans)
   if options.output_file and distributed_job.is_lead():
@@ -234,7 +239,10 @@ def _train(
     if distributed_job.is_lead():
       train_next_steps.log_export(trainer)
     line = live_display.Line(f'{trainer.model_dir}: starting or saving')
-    with contextlib.closing(line):
+    with (
+      contextlib.closing(line),
+      setting_names.naming_settings(phase.configuration.find_dataset_binding),
+    ):
       result = trainer.train(gin_config=phase.configuration.operative)
     if distributed_job.is_lead():
       print(json.dumps(result))

@@ -384,20 +384,9 @@ def find_binding_location(
     the field is not bound.
   """
   match = re.match(r'(\w+)\.(\w+)', where)
-  if match is None:
+  binding = match and _find_binding(bindings, match[1], match[2], scope)
+  if not binding:
     return None
-  candidates = [
-    binding
-    for binding in bindings
-    if binding.parameter == match[2]
-    and binding.selector.rpartition('.')[2] == match[1]
-    and f'{scope}/'.startswith(f'{binding.scope}/' if binding.scope else '')
-  ]
-  if not candidates:
-    return None
-  # Gin prefers the innermost scope, and then the last statement.
-  binding = max(candidates, key=lambda x: len(x.scope.split('/')))
-  binding = [x for x in candidates if x.scope == binding.scope][-1]
   locations = [binding.location]
   macros = list(binding.macros)
   for name in macros:
@@ -406,6 +395,45 @@ def find_binding_location(
       locations.append(values[-1].location)
       macros += [x for x in values[-1].macros if x not in macros]
   return ' and '.join(dict.fromkeys(locations))
+
+
+def find_setting(
+  bindings: Sequence[Binding], class_name: str, parameter: str, scope: str
+) -> str:
+  """Returns the name under which a user sets a parameter of an object.
+
+  Args:
+    bindings: All bindings, in order of increasing precedence.
+    class_name: Class of the object, such as 'DatasetConfig'.
+    parameter: Name of the parameter.
+    scope: The scope in which the object is constructed.
+
+  Returns:
+    The macro that supplies the value, or the parameter with its scope, such as
+    'mono/DatasetConfig.length'.
+  """
+  binding = _find_binding(bindings, class_name, parameter, scope)
+  if binding and len(binding.macros) == 1 and not binding.references:
+    return binding.macros[0]
+  return f'{scope}/{class_name}.{parameter}'.removeprefix('/')
+
+
+def _find_binding(
+  bindings: Sequence[Binding], class_name: str, parameter: str, scope: str
+) -> Binding | None:
+  """Returns the binding that sets a parameter of an object, or None."""
+  candidates = [
+    binding
+    for binding in bindings
+    if binding.parameter == parameter
+    and binding.selector.rpartition('.')[2] == class_name
+    and f'{scope}/'.startswith(f'{binding.scope}/' if binding.scope else '')
+  ]
+  if not candidates:
+    return None
+  # Gin prefers the innermost scope, and then the last statement.
+  binding = max(candidates, key=lambda x: len(x.scope))
+  return [x for x in candidates if x.scope == binding.scope][-1]
 
 
 def _parse(

@@ -236,6 +236,20 @@ class Configuration:
     )
     self.effects.add_value(self.bound, value)
 
+  def find_dataset_binding(self, name: str, field: str) -> str | None:
+    """Returns the macro or parameter with which to set a field of a dataset.
+
+    Args:
+      name: Name of a dataset that `build` has built.
+      field: Name of the field, such as 'length' or 'pairs.min_tokens'.
+
+    Returns:
+      The binding, as in `gin_errors.find_dataset_binding`.
+    """
+    return gin_errors.find_dataset_binding(
+      self.bound, self.effects.objects, self.imports, name, field
+    )
+
   def operative(self) -> str:
     """Formats the bindings that were used, in the syntax of a gin file.
 

@@ -195,6 +195,67 @@ def effective_bindings(
   return parameters
 
 
+def find_dataset_binding(
+  bound: Bound,
+  objects: Iterable[tuple[str, str]],
+  imports: Collection[Any],
+  name: str,
+  field: str,
+) -> str | None:
+  """Returns the binding with which a user sets a field of a dataset.
+
+  Args:
+    bound: The bindings in Gin's internal representation.
+    objects: Scope and selector of the constructed objects.
+    imports: The modules imported by the files, in Gin's internal
+      representation.
+    name: Name of the dataset, which is the value of its parameter `name`.
+    field: Name of the field, such as 'length' or 'pairs.min_tokens'.
+
+  Returns:
+    The macro that supplies the value, such as 'LENGTH', or the parameter with
+    its scope, such as 'mono/dataset_config.DatasetConfig.length'. None if the
+    configuration constructs no such dataset, or no object that contains the
+    field.
+  """
+  *outer_fields, parameter = field.split('.')
+  for scope, selector in sorted(objects):
+    if not selector.endswith('.DatasetConfig'):
+      continue
+    scopes = tuple(filter(None, scope.split('/')))
+    parameters = effective_bindings(bound, selector, scopes)
+    if _resolve_macros(bound, parameters.get('name', ('', None))[1]) != name:
+      continue
+    for outer_field in outer_fields:
+      _, value = parameters.get(outer_field, ('', None))
+      if not isinstance(value, gin.config.ConfigurableReference):
+        return None
+      scopes = tuple(value.scopes) or scopes
+      selector = value.configurable.selector
+      parameters = effective_bindings(bound, selector, scopes)
+    _, value = parameters.get(parameter, ('', None))
+    if _is_macro(value):
+      return _macro_name(value)
+    binding = f'{short_name(selector, imports)}.{parameter}'
+    return '/'.join((*scopes, binding))
+  return None
+
+
+def _is_macro(value: Any) -> bool:
+  """Returns whether a value is a reference to a macro."""
+  return (
+    isinstance(value, gin.config.ConfigurableReference)
+    and value.configurable.selector == MACRO
+  )
+
+
+def _resolve_macros(bound: Bound, value: Any) -> Any:
+  """Returns the value of a macro, or any other value unchanged."""
+  while _is_macro(value):
+    value = bound.get((_macro_name(value), MACRO), {}).get('value')
+  return value
+
+
 def _raise_for_required(keys: Iterable[tuple[str, str, str]]) -> None:
   """Raises the error for missing values, if there are any."""
   missing = [
@@ -280,14 +341,15 @@ def _with_location(
   Gin appends the stack of its calls to the message. The first call is the
   construction of the object that raised the error.
   """
-  scope = re.search(
-    r"In call to configurable '\S+' \(.*?\)(?: in scope '(.*?)')?", str(error)
+  match = re.search(
+    r"In call to configurable '(\S+)' \(.*?\)(?: in scope '(.*?)')?", str(error)
   )
+  class_name, scope = match.groups('') if match else ('', '')
   where = str(error.where or '')
-  fix = _suggest_scope(where, scope and scope[1], bindings) or error.fix
-  location = binding_locations.find_binding_location(
-    bindings, where, (scope and scope[1]) or ''
+  fix = _suggest_scope(where, scope, bindings) or _name_settings(
+    error.fix, class_name, scope, bindings
   )
+  location = binding_locations.find_binding_location(bindings, where, scope)
   if location and location not in where:
     where = f'{where}, {location}'
   # Gin raises a subclass of the error's class, which is replaced by its base.
@@ -303,10 +365,38 @@ def _with_location(
   )
 
 
-def _suggest_scope(
+def _name_settings(
+  fix: str | None,
   class_name: str,
-  scope: str | None,
+  scope: str,
   bindings: Sequence[binding_locations.Binding],
+) -> str | None:
+  """Replaces the fields of a scoped object in a hint by the user's settings.
+
+  For example, 'Set DatasetConfig.alpha' becomes 'Set ALPHA' or 'Set
+  mono/DatasetConfig.alpha', because a binding without the scope may have no
+  effect.
+
+  Args:
+    fix: The hint, or None.
+    class_name: Name of the class that is constructed.
+    scope: The scope in which the object is constructed, or ''.
+    bindings: The configuration's bindings.
+  """
+  if not fix or not scope or not class_name:
+    return fix
+  class_name = class_name.rpartition('.')[2]
+  return re.sub(
+    rf'(?<![\w./]){re.escape(class_name)}\.([a-z_]+)',
+    lambda match: binding_locations.find_setting(
+      bindings, class_name, match[1], scope
+    ),
+    fix,
+  )
+
+
+def _suggest_scope(
+  class_name: str, scope: str, bindings: Sequence[binding_locations.Binding]
 ) -> str | None:
   """Returns a hint if an object is built in a scope without bindings.
 

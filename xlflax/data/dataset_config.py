@@ -323,6 +323,7 @@ def _check_sizes(dataset: DatasetConfig) -> None:
       f'least {dataset.length - dataset.capacity + min_capacity}, because the '
       'sequences must have space for text in addition to the special tokens',
       got=dataset.length,
+      where='DatasetConfig.length',
     )
   _check_alpha(dataset)
   if dataset.replay is not None and dataset.max_rate is not None:
@@ -331,6 +332,7 @@ def _check_sizes(dataset: DatasetConfig) -> None:
       f'combined in the dataset {dataset.name!r}, because '
       '`DatasetConfig.replay` determines the sampling rates',
       got=dataset.max_rate,
+      where='DatasetConfig.max_rate',
       fix='Remove the value of DatasetConfig.max_rate or DatasetConfig.replay.',
     )
 
@@ -340,6 +342,7 @@ def _check_alpha(dataset: DatasetConfig) -> None:
     raise errors.ConfigError(
       '`DatasetConfig.sizes` requires `DatasetConfig.alpha`, which is None '
       f'in the dataset {dataset.name!r}',
+      where='DatasetConfig.sizes',
       fix='Set DatasetConfig.alpha, or remove the value of '
       'DatasetConfig.sizes.',
     )
@@ -385,5 +388,6 @@ def _check_options(dataset: DatasetConfig) -> None:
         f'`DatasetConfig.{name}` has no effect in the dataset '
         f'{dataset.name!r}, because its layout is '
         f'ExampleLayout.{layout.name}{suffix}',
+        where=f'DatasetConfig.{name}',
         fix=f'Remove the value of DatasetConfig.{name}.',
       )

@@ -14,6 +14,7 @@ from typing import Protocol
 
 import jax
 
+from xlflax.config import setting_names
 from xlflax.data import batch_keys, dataset_config
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
 from xlflax.utils import errors, name_suggestions
@@ -182,8 +183,8 @@ def filter_tasks_by_language(
       f'{dataset.name!r}',
       got=', '.join(missing) or None,
       expected=name_suggestions.format_choices(set().union(*tasks.values())),
-      fix='Correct `DatasetConfig.languages`, or add text in the missing '
-      'languages.'
+      fix=f'Correct {setting_names.name_setting(dataset.name, "languages")}, '
+      'or add text in the missing languages.'
       if missing
       else 'Set it to the languages of the dataset, or to None to read all '
       'languages.',
@@ -219,6 +220,19 @@ def check_range(
     )
 
 
+def suggest_filter_changes(dataset: dataset_config.DatasetConfig) -> list[str]:
+  """Returns imperatives for the flags that relax the length filters."""
+  pairs = dataset.pairs
+  changes = []
+  if pairs.min_tokens > 1:
+    name = setting_names.name_setting(dataset.name, 'pairs.min_tokens')
+    changes.append(f'decrease {name}')
+  if pairs.max_tokens is not None:
+    name = setting_names.name_setting(dataset.name, 'pairs.max_tokens')
+    changes.append(f'increase {name}')
+  return changes
+
+
 def no_examples_error(dataset, task: str, examples: int) -> errors.CorpusError:
   """Returns the error for a task in which the filters drop every example."""
   limits = (
@@ -227,10 +241,13 @@ def no_examples_error(dataset, task: str, examples: int) -> errors.CorpusError:
   )
   if dataset.pairs.max_tokens:
     limits += f' and at most {dataset.pairs.max_tokens} tokens in total'
+  remedies = [
+    *suggest_filter_changes(dataset),
+    'remove the task from the mixture',
+  ]
   return errors.CorpusError(
     f'The filters of the dataset {dataset.name!r} drop all {examples} '
     f'examples of the split {dataset.split!r} of the task {task}. The filters '
     f'keep only examples with {limits}',
-    fix='Relax PairOptions.min_tokens or PairOptions.max_tokens, or remove '
-    'the task from the mixture.',
+    fix=f'To keep examples, {" or ".join(remedies)}.',
   )

@@ -12,7 +12,7 @@ import rich.console
 import rich.rule
 
 from xlflax import evaluate, trainer
-from xlflax.config import gin_config
+from xlflax.config import gin_config, setting_names
 from xlflax.demo import demo_corpus, demo_pipeline, retrieval_examples
 from xlflax.evaluation import result_tables, text_sources
 from xlflax.evaluation.tasks import perplexity, retrieval_task
@@ -62,9 +62,9 @@ def run(settings: demo_pipeline.Settings) -> evaluate.Report:
   with phases.begin('cache', 'Tokenization of the corpus'):
     demo_pipeline.write_cache(settings, vocabulary)
   with phases.begin('training', 'MLM, TLM and sentence alignment'):
-    configuration.build(trainer.Trainer).train(
-      gin_config=configuration.operative
-    )
+    demo_trainer = configuration.build(trainer.Trainer)
+    with setting_names.naming_settings(configuration.find_dataset_binding):
+      demo_trainer.train(gin_config=configuration.operative)
   with phases.begin(
     'evaluation', 'Untrained and trained model on held-out messages'
   ):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from xlflax.config import setting_names
 from xlflax.data import corpus_checks, loader_base
 from xlflax.data.corpus import corpus_directory
 from xlflax.data.sampling import sampling_order
@@ -234,10 +235,13 @@ def data_warnings(
     for task, num_read in zip(statistics, rows_read.tolist(), strict=True):
       where = f'{task.task} (dataset {name})'
       if task.rows and num_read / task.rows > MANY_EPOCHS:
+        alpha = setting_names.name_setting(
+          name, 'alpha', class_name=type(datasets[name]).__name__
+        )
         messages.append(
           f'{where} will be read for {num_read / task.rows:,.0f} epochs. Add '
           f'text for {"-".join(task.languages)}, train for fewer steps, or '
-          'raise ALPHA to sample small languages less often.'
+          f'increase {alpha} to sample small languages less often.'
         )
       messages += _length_warnings(datasets[name], task)
   unknown_rates = (
@@ -260,21 +264,26 @@ def _length_warnings(
     limits = (
       f'fewer than {pairs.min_tokens:,} tokens in the source or in the target'
     )
-    hint = 'Decrease PairOptions.min_tokens'
     if pairs.max_tokens is not None:
       limits += f', or more than {pairs.max_tokens:,} tokens in total'
-      hint += ' or increase PairOptions.max_tokens'
+    remedies = loader_base.suggest_filter_changes(dataset)
+    hint = (
+      f'To keep more examples, {" or ".join(remedies)}.'
+      if remedies
+      else 'Remove pairs with an empty text from the corpus.'
+    )
     messages.append(
       f'The length filters drop {task.dropped:,} of {task.examples_read:,} '
-      f'examples of {where}, which have {limits}. {hint} to keep more examples.'
+      f'examples of {where}, which have {limits}. {hint}'
     )
   num_kept = task.examples_read - task.dropped
   if task.truncated > MANY_TRUNCATED * num_kept > 0:
     messages.append(
       f'{task.truncated:,} of {num_kept:,} examples of {where} are truncated to '
       f'sequences of {dataset.length:,} tokens, and the rest of their text is '
-      'not read. Increase DatasetConfig.length, or split the text into shorter '
-      'lines.'
+      'not read. Increase '
+      f'{setting_names.name_setting(dataset.name, "length")}, or split the text '
+      'into shorter lines.'
     )
   return messages
 

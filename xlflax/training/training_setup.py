@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import jax.numpy as jnp
 
+from xlflax.config import setting_names
 from xlflax.data import loader_base, loader_factory
 from xlflax.data.tokenizers import base_vocabulary, vocabulary_spec
 from xlflax.models import (
@@ -261,7 +262,8 @@ class Setup:
         f'its `DatasetConfig.max_epochs`, but {steps:,} steps read '
         f'{num_read:,} batches',
         where='Trainer.num_train_steps',
-        fix='Train fewer steps, add text, or increase max_epochs.',
+        fix='Train fewer steps, add text, or increase '
+        f'{setting_names.name_setting(dataset, "max_epochs")}.',
       )
 
   def initial_state(

@@ -155,7 +155,7 @@ def test_replay_excludes_a_maximum_rate():
     loading.dataset(max_rate=0.5, replay=_replay('de'))
 
 
-_WITHOUT_REPLAY = '--gin.pairs/dataset_config.DatasetConfig.replay=None'
+_WITHOUT_REPLAY = 'DatasetConfig.replay=None'
 
 
 def test_replay_needs_text_in_the_new_language(open_cached):

@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from xlflax.config import setting_names
 from xlflax.data import dataset_config
 from xlflax.data.sampling import hashing
 from xlflax.utils import errors
@@ -353,7 +354,8 @@ class TaskSchedule:
         f'The dataset {self._name!r} has no sequences for batch {step}, '
         'because all of its tasks have been read `DatasetConfig.max_epochs` '
         'times',
-        fix='Train fewer steps, add text, or increase max_epochs.',
+        fix='Train fewer steps, add text, or increase '
+        f'{setting_names.name_setting(self._name, "max_epochs")}.',
       )
 
   def _restart(self):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from xlflax.config import setting_names
 from xlflax.data import dataset_config, loader_base
 from xlflax.data.sampling import hashing, mixing_schedule
 from xlflax.utils import errors, name_suggestions
@@ -127,11 +128,9 @@ def _add_replay(
   assert replay is not None
   existing = set().union(*languages)
   missing = [code for code in replay.new_languages if code not in existing]
-  # The gin scopes of the datasets in gin_configs/pretrain/ equal their names.
   exclude = (
-    f'pass --gin.{dataset.name}/dataset_config.DatasetConfig.replay=None '
-    f'(if {dataset.name!r} is also the gin scope of the dataset) to sample the '
-    'dataset at its usual rates'
+    f'set {setting_names.name_setting(dataset.name, "replay")}=None to sample '
+    'the dataset at its usual rates'
   )
   if missing:
     fix = (

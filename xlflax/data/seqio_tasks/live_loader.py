@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from xlflax.config import setting_names
 from xlflax.data import (
   batch_keys,
   dataset_config,
@@ -419,7 +420,7 @@ def _measure_task(
       'DatasetConfig.sizes=TOKENS requires a token cache, but the dataset '
       f'{dataset.name!r} is read without one',
       fix='Write a token cache with `xlflax cache`, or set '
-      'DatasetConfig.sizes=EXAMPLES.',
+      f'{setting_names.name_setting(dataset.name, "sizes")}="\'examples\'".',
     )
   if dataset.alpha is not None and length_filter.counts_kept_pairs(dataset):
     return _count_filtered_pairs(task, dataset, vocabulary)
@@ -430,7 +431,8 @@ def _measure_task(
       f'of the task {task!r} does not provide this number for the split '
       f'{dataset.split!r}',
       fix='Write a token cache with `xlflax cache`, or set '
-      "DatasetConfig.alpha=None to use the mixture's own rates.",
+      f'{setting_names.name_setting(dataset.name, "alpha")}=None to use the '
+      "mixture's own rates.",
     )
   if dataset.max_examples is not None:
     size = min(size or dataset.max_examples, dataset.max_examples)

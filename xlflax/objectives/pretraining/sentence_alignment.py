@@ -139,7 +139,8 @@ class SentenceAlignment(objective_base.Objective):
         "requires direction='forward'",
         got=repr(self.direction.value),
         fix="Set direction='forward'. To use both sentences as queries, set "
-        "PairOptions.order of the dataset to 'random'.",
+        "`order` in the PairOptions of the dataset to 'random', such as "
+        "sides/dataset_config.PairOptions.order = 'random'.",
       )
 
   def init_heads(self, model, rng: jax.Array) -> Any:

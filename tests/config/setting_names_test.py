@@ -1,0 +1,112 @@
+"""Bindings of the fields of datasets, as messages name them."""
+
+import pytest
+
+from xlflax import trainer
+from xlflax.config import gin_config, setting_names
+from xlflax.utils import errors
+
+_GIVEN = (
+  'MODEL_DIR=runs/a',
+  'VOCABULARY=./vocab',
+  'CORPUS=./corpus',
+  'TRAIN_STEPS=10',
+)
+
+
+def _build(*bindings, files=('pretrain/mlm_tlm.gin', 'models/tiny.gin')):
+  """Returns a configuration from which the trainer has been built."""
+  configuration = gin_config.load_gin_files(files, (*_GIVEN, *bindings))
+  configuration.build(trainer.Trainer)
+  return configuration
+
+
+_MOCO = ('pretrain/moco_tlm.gin', 'models/tiny.gin')
+_SCOPED = 'mono/dataset_config.DatasetConfig.length'
+
+
+@pytest.mark.parametrize(
+  'files, bindings, dataset, field, expected',
+  [
+    (_MOCO, (), 'sides', 'length', 'PAIR_LENGTH'),
+    (_MOCO, (), 'sides', 'pairs.min_tokens', 'MIN_TOKENS'),
+    (_MOCO, (), 'sides', 'alpha', 'ALPHA'),
+    (_MOCO, (), 'other', 'length', None),
+    (None, (), 'mono', 'length', 'LENGTH'),
+    (None, (f'{_SCOPED}=64',), 'mono', 'length', _SCOPED),
+    (
+      None,
+      (),
+      'pairs',
+      'pairs.max_tokens',
+      'pairs/dataset_config.PairOptions.max_tokens',
+    ),
+    # Without a reference to PairOptions, a binding would have no effect.
+    (None, (), 'mono', 'pairs.max_tokens', None),
+    (None, (), 'mono', 'replay', 'mono/dataset_config.DatasetConfig.replay'),
+    (
+      None,
+      ("NAME='text'", 'mono/dataset_config.DatasetConfig.name=%NAME')
+      + ("mlm/objective_mixture.WeightedObjective.dataset='text'",),
+      'text',
+      'length',
+      'LENGTH',
+    ),
+  ],
+)
+def test_binding_of_a_field(files, bindings, dataset, field, expected):
+  keywords = {'files': files} if files else {}
+  configuration = _build(*bindings, **keywords)
+  assert configuration.find_dataset_binding(dataset, field) == expected
+
+
+def test_the_named_binding_has_an_effect():
+  """The flag that a message names is accepted and changes the dataset."""
+  name = _build(f'{_SCOPED}=64').find_dataset_binding('mono', 'length')
+  configuration = gin_config.load_gin_files(
+    ('pretrain/mlm_tlm.gin', 'models/tiny.gin'), (*_GIVEN, f'{name}=32')
+  )
+  datasets = configuration.build(trainer.Trainer).datasets
+  gin_config.check_bindings([configuration])
+  assert {x.name: x.length for x in datasets}['mono'] == 32
+
+
+def test_a_class_without_its_scope_has_no_effect():
+  configuration = _build('DatasetConfig.length=32')
+  with pytest.raises(errors.ConfigError) as error:
+    gin_config.check_bindings([configuration])
+  assert error.value.got == 'DatasetConfig.length'
+
+
+@pytest.mark.parametrize(
+  'bindings, expected',
+  [
+    (('mono/DatasetConfig.alpha=None',), 'mono/DatasetConfig.alpha'),
+    (('ALPHA=None',), 'ALPHA'),
+  ],
+)
+def test_hints_of_a_scoped_object_contain_its_bindings(bindings, expected):
+  bindings = (*bindings, "mono/DatasetConfig.sizes='tokens'")
+  with pytest.raises(errors.ConfigError) as error:
+    _build(*bindings)
+  assert error.value.where.startswith('DatasetConfig.sizes, --gin.mono/')
+  assert f'Set {expected}, ' in error.value.fix
+  assert 'mono/DatasetConfig.sizes' in error.value.fix
+
+
+def test_the_location_of_a_scoped_binding_precedes_an_unscoped_one():
+  """The shipped file binds the sampling exponent without a scope."""
+  with pytest.raises(errors.ConfigError) as error:
+    _build('mono/DatasetConfig.alpha=-1')
+  assert error.value.where.endswith('--gin.mono/DatasetConfig.alpha')
+
+
+def test_flags_are_named_only_in_the_context():
+  assert setting_names.name_setting('mono', 'length') == 'DatasetConfig.length'
+  with setting_names.naming_settings(_build().find_dataset_binding):
+    assert setting_names.name_setting('mono', 'length') == '--gin.LENGTH'
+    assert (
+      setting_names.name_setting('mono', 'pairs.max_tokens')
+      == 'DatasetConfig.pairs.max_tokens'
+    )
+  assert setting_names.name_setting('mono', 'length') == 'DatasetConfig.length'
