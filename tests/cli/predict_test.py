@@ -20,3 +20,11 @@ def test_mistakes(arguments, mentions, tmp_path):
   common = ['--model_dir=run', f'--output={tmp_path}']
   with raises_error(errors.ConfigError, mentions=mentions):
     cli.parse('predict', [*common, *arguments])()
+
+
+def test_a_text_file_that_does_not_exist_is_not_called_labeled(tmp_path):
+  path = tmp_path / 'missing.fr'
+  arguments = ['--model_dir=run', f'--output={tmp_path}', f'--input=fr={path}']
+  with raises_error(errors.CorpusError, got=str(path)) as error:
+    cli.parse('predict', arguments)()
+  assert 'labeled' not in error.value.what

@@ -64,7 +64,7 @@ def require_file(
   if not path.is_file():
     has_wildcard = any(character in path.name for character in '*?[')
     raise errors.CorpusError(
-      'The file with labeled examples does not exist',
+      'The input file does not exist',
       got=str(path),
       fix='Wildcards in file names are not expanded. Pass the paths of the '
       "files as a tuple, such as {'en': ('a.tsv', 'b.tsv')}."
