@@ -332,7 +332,7 @@ def test_markup_and_code_are_removed(tmp_path, capsys):
   )
   assert _run(directory, tmp_path, '--strip_markup', '--json') == 0
   files = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-  assert files[0]['dropped'] == {'code': 2, 'markup': 4}
+  assert files[0]['dropped'] == {'code': 1, 'markup': 5}
   assert files[1]['dropped'] == {'markup': 1}
   assert (tmp_path / 'out/mono/en.txt').read_text() == (
     'One & two.\nThree.\n\n\nFour <unk>.\n'
@@ -340,6 +340,20 @@ def test_markup_and_code_are_removed(tmp_path, capsys):
   assert (tmp_path / 'out/parallel/en-de.tsv').read_text() == (
     'Five\tFünf\nSeven\tSieben\n'
   )
+
+
+@pytest.mark.parametrize('flags', [(), ('--max_characters=30',)])
+def test_lines_of_only_hidden_elements_are_markup(flags, tmp_path, capsys):
+  """Filters are not applied to the content of elements that are removed."""
+  directory = tmp_path / 'in'
+  (directory / 'mono').mkdir(parents=True)
+  (directory / 'mono/en.txt').write_text(
+    '<script>var a = 1; function f(){return a;}</script>\n'
+    '<style>p{color:red}</style>\nvar b = 1;\nOne.\n'
+  )
+  assert _run(directory, tmp_path, '--strip_markup', '--json', *flags) == 0
+  [file] = map(json.loads, capsys.readouterr().out.splitlines())
+  assert file['dropped'] == {'code': 1, 'markup': 2}
 
 
 def test_markup_does_not_shift_other_reasons(tmp_path, capsys):

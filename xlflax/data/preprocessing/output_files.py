@@ -19,7 +19,12 @@ from xlflax.data.corpus.corpus_directory import TRAIN
 from xlflax.data.corpus.corpus_files import Kind, TextFile
 from xlflax.data.dictionaries.bilingual_dictionary import Dictionary
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
-from xlflax.data.preprocessing import language_id, markup, text_processing
+from xlflax.data.preprocessing import (
+  language_id,
+  markup,
+  text_processing,
+  worker_pool,
+)
 from xlflax.data.preprocessing.provenance import BAD_RECORD, Prepared
 from xlflax.data.preprocessing.worker_pool import Chunk, Counts, Lines, Workers
 
@@ -238,11 +243,11 @@ def _read_chunks(
       if all(without_nulls):
         texts = without_nulls
       else:
-        reasons[num_texts] = 'NUL characters'
+        reasons[num_texts] = worker_pool.NUL_CHARACTERS
     if strip_markup:
       stripped = _strip_markup(texts, remover)
       if texts[0] and not all(stripped):
-        reasons[num_texts] = 'markup'
+        reasons[num_texts] = worker_pool.MARKUP
       else:
         texts = stripped
     chunk.append(texts)

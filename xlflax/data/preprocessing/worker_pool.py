@@ -17,6 +17,12 @@ from xlflax.data.preprocessing.text_filters import TextFilters
 from xlflax.data.preprocessing.text_processing import Processor, TextProcessing
 from xlflax.utils import process_pool
 
+# Reasons for dropping lines that contain no text. Filters of the text do not
+# apply to these lines.
+MARKUP = 'markup'
+NUL_CHARACTERS = 'NUL characters'
+_NO_TEXT = (MARKUP, NUL_CHARACTERS)
+
 # Sides of each line: one text, or the two texts of a pair. A blank line is
 # ('',).
 Lines = list[tuple[str, ...]]
@@ -227,10 +233,12 @@ class _ChunkProcessor:
     text_index = 0
     for line in chunk.lines:
       if line[0]:
-        reason = text_filters.find_drop_reason(
-          line, chunk.languages, self._filters, chunk.priors
-        )
-        reason = reason or chunk.left_out.get(text_index)
+        reason = chunk.left_out.get(text_index)
+        if reason not in _NO_TEXT:
+          filter_reason = text_filters.find_drop_reason(
+            line, chunk.languages, self._filters, chunk.priors
+          )
+          reason = filter_reason or reason
         text_index += 1
         if reason:
           dropped[reason] += 1
