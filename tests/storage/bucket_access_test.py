@@ -1,6 +1,9 @@
 """Unusable buckets are detected before any computation."""
 
 import pathlib
+import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -60,6 +63,23 @@ def test_a_disk_is_tried_before_anything_is_computed(tmp_path):
   assert not list(tmp_path.iterdir())
   with raises_error(errors.RunDirectoryError, mentions='/proc/results'):
     bucket_access.check_usable(pathlib.Path('/proc/results'))
+
+
+_KILLED_WHILE_WRITING = """
+import pathlib, resource, signal, sys
+from xlflax.storage import bucket_access
+signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+bucket_access.check_usable(pathlib.Path(sys.argv[1]))
+"""
+
+
+def test_a_killed_process_leaves_no_file(tmp_path):
+  process = subprocess.run(
+    [sys.executable, '-c', _KILLED_WHILE_WRITING, str(tmp_path)], check=False
+  )
+  assert process.returncode == -signal.SIGXFSZ
+  assert list(tmp_path.iterdir()) == []
 
 
 def test_a_container_in_azure():

@@ -5,6 +5,7 @@ import os
 import pathlib
 import queue
 import socket
+import tempfile
 import threading
 import uuid
 from collections.abc import Callable
@@ -141,11 +142,10 @@ def _probe_disk(path: pathlib.Path) -> None:
       directory = directory.parent
     if not directory.is_dir():
       return  # The code that creates the directory raises the error.
-    probe = directory / f'.probe-{os.getpid()}-{uuid.uuid4().hex[:8]}'
-    try:
-      probe.write_bytes(b'xlflax' * 1000)
-    finally:
-      probe.unlink(missing_ok=True)
+    # The file has no name, so that a killed process leaves nothing behind.
+    with tempfile.TemporaryFile(dir=directory) as probe:
+      probe.write(b'xlflax' * 1000)
+      probe.flush()
   except OSError as error:
     raise errors.RunDirectoryError(
       'The output directory is not writable or has no free space',
