@@ -144,6 +144,9 @@ def test_fields_in_quotation_marks_cause_a_warning(write, caplog):
   assert_mentions(record.getMessage(), f'{path}:2', 2, "'quoting': 'csv'")
   # A complete value would replace the other options.
   assert '--gin.OPTIONS' not in record.getMessage()
+  # `--gin.OPTIONS` would also change how the training files are read.
+  assert_mentions(record.getMessage(), 'TRAIN_OPTIONS', 'DEV_OPTIONS')
+  assert '--eval_gin="OPTIONS=' in record.getMessage()
 
 
 def test_jsonl(write):

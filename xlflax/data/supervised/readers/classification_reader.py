@@ -176,9 +176,10 @@ def read_columns(
       '%s: %d lines of the file contain a text in quotation marks with doubled '
       'quotation marks inside, as written by CSV tools. They are read as part '
       "of the text. If the fields are quoted, add 'quoting': 'csv' to the "
-      'options of this file (macro OPTIONS), and keep its other options.',
+      'options of this file, and keep its other options. %s',
       errors.line_location(path, quoted_lines[0]),
       len(quoted_lines),
+      file_reading.OPTION_MACROS,
       extra=logs.ONCE,
     )
   return reading, file_columns
@@ -373,7 +374,8 @@ def _suggest_separator(fields: Sequence[str], path) -> str:
     return (
       'Columns must be separated by tabs. Convert the CSV file to a TSV file. '
       'If fields of the TSV file are enclosed in quotation marks, add '
-      "'quoting': 'csv' to the options of this file (macro OPTIONS)."
+      "'quoting': 'csv' to the options of this file. "
+      f'{file_reading.OPTION_MACROS}'
     )
   if line:
     return (
@@ -383,8 +385,8 @@ def _suggest_separator(fields: Sequence[str], path) -> str:
   return (
     'Columns must be separated by tabs, and the option `columns` must contain '
     'the columns of the file, counted from 0. For example, add '
-    "'columns': {'text': 0, 'label': 1} to the options of this file (macro "
-    'OPTIONS).'
+    "'columns': {'text': 0, 'label': 1} to the options of this file. "
+    f'{file_reading.OPTION_MACROS}'
   )
 
 
@@ -438,9 +440,7 @@ def _check_no_header(fields: list[str], columns: Columns, path) -> None:
       where=errors.line_location(path, 1),
       fix="Add 'has_header': True to the options of this file, such as "
       '--gin.OPTIONS="{\'has_header\': True}" if it has no other options, or '
-      'delete the line. If only the training files or only the '
-      'development files have column names, set TRAIN_OPTIONS or DEV_OPTIONS '
-      'instead of OPTIONS.',
+      f'delete the line. {file_reading.OPTION_MACROS}',
     )
 
 
@@ -466,9 +466,8 @@ def _check_header(
       f'the same label {names[label]!r}',
       got=file_reading.shorten_quoted(' | '.join(names)),
       where=errors.line_location(path, 1),
-      fix='Remove the option has_header=True for this file. If only the '
-      'training files or only the development files have column names, set '
-      'TRAIN_OPTIONS or DEV_OPTIONS instead of OPTIONS.',
+      fix='Remove the option has_header=True for this file. '
+      f'{file_reading.OPTION_MACROS}',
     )
 
 

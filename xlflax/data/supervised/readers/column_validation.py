@@ -14,6 +14,7 @@ from typing import Any
 from xlflax.data import corpus_checks
 from xlflax.data.corpus import line_alignment, text_language
 from xlflax.data.supervised import labeled_examples
+from xlflax.data.supervised.readers import file_reading
 from xlflax.utils import errors, logs
 
 _MAX_ROWS = 2000  # Number of rows of a file that are checked.
@@ -414,5 +415,5 @@ def _wrong_columns_error(
     where=str(path),
     fix='Add the columns to the options of this file, such as '
     f'--gin.OPTIONS="{options}" if it has no other options, or set the option '
-    f'labels to the class names.{hint}',
+    f'labels to the class names.{hint} {file_reading.OPTION_MACROS}',
   )

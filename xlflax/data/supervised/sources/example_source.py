@@ -164,7 +164,10 @@ class FileDataset(ExampleSource):
     options = self.language_options.get(part, self.options)
     columns = options.get('columns') or classification_reader.TSV_COLUMNS
     if 'label' not in columns:
-      return 'Name the column of the labels in `columns` (OPTIONS).'
+      return (
+        'Name the column of the labels in `columns`. '
+        f'{file_reading.OPTION_MACROS}'
+      )
     part_files = _get_files(self.files, part)
     path = paths.to_path(
       part_files if isinstance(part_files, str) else part_files[0]
@@ -188,7 +191,7 @@ class FileDataset(ExampleSource):
     options = {**options, 'columns': suggested_columns}
     return (
       f'{description} Set the columns of the file, such as '
-      f'--gin.OPTIONS="{options}".'
+      f'--gin.OPTIONS="{options}". {file_reading.OPTION_MACROS}'
     )
 
   def find_line(self, part, values):
