@@ -189,4 +189,6 @@ def test_messages_of_a_run_and_of_its_resumption(few, caplog):
   assert again.result() == summary
   again.restore(records[:2])  # back to the checkpoint of step 20
   assert again.result()['mlm']['left'] is None
+  assert not caplog.records[2:]
+  again.log_advice()
   assert_mentions(caplog.text, 'step 20')

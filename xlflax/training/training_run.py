@@ -191,7 +191,7 @@ class TrainingRun:
 
     If the run has reached its last step, it is also recorded as finished.
     """
-    finished = self.step >= self.trainer.steps
+    finished = self.is_finished
     if finished and distributed_job.is_lead():
       saved_run.mark_finished(self.setup.model_dir, self.step)
     seconds = self.activities.seconds()
@@ -219,6 +219,11 @@ class TrainingRun:
       'seconds': {name: round(value, 1) for name, value in seconds.items()},
       'earlier_seconds': round(earlier_seconds, 1),
     } | self.results
+
+  @property
+  def is_finished(self) -> bool:
+    """Whether the run has reached its last step."""
+    return self.step >= self.trainer.steps
 
   def _last_loss(self) -> float | None:
     """Returns the mean loss of the last report.

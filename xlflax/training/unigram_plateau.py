@@ -157,14 +157,14 @@ class Plateaus:
       if message:
         logging.info('%s', message)
 
-  def result(self) -> dict[str, Any]:
-    """Returns each objective's unigram entropy and its plateau's start and end.
-
-    Advice on plateaus is logged.
-    """
+  def log_advice(self) -> None:
+    """Logs a recommendation for each objective that ends on the plateau."""
     for plateau in self._plateaus:
       if advice := plateau.advice():
         logging.warning('%s', advice)
+
+  def result(self) -> dict[str, Any]:
+    """Returns each objective's unigram entropy and its plateau's start and end."""
     return {
       plateau.name: {
         'unigram_entropy_within_language': plateau.entropy.within,

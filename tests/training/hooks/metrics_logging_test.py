@@ -68,6 +68,41 @@ def run(tmp_path, monkeypatch):
   training_run.close()
 
 
+class _Plateaus:
+  """Plateaus that count how often their advice is logged."""
+
+  def __init__(self):
+    self.num_logged = 0
+
+  def result(self):
+    return {'mlm': {'reached': 5, 'left': None}}
+
+  def log_advice(self):
+    self.num_logged += 1
+
+
+@pytest.mark.parametrize(
+  'last_step, error, num_logged',
+  [(20, None, 1), (10, None, 0), (10, RuntimeError, 0), (20, RuntimeError, 0)],
+)
+def test_advice_on_plateaus_is_logged_only_when_training_has_finished(
+  run, monkeypatch, last_step, error, num_logged
+):
+  """For example, not after another process of the job was killed."""
+  plateaus = _Plateaus()
+  hook = run.hooks[1]
+  monkeypatch.setattr(hook, '_plateaus', plateaus)
+  run.step = last_step
+  try:
+    if error:
+      raise error
+    hook.after_training(run)
+  except RuntimeError:
+    hook.after_training(run)  # As in the `finally` clause of the training loop.
+  assert plateaus.num_logged == num_logged
+  assert 'mlm' in run.results['plateau']
+
+
 def _lines(directory):
   lines = (directory / 'metrics.jsonl').read_text().splitlines()
   return [json.loads(line) for line in lines]

@@ -3,6 +3,7 @@
 import logging
 import os
 import platform
+import sys
 from typing import Any
 
 import jax
@@ -61,6 +62,8 @@ class MetricsHook(hook_base.Hook):
     plateaus = self._plateaus.result()
     if plateaus:
       run.results['plateau'] = plateaus
+    if run.is_finished and sys.exception() is None:
+      self._plateaus.log_advice()
     if distributed_job.is_lead():
       for message in divergence.describe_divergence(
         run.trainer.objectives.objectives,
