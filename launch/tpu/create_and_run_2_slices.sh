@@ -198,12 +198,17 @@ on_all_workers() {
   return "$status"
 }
 
-# Runs the setup command on all workers, at most three times.
+# Runs the setup command on all workers, at most three times. The heartbeat file
+# prevents the workers from deleting the TPUs. It is updated for at most six
+# hours, because the command may never end.
 set_up_workers() {
   local failures=0
   while ((failures < 3)); do
-    until { on_all_workers "( $set_up
-) || echo xlflax-setup-failed" | tee "$output"; } & wait $!; do
+    until { on_all_workers "mkdir -p ~/.xlflax; touch ~/.xlflax/heartbeat
+for _ in {1..360}; do sleep 60; touch ~/.xlflax/heartbeat; done &> /dev/null &
+( $set_up
+) || echo xlflax-setup-failed
+kill %1 2> /dev/null; touch ~/.xlflax/heartbeat" | tee "$output"; } & wait $!; do
       update_state
       [[ $state == ACTIVE ]] || return 0  # follow_run reports it.
       echo "$name: cannot connect to the workers. Retrying." >&2

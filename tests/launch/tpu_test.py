@@ -284,6 +284,45 @@ def test_stops_by_a_signal_do_not_count_as_restarts(play):
   assert play(job, ['ACTIVE'], [75, 74, 130, 74]) == 1
 
 
+# Setup that fails if the heartbeat file was not changed in the last minute, and
+# makes it two hours old.
+_AGE_HEARTBEAT = """heartbeat=$HOME/.xlflax/heartbeat
+age=$(($(date +%s) - $(stat -c %Y $heartbeat)))
+((age < 60)) && touch "$FOLDER/recent"
+touch -d '2 hours ago' $heartbeat
+"""
+
+
+def test_heartbeat_before_and_after_setup(play):
+  """The workers delete the TPUs an hour after the last heartbeat."""
+  job = _test_job(setup_command=f'{_AGE_HEARTBEAT}false')
+  assert play(job, ['ACTIVE'], [0]) == 1
+  heartbeat = play.folder / 'mlm/.xlflax/heartbeat'
+  assert (play.folder / 'recent').exists()
+  assert time.time() - heartbeat.stat().st_mtime < 600
+
+
+def _wait_for_end(pid):
+  end = time.monotonic() + 20
+  while pathlib.Path(f'/proc/{pid}').exists():
+    assert time.monotonic() < end
+    time.sleep(0.05)
+
+
+def test_heartbeats_during_setup(play):
+  play.add_program(
+    'sleep', '#!/bin/bash\necho $PPID >> "$FOLDER/sleeping"\n/bin/sleep 0.05\n'
+  )
+  job = _test_job(
+    setup_command=f'{_AGE_HEARTBEAT}rm "$FOLDER/recent"\n'
+    f'/bin/sleep 0.5\n{_AGE_HEARTBEAT}false'
+  )
+  assert play(job, ['ACTIVE'], [0]) == 1
+  assert (play.folder / 'recent').exists()
+  for pid in set((play.folder / 'sleeping').read_text().split()):
+    _wait_for_end(pid)
+
+
 def test_setup_that_fails_keeps_the_tpus(play):
   assert play(_test_job(setup_command='false'), ['ACTIVE'], [0]) == 1
   assert [c.split()[0] for c in play.calls()] == ['create']

@@ -73,8 +73,8 @@ class TpuJob(job_base.Job):
       a signal stopped. After a preemption, a restart requests new TPUs.
     keep_alive: Whether to keep the TPUs after the run has ended.
     abandon_minutes: Minutes after which the workers delete the TPUs if no run
-      is active and the launching machine has not connected. 0 disables the
-      deletion.
+      or setup command is active and the launching machine has not connected. 0
+      disables the deletion.
     poll_seconds: Seconds between requests for the TPUs' state.
   """
 
