@@ -76,7 +76,7 @@ def test_examples(manifest, nodes, regenerate_goldens):
     cpu='96',
     memory='960Gi',
     volume=(_CLAIM,),
-    secret_env=('WANDB_API_KEY=wandb:api-key',),
+    fs_group=1000,
     ttl_seconds=7 * 86400,
   )
   _compare(path, job, regenerate_goldens)
@@ -106,7 +106,7 @@ _CLOUDS = {
 
 @pytest.mark.parametrize('cloud', _CLOUDS)
 def test_examples_of_clouds(cloud, regenerate_goldens):
-  job = _job(nnodes=2, volume=(_CLAIM,), **_CLOUDS[cloud])
+  job = _job(nnodes=2, volume=(_CLAIM,), fs_group=1000, **_CLOUDS[cloud])
   _compare(_EXAMPLES / f'{cloud}_2.yaml', job, regenerate_goldens)
 
 

@@ -38,7 +38,7 @@ _NETWORK_RESOURCES = {
 _MIN_BYTES = 2**20  # A smaller amount of memory probably lacks a unit.
 _EXAMPLE = r"""# Four nodes of eight GPUs. Runs are stored on the claim `runs`.
 xlflax launch kubernetes --name=mlm --image=registry/xlflax:gpu --nnodes=4 \
-    --volume=claim:runs:/shared -- train --gin_file=... \
+    --volume=claim:runs:/shared --fs_group=1000 -- train --gin_file=... \
     --model_dir=/shared/runs/mlm
 """
 
