@@ -9,6 +9,7 @@ from tests.errors import assert_mentions
 from tests.training import tiny
 from xlflax.config import setting_names
 from xlflax.data import dataset_config, loader_base
+from xlflax.objectives.finetuning import sequence_classification
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training import run_header
 from xlflax.training.checkpointing import checkpoints
@@ -87,6 +88,24 @@ def test_header(setup, tmp_path):
     'retrieval every 250.',
     f'Results: {tmp_path / "run"}.',
   ]
+
+
+def test_the_classes_of_a_classifier_are_listed(setup):
+  labels = tuple(f'class {i:02}' for i in range(23))
+  setup.settings.objectives.entries = [
+    types.SimpleNamespace(
+      dataset='mono',
+      objective=sequence_classification.SequenceClassification(labels=labels),
+      weight=1.0,
+    )
+  ]
+  [line] = [
+    line
+    for line in run_header.run_header_lines(setup, {}, first_step=0)
+    if 'class 00' in line
+  ]
+  assert_mentions(line, 'sequence_classification', 'class 19')
+  assert 'class 20' not in line
 
 
 def test_many_languages_are_cut_off():

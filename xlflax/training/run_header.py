@@ -18,6 +18,7 @@ from xlflax.models import (
   vocabulary_padding,
 )
 from xlflax.models.attention import attention_backends
+from xlflax.objectives.finetuning import classification_objective
 from xlflax.training import param_tree, training_setup
 from xlflax.utils import logs, name_suggestions
 
@@ -94,6 +95,13 @@ def run_header_lines(
     f'Objective {entry.objective.name}: {type(entry.objective).__name__} on '
     f'dataset {entry.dataset}, weight {entry.weight:g}.'
     for entry in settings.objectives.entries
+  ]
+  lines += [
+    f'Classes of {entry.objective.name}: '
+    f'{name_suggestions.format_names(entry.objective.labels)}.'
+    for entry in settings.objectives.entries
+    if isinstance(entry.objective, classification_objective.Classification)
+    and entry.objective.labels
   ]
   for dataset in settings.datasets:
     if dataset.name in tasks:

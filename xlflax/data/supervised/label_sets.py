@@ -1,11 +1,12 @@
 """Label sets collected from examples, and checks against a model's labels."""
 
-import itertools
-from collections.abc import Callable, Collection, Iterable, Sequence
+import collections
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from xlflax.data.supervised import labeled_examples
-from xlflax.utils import errors
+from xlflax.utils import errors, logs, name_suggestions
 
 
 class _Source(Protocol):
@@ -14,6 +15,8 @@ class _Source(Protocol):
   def languages(self) -> tuple[str, ...]: ...
 
   def load(self, part: str) -> list[labeled_examples.Example]: ...
+
+  def describe(self, part: str) -> str: ...
 
   def describe_label_location(self) -> str: ...
 
@@ -24,7 +27,8 @@ def labels_of(
   """Returns the sorted set of all labels, tags or relations in a source.
 
   IOB2 label sets are completed. For example, if `B-LOC` occurs, `I-LOC` is
-  added, because a small training set may contain no entity of several words.
+  added, because a small training set may contain no entity of several words. A
+  warning is logged for labels that differ only in case or spaces.
 
   Args:
     source: Source of the examples, usually the training data.
@@ -35,11 +39,13 @@ def labels_of(
     CorpusError: If no example has a label.
   """
   parts = source.languages() if parts is None else parts
-  labels = set(
-    itertools.chain.from_iterable(
-      example.labels or () for part in parts for example in source.load(part)
-    )
-  )
+  labels_by_part = {
+    part: {
+      label for example in source.load(part) for label in example.labels or ()
+    }
+    for part in parts
+  }
+  labels = set().union(*labels_by_part.values())
   if not labels:
     raise errors.CorpusError(
       f'The examples of the language splits {", ".join(parts)} have no labels',
@@ -47,7 +53,37 @@ def labels_of(
       or 'Collect the labels from the training data, not from a blind test '
       'set.',
     )
+  for spellings in _find_other_spellings(labels):
+    files = [
+      source.describe(part)
+      for part, labels_of_part in labels_by_part.items()
+      if not labels_of_part.isdisjoint(spellings)
+    ]
+    logging.warning(
+      'The labels %s in %s differ only in case or spaces, but they are '
+      'different classes. Use the same spelling in all lines, or, if the file '
+      'is a TSV or JSON file, map its labels to class names with the option '
+      '`labels` (macro TRAIN_OPTIONS).',
+      ' and '.join(map(repr, spellings)),
+      name_suggestions.format_names(list(dict.fromkeys(files))),
+      extra=logs.ONCE,
+    )
   return tuple(sorted(_complete_iob2(labels)))
+
+
+def _find_other_spellings(labels: Iterable[str]) -> Iterator[tuple[str, ...]]:
+  """Yields each group of labels that differ only in case or spaces.
+
+  Only words in lower case, in upper case and with initial capitals are
+  compared. In morphological tags, such as `Ncmsn`, the case of a letter can
+  have a meaning.
+  """
+  groups: dict[str, list[str]] = collections.defaultdict(list)
+  for label in sorted(labels):
+    text = ' '.join(label.split())
+    if text in (text.lower(), text.upper(), text.capitalize(), text.title()):
+      groups[text.casefold()].append(label)
+  return (tuple(group) for group in groups.values() if len(group) > 1)
 
 
 def _complete_iob2(labels: set[str]) -> set[str]:

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax.data.supervised import file_formats, label_sets
 from xlflax.data.supervised.sources import example_source
 from xlflax.utils import errors
@@ -233,6 +233,56 @@ def test_labels_of_a_source(nli, tmp_path):
     errors.CorpusError, mentions=('ur', tmp_path / 'blind.tsv', 'OPTIONS')
   ):
     label_sets.labels_of(blind)
+
+
+def _write_labels(tmp_path, format: str, labels: tuple[str, ...]) -> str:
+  """Writes a file of examples in a format, one for each label."""
+  path = tmp_path / f'labels.{format}'
+  lines = {
+    'tsv': [f'It rains.\t{label}' for label in labels],
+    'jsonl': [
+      f'{{"sentence1": "a", "sentence2": "b", "gold_label": "{label}"}}'
+      for label in labels
+    ],
+    'conll': [f'rains\t{label}' for label in labels],
+  }
+  path.write_text('\n'.join([*lines[format], '']))
+  return str(path)
+
+
+@pytest.mark.parametrize('format', ['tsv', 'jsonl', 'conll'])
+@pytest.mark.parametrize(
+  ('first', 'second'),
+  [('positive', 'POSITIVE'), ('set alarm', 'Set  Alarm'), ('Yes', 'yes')],
+)
+def test_labels_that_differ_only_in_case_or_spaces(
+  tmp_path, format, first, second, caplog
+):
+  options = {'columns': {'text': 0, 'label': 1}} if format == 'tsv' else {}
+  options |= {'separator': 'tab'} if format == 'conll' else {}
+  path = _write_labels(tmp_path, format, (first, 'other', second))
+  source = example_source.FileDataset(
+    format=format, files={'en': path}, options=options
+  )
+  assert len(label_sets.labels_of(source)) == 3
+  [record] = caplog.records
+  assert_mentions(record.getMessage(), repr(first), repr(second), path)
+
+
+@pytest.mark.parametrize('kind', ['tags', 'classes', 'slots'])
+def test_other_labels_are_not_reported(tmp_path, kind, caplog):
+  labels = {
+    'tags': ('NN', 'NNP', 'Ncmsn', 'NcmsN', ',', '.'),
+    'classes': ('1', '2', 'not entailment', 'entailment'),
+    'slots': ('B-LOC', 'I-LOC', 'O', 'B-ORG'),
+  }[kind]
+  source = example_source.FileDataset(
+    format='conll',
+    files={'en': _write_labels(tmp_path, 'conll', labels)},
+    options={'separator': 'tab'},
+  )
+  label_sets.labels_of(source)
+  assert not caplog.records
 
 
 @pytest.mark.parametrize(
