@@ -15,10 +15,14 @@ _OBJECTIVES = (
 )
 
 
-def _describe(metrics, step=150):
+def _describe(metrics, step=150, first_loss=7.7):
   return [
     *divergence.describe_divergence(
-      _OBJECTIVES, metrics, step=step, vocabulary_size=2000
+      _OBJECTIVES,
+      metrics,
+      first_metrics={name: first_loss for name in metrics},
+      step=step,
+      vocabulary_size=2000,
     )
   ]
 
@@ -29,14 +33,22 @@ def test_a_loss_above_that_of_a_uniform_distribution(name):
   assert_mentions(message, name, '24.60', '7.60')
 
 
+@pytest.mark.parametrize('step', [10, 60, 99])
+def test_a_loss_that_has_risen_in_a_short_run(step):
+  [message] = _describe({'mlm/loss': 107.3}, step)
+  assert_mentions(message, 'mlm', '107.30', '7.60')
+
+
 @pytest.mark.parametrize(
-  'metrics, step',
+  'metrics, step, first_loss',
   [
-    ({'mlm/loss': 1.1 * math.log(2000)}, 150),
-    ({'mlm/loss': 24.6}, 50),
-    ({'align/loss': 24.6}, 150),
-    ({}, 150),
+    ({'mlm/loss': 1.1 * math.log(2000)}, 150, 7.7),
+    ({'mlm/loss': 24.6}, 9, 7.7),
+    ({'mlm/loss': 1.9 * math.log(2000)}, 60, 5.0),
+    ({'mlm/loss': 24.6}, 60, 40.0),  # The loss falls.
+    ({'align/loss': 24.6}, 150, 7.7),
+    ({}, 150, 7.7),
   ],
 )
-def test_other_losses_have_not_diverged(metrics, step):
-  assert _describe(metrics, step) == []
+def test_other_losses_have_not_diverged(metrics, step, first_loss):
+  assert _describe(metrics, step, first_loss) == []

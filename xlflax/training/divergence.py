@@ -10,12 +10,17 @@ from xlflax.objectives.pretraining import masked_lm
 # distribution. The loss may be higher in the first steps.
 _MAX_RATIO = 1.2
 _MIN_STEPS = 100
+# In a shorter run, a loss is too high if it exceeds this multiple of that of a
+# uniform distribution and of that of the first step.
+_MAX_EARLY_RATIO = 2.0
+_MIN_EARLY_STEPS = 10
 
 
 def describe_divergence(
   objectives: Iterable[objective_base.Objective],
   metrics: Mapping[str, float],
   *,
+  first_metrics: Mapping[str, float],
   step: int,
   vocabulary_size: int,
 ) -> Iterator[str]:
@@ -28,18 +33,20 @@ def describe_divergence(
   Args:
     objectives: Objectives of the run.
     metrics: Metrics of the last report, by name.
+    first_metrics: Metrics of the first step of this process, by name.
     step: Step of the last report.
     vocabulary_size: Number of tokens in the vocabulary.
   """
-  if step < _MIN_STEPS:
-    return
   uniform_loss = math.log(vocabulary_size)
   for objective in objectives:
-    loss = metrics.get(f'{objective.name}/loss')
-    if (
-      isinstance(objective, masked_lm.MaskedLM)
-      and loss is not None
-      and loss > _MAX_RATIO * uniform_loss
+    if not isinstance(objective, masked_lm.MaskedLM):
+      continue
+    name = f'{objective.name}/loss'
+    loss = metrics.get(name, 0.0)
+    first_loss = first_metrics.get(name, math.inf)
+    if (step >= _MIN_STEPS and loss > _MAX_RATIO * uniform_loss) or (
+      step >= _MIN_EARLY_STEPS
+      and loss > _MAX_EARLY_RATIO * max(uniform_loss, first_loss)
     ):
       yield (
         f'{objective.name}: the loss ({loss:.2f}) is higher than that of a '

@@ -6,7 +6,9 @@ import types
 import numpy as np
 import pytest
 
+from tests.errors import assert_mentions
 from tests.training import fake_run
+from xlflax.objectives import objective_base
 from xlflax.training import metric_accumulator, train_loop
 from xlflax.training.hooks import (
   hook_base,
@@ -267,3 +269,27 @@ def test_other_processes_write_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(module, 'is_lead', lambda: False)
   train_loop.run_steps(run)
   assert not (tmp_path / 'metrics.jsonl').exists()
+
+
+def test_the_last_loss_of_a_short_run_is_compared_with_the_first(
+  tmp_path, monkeypatch, caplog
+):
+  run = fake_run.make_run(monkeypatch, tmp_path, [])
+  [hook] = [
+    hook for hook in run.hooks if isinstance(hook, metrics_logging.MetricsHook)
+  ]
+  loss = objective_base.WeightedMean(np.array(7.0), np.array(1.0))
+  run.step = 1
+  hook.after_step(
+    run, 0, fake_run.output(7.0)._replace(metrics={'mlm/loss': loss})
+  )
+  run.step = 16
+  hook.report(
+    run,
+    metric_accumulator.Sums(
+      steps=15, loss=100.0, metrics={'mlm/loss': (loss.total + 93, loss.weight)}
+    ),
+  )
+  hook.after_training(run)
+  [record] = caplog.records
+  assert_mentions(record.getMessage(), 'mlm', '100.00')

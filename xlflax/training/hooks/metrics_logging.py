@@ -9,7 +9,12 @@ from typing import Any
 import jax
 
 from xlflax.objectives import objective_base, objective_metrics
-from xlflax.training import divergence, metric_accumulator, unigram_plateau
+from xlflax.training import (
+  divergence,
+  metric_accumulator,
+  train_step,
+  unigram_plateau,
+)
 from xlflax.training.checkpointing import metrics_file
 from xlflax.training.distributed import distributed_job
 from xlflax.training.hooks import hook_base, progress_logging, step_time_logging
@@ -33,6 +38,7 @@ class MetricsHook(hook_base.Hook):
     self._progress, self._step_times = progress_hook, step_time_hook
     self._plateaus = unigram_plateau.Plateaus({})
     self._last_metrics: dict[str, float] = {}
+    self._first_output: train_step.StepOutput | None = None
     self._environment: dict[str, Any] = {'environment': _describe_environment()}
 
   def before_training(self, run):
@@ -47,6 +53,8 @@ class MetricsHook(hook_base.Hook):
 
   def after_step(self, run, step, output):
     """See base class."""
+    if self._first_output is None:
+      self._first_output = output
     if run.is_report_step:
       run.wait_for_steps()
       with run.clock.waiting():
@@ -68,6 +76,7 @@ class MetricsHook(hook_base.Hook):
       for message in divergence.describe_divergence(
         run.trainer.objectives.objectives,
         self._last_metrics,
+        first_metrics=self._first_metrics(run),
         step=run.step,
         vocabulary_size=run.setup.spec.size,
       ):
@@ -94,6 +103,14 @@ class MetricsHook(hook_base.Hook):
     run.write_metrics(step, train=metrics, speed=speed, **self._environment)
     run.results['loss'] = run_metrics.json_number(sums.loss)
     self._environment = {}
+
+  def _first_metrics(self, run) -> dict[str, float]:
+    """Returns the metrics of the first step of this process, by name."""
+    if self._first_output is None:
+      return {}
+    return objective_metrics.finalize_metrics(
+      jax.device_get(self._first_output.metrics), run.setup.spec.languages
+    )
 
   def _read_metrics(self, run) -> None:
     """Restores the state of this hook from the metrics of earlier steps.
