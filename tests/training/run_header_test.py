@@ -13,7 +13,7 @@ from xlflax.objectives.finetuning import sequence_classification
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training import run_header
 from xlflax.training.checkpointing import checkpoints
-from xlflax.training.optimization import optimizers
+from xlflax.training.optimization import optimizers, schedules
 
 
 def _task(name, languages, rate, *, rows=1000, unknown=None):
@@ -139,6 +139,37 @@ def test_unknown_tokens_of_a_task_in_two_datasets_have_one_warning(setup):
   tasks = {'mono': [first], 'lines': [second], 'other': [third]}
   [line] = run_header.data_warnings(setup.settings, tasks)
   assert_mentions(line, '2.5', 'de', 'guide.de')
+
+
+@pytest.mark.parametrize(
+  ('rate', 'head_rate', 'has_warning'),
+  [
+    (0.0, None, True),
+    (0.0, 0.0, True),
+    (schedules.Linear(peak_value=0.0, total_steps=8), None, True),
+    (schedules.WSD(peak_value=0.0, total_steps=8, warmup_steps=2), 0.0, True),
+    (0.0, 1e-3, False),
+    (1e-3, 0.0, False),
+    (schedules.Linear(peak_value=1e-9, total_steps=1), None, False),
+    (
+      schedules.Linear(peak_value=1e-9, total_steps=2, warmup_steps=1),
+      0,
+      False,
+    ),
+    (schedules.Piecewise(values=(0.0, 1e-3), boundaries=(7,)), None, False),
+  ],
+)
+def test_a_learning_rate_of_zero(rate, head_rate, has_warning):
+  rates = () if head_rate is None else (('^heads/', head_rate),)
+  steps = getattr(rate, 'total_steps', 8)
+  settings = types.SimpleNamespace(
+    optimizer=optimizers.AdamW(learning_rate=rate, lr_multipliers=rates),
+    steps=steps,
+  )
+  messages = run_header.zero_learning_rate_warnings(settings)
+  assert len(messages) == has_warning
+  if has_warning:
+    assert_mentions(messages[0], 'LEARNING_RATE')
 
 
 def _filtered_task(num_dropped, num_truncated, *, examples_read=869):

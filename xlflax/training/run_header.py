@@ -59,6 +59,8 @@ def log_run_header(
   settings = setup.settings
   for line in untrained_decoder_warnings(setup):
     logging.warning('%s', line, extra=logs.ONCE)
+  for line in zero_learning_rate_warnings(settings):
+    logging.warning('%s', line, extra=logs.ONCE)
   # If there is a cache, `xlflax cache` has logged the anomalies.
   if settings.corpus and not settings.cache_dir:
     corpus_checks.log_anomalies(corpus_directory.Corpus(settings.corpus))
@@ -320,6 +322,35 @@ def untrained_decoder_warnings(setup: training_setup.Setup) -> list[str]:
     'the decoder, such as @seq2seq.SequenceToSequence(), or train an '
     '@encoder.Encoder().'
   ]
+
+
+def zero_learning_rate_warnings(settings: 'Trainer') -> list[str]:
+  """Returns a warning if all learning rates of a run are 0 at all steps.
+
+  A run in which only some parameters have a learning rate of 0, such as a
+  pretrained model below a new head, causes no warning. Schedules are evaluated
+  at five steps.
+
+  Args:
+    settings: Settings of the run, which are the fields of its `Trainer`.
+  """
+  optimizer = settings.optimizer
+  rates = [optimizer.learning_rate, *(r for _, r in optimizer.lr_multipliers)]
+  # The middle of the run is first, because most schedules are not 0 there.
+  steps = [int(settings.steps * x) for x in (0.5, 0.25, 0.75, 0.95, 0.05)]
+  if not all(_is_zero(rate, steps) for rate in rates):
+    return []
+  return [
+    'The learning rate is 0 at all steps, so the parameters do not change. Set '
+    'LEARNING_RATE to a positive number.'
+  ]
+
+
+def _is_zero(rate: Any, steps: Iterable[int]) -> bool:
+  """Returns whether a constant or a schedule is 0 at the given steps."""
+  if not callable(rate):
+    return not rate
+  return all(float(rate(step)) == 0 for step in steps)
 
 
 def language_warnings(
