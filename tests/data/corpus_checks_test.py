@@ -54,6 +54,21 @@ def test_codes_that_are_no_languages_are_reported(write):
   assert_mentions(anomalies[1], 'ja')
 
 
+def test_suggested_codes_have_the_script_of_the_text(write):
+  [monolingual] = write(mono=[('ge', _DE)])
+  assert_mentions(monolingual, 'ge', 'de')
+  assert not re.search(r'\bka\b', monolingual)
+  [anomaly] = write(mono=[('jp', _RU)])[1:]
+  assert_mentions(anomaly, 'jp')
+  assert not re.search(r'\bja\b', anomaly)
+
+
+def test_suggested_codes_have_the_script_of_the_column(write):
+  [parallel] = write([(('en', 'ge'), _EN, _DE)])
+  assert_mentions(parallel, 'de')
+  assert not re.search(r'\bka\b', parallel)
+
+
 def test_synthetic_languages_are_reported_in_one_message(write):
   [anomaly] = write((), [('xx', _EN), ('en', _EN), ('xy', _EN)])
   assert_mentions(anomaly, 'xx', 'xy')

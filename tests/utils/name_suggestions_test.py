@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.errors import assert_mentions
 from xlflax.utils import name_suggestions
 
 _NAMES = ['--max_examples', '--model_dir', 'retrieval', 'Tagging']
@@ -48,6 +49,9 @@ def test_other_codes_and_names_of_languages():
     assert (
       name_suggestions.suggest_language(name, codes) == f'Did you mean {code}?'
     ), name
+  assert_mentions(
+    name_suggestions.suggest_language('ge', ['de', 'en', 'ka']), 'ka', 'de'
+  )
   assert name_suggestions.suggest_language('qx', codes) is None
   assert name_suggestions.suggest_language('sl', ['sk']) is None
   assert (
@@ -63,11 +67,27 @@ def test_other_codes_and_names_of_languages():
 
 @pytest.mark.parametrize(
   ('got', 'code'),
-  [('jp', 'ja'), ('cz_CZ', 'cs'), ('UA', 'uk'), ('german', 'de'), ('xx', None)],
+  [
+    ('jp', 'ja'),
+    ('cz_CZ', 'cs'),
+    ('UA', 'uk'),
+    ('german', 'de'),
+    ('ge', 'ka or de'),
+    ('xx', None),
+    ('l1', None),
+  ],
 )
 def test_standard_codes_are_suggested_for_countries_and_names(got, code):
   expected = code and f'Did you mean {code}?'
   assert name_suggestions.suggest_standard_language(got) == expected
+
+
+def test_only_plausible_codes_are_suggested():
+  for code in ('de', 'ka'):
+    suggestion = name_suggestions.suggest_standard_language(
+      'ge', lambda candidate, code=code: candidate == code
+    )
+    assert suggestion == f'Did you mean {code}?'
 
 
 def test_long_lists_are_cut():

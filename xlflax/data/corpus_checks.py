@@ -8,6 +8,7 @@ checks are applied to the first examples of SeqIO tasks.
 
 import collections
 import filecmp
+import functools
 import itertools
 import json
 import logging
@@ -138,7 +139,9 @@ class _Sample(NamedTuple):
 
 def find_anomalies(corpus: corpus_directory.Corpus) -> list[str]:
   """Returns a message for each probable mistake found in a corpus directory."""
-  anomalies = find_unknown_languages(corpus.languages)
+  anomalies = find_unknown_languages(
+    corpus.languages, _scripts_of_unknown_languages(corpus)
+  )
   anomalies += _find_duplicate_codes(corpus.languages)
   profiles = _trigram_profiles(corpus)
   samples: list[_Sample] = []
@@ -377,7 +380,9 @@ def log_anomalies(corpus: corpus_directory.Corpus) -> None:
     logging.warning('%s', anomaly, extra=logs.ONCE)
 
 
-def find_unknown_languages(languages: Iterable[str]) -> list[str]:
+def find_unknown_languages(
+  languages: Iterable[str], scripts: Mapping[str, str] | None = None
+) -> list[str]:
   """Returns a message for each language code that is not in ISO 639.
 
   Synthetic languages may have such codes. The codes for which no similar code
@@ -385,13 +390,19 @@ def find_unknown_languages(languages: Iterable[str]) -> list[str]:
 
   Args:
     languages: Language codes of a corpus.
+    scripts: Script of the text by language code, if known
+      (`text_language.dominant_script`). Languages that are not written in this
+      script are not suggested.
   """
+  scripts = scripts or {}
   messages: list[str] = []
   unknown: list[str] = []
   for code in languages:
     if language_codes.is_registered(code):
       continue
-    suggestion = name_suggestions.suggest_standard_language(code)
+    suggestion = name_suggestions.suggest_standard_language(
+      code, functools.partial(_can_have_script, script=scripts.get(code))
+    )
     if suggestion:
       messages.append(f'{code} is not a language code of ISO 639. {suggestion}')
     else:
@@ -407,6 +418,37 @@ def find_unknown_languages(languages: Iterable[str]) -> list[str]:
       '639, so the scripts of these languages are unknown.'
     )
   return messages
+
+
+def _can_have_script(language: str, script: str | None) -> bool:
+  """Returns whether a language may be written in a script."""
+  expected_scripts = text_language.scripts_of_language(language)
+  return None in (script, expected_scripts) or script in (
+    expected_scripts or ()
+  )
+
+
+def _scripts_of_unknown_languages(
+  corpus: corpus_directory.Corpus,
+) -> dict[str, str]:
+  """Returns the script of the text in each language that is not in ISO 639."""
+  scripts: dict[str, str] = {}
+  for file in corpus.files:
+    unknown = {
+      language: side
+      for side, language in enumerate(file.languages)
+      if not language_codes.is_registered(language)
+    }
+    if file.kind is corpus_files.Kind.DICTIONARY or not unknown:
+      continue
+    examples = list(itertools.islice(corpus_directory.read_texts(file), LINES))
+    for language, side in unknown.items():
+      script = text_language.dominant_script(
+        ' '.join(example[side] for example in examples)
+      )
+      if script is not None:
+        scripts.setdefault(language, script)
+  return scripts
 
 
 def log_unknown_languages(languages: Iterable[str]) -> None:

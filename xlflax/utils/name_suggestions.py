@@ -4,9 +4,11 @@ import difflib
 import functools
 import pathlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 _MAX_LISTED = 20  # Maximum number of names in a message.
+# If the English names of more languages start with a code, none is suggested.
+_MAX_PREFIX_MATCHES = 3
 _CORPUS_FOLDERS = ('mono', 'parallel', 'dictionaries')
 # Other names of splits, such as that of the folder valid/ of a corpus.
 _SPLITS_BY_NAME = {
@@ -168,15 +170,14 @@ def _similar_languages(got: str, codes: list[str]) -> list[str]:
   """Returns the codes that may stand for an unknown language."""
   head = got.lower().replace('-', '_').split('_')[0]
   candidates = [head, _LANGUAGES_BY_COUNTRY.get(head), *_standard_codes(head)]
-  matches = [
-    code for code in dict.fromkeys(candidates) if code in codes and code
-  ]
-  return (
-    matches or close_matches(got, codes) or _languages_by_prefix(head, codes)
-  )
+  matches = [code for code in candidates if code in codes and code]
+  prefix_matches = _languages_by_prefix(head, codes)
+  if matches:
+    return list(dict.fromkeys([*matches, *prefix_matches]))
+  return close_matches(got, codes) or prefix_matches
 
 
-def _languages_by_prefix(head: str, codes: list[str]) -> list[str]:
+def _languages_by_prefix(head: str, codes: Iterable[str]) -> list[str]:
   """Returns codes of languages whose English name starts with `head`."""
   try:
     import pycountry
@@ -214,18 +215,31 @@ def suggest_languages(got: Iterable[str], codes: Iterable[str]) -> str | None:
   return f'Did you mean {", ".join(suggestions)}?' if suggestions else None
 
 
-def suggest_standard_language(got: str) -> str | None:
-  """Suggests the ISO 639 code for a country code or an English name.
+def suggest_standard_language(
+  got: str, is_plausible: Callable[[str], bool] = lambda code: True
+) -> str | None:
+  """Suggests ISO 639 codes for a country code or an English name.
+
+  Languages whose English name starts with `got` are suggested as well. For
+  example, the result for 'ge' is 'Did you mean ka or de?' (Georgia, German).
 
   Args:
     got: A code that is not an ISO 639 code, such as 'jp' or 'german'.
+    is_plausible: Function that returns whether a code can be correct, such as
+      whether the text is written in a script of this language.
 
   Returns:
     The suggestion, such as 'Did you mean ja?', or None.
   """
   head = got.lower().replace('-', '_').split('_')[0]
-  codes = [_LANGUAGES_BY_COUNTRY.get(head), *_standard_codes(head)]
-  return next((f'Did you mean {code}?' for code in codes if code), None)
+  country_code = _LANGUAGES_BY_COUNTRY.get(head)
+  matches = [country_code] if country_code else _standard_codes(head)[:1]
+  prefix_matches = _languages_by_prefix(head, _two_letter_codes())
+  plausible_prefix_matches = [*filter(is_plausible, prefix_matches)]
+  if len(plausible_prefix_matches) <= _MAX_PREFIX_MATCHES:
+    matches += plausible_prefix_matches
+  codes = dict.fromkeys(filter(is_plausible, matches))
+  return f'Did you mean {" or ".join(codes)}?' if codes else None
 
 
 def is_standard_code(code: str) -> bool:
@@ -267,6 +281,19 @@ def _standard_codes(name: str) -> list[str]:
     return []
   codes = [getattr(entry, key, None) for key in ('alpha_2', 'alpha_3')]
   return [code for code in codes if code]
+
+
+def _two_letter_codes() -> list[str]:
+  """Returns the codes of ISO 639-1, or an empty list without pycountry."""
+  try:
+    import pycountry
+  except ImportError:
+    return []
+  return [
+    language.alpha_2
+    for language in pycountry.languages
+    if hasattr(language, 'alpha_2')
+  ]
 
 
 def _plain(name: str) -> str:
