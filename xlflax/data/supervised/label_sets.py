@@ -53,19 +53,23 @@ def labels_of(
       or 'Collect the labels from the training data, not from a blind test '
       'set.',
     )
-  for spellings in _find_other_spellings(labels):
+  groups = list(_find_other_spellings(labels))
+  if groups:
+    spellings = {label for group in groups for label in group}
     files = [
       source.describe(part)
       for part, labels_of_part in labels_by_part.items()
       if not labels_of_part.isdisjoint(spellings)
     ]
     logging.warning(
-      'The labels %s in %s differ only in case or spaces, but they are '
-      'different classes. Use the same spelling in all lines, or, if the file '
-      'is a TSV or JSON file, map its labels to class names with the option '
-      '`labels` (macro TRAIN_OPTIONS).',
-      ' and '.join(map(repr, spellings)),
+      'In %s, labels differ only in case or spaces, but they are different '
+      'classes: %s. Use the same spelling in all lines, or, if the file is a '
+      'TSV or JSON file, map its labels to class names with the option `labels` '
+      '(macro TRAIN_OPTIONS).',
       name_suggestions.format_names(list(dict.fromkeys(files))),
+      name_suggestions.format_names(
+        [' and '.join(map(repr, group)) for group in groups]
+      ),
       extra=logs.ONCE,
     )
   return tuple(sorted(_complete_iob2(labels)))

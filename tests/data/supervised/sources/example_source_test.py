@@ -269,6 +269,16 @@ def test_labels_that_differ_only_in_case_or_spaces(
   assert_mentions(record.getMessage(), repr(first), repr(second), path)
 
 
+def test_all_labels_with_several_spellings_are_in_one_message(tmp_path, caplog):
+  labels = ('yes', 'Yes', 'no', 'NO')
+  source = example_source.FileDataset(
+    format='jsonl', files={'en': _write_labels(tmp_path, 'jsonl', labels)}
+  )
+  label_sets.labels_of(source)
+  [record] = caplog.records
+  assert_mentions(record.getMessage(), *map(repr, labels))
+
+
 @pytest.mark.parametrize('kind', ['tags', 'classes', 'slots'])
 def test_other_labels_are_not_reported(tmp_path, kind, caplog):
   labels = {
