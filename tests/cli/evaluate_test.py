@@ -8,7 +8,7 @@ from xlflax import cli, trainer
 from xlflax import evaluate as evaluate_lib
 from xlflax.cli import evaluate
 from xlflax.config import gin_config
-from xlflax.evaluation import eval_task
+from xlflax.evaluation import eval_task, text_sources
 from xlflax.objectives.model_calls import Pooling
 from xlflax.utils import errors
 
@@ -335,6 +335,21 @@ def test_gin_files_whose_tasks_read_all_examples(name, flag):
   args = _parse(f'--gin_file=evaluate/{name}.gin', '--max_examples=3', flag)
   with raises_error(errors.ConfigError, got=3, where='--max_examples'):
     evaluate.configure(args)
+
+
+@pytest.mark.parametrize('flags', [(), ('--max_examples=3',)])
+def test_gin_file_that_uses_but_does_not_define_max_examples(tmp_path, flags):
+  file = tmp_path / 'own.gin'
+  file.write_text(
+    'from __gin__ import dynamic_registration\n'
+    'from xlflax.evaluation import text_sources\n'
+    "text_sources.FileText.files = {'fr': 'a'}\n"
+    'text_sources.FileText.max_lines = %MAX_EXAMPLES\n',
+    'utf-8',
+  )
+  configuration = evaluate.configure(_parse(f'--gin_file={file}', *flags))
+  source = configuration.build(text_sources.FileText)
+  assert source.max_lines == (3 if flags else None)
 
 
 _SUITE = ('--suite=glue', '--data=d', '--output=o')

@@ -55,8 +55,8 @@ class EvaluateOptions:
       gin macro TATOEBA.
     languages: Comma-separated language codes. Defaults to all languages.
     max_examples: Maximum number of examples per language or language pair. Sets
-      the gin macro MAX_EXAMPLES. The tasks bitext_mining, ranking and reranking
-      always read all examples.
+      the gin macro MAX_EXAMPLES, which the gin files must use. The tasks
+      bitext_mining, ranking and reranking always read all examples.
     checkpoint_steps: Checkpoints to evaluate. "last", "all", "best", "none", or
       comma-separated training steps. With --suite, "all" and "none" are not
       supported.
@@ -346,8 +346,8 @@ def configure(options: EvaluateOptions) -> gin_config.Configuration:
       got=options.max_examples,
       where='--max_examples',
       fix='Remove --max_examples, or bind a field of the source that the tasks '
-      'read, such as --gin.example_source.FileDataset.max_examples='
-      f'{options.max_examples}.',
+      'read to the macro, such as `example_source.FileDataset.max_examples = '
+      '%MAX_EXAMPLES`, in the gin file.',
     ) from error
 
 
