@@ -34,6 +34,7 @@ from xlflax.utils import errors, rich_tables
 CSV = 'summary.csv'
 # Maximum number of steps in a table: the first step and the last steps.
 _MAX_STEPS = 8
+_MAX_MISSING = 20  # languages to list in a title
 
 Interval = tuple[float, float]
 Results = Mapping[str, Mapping[result_store.Step, eval_task.EvalResult]]
@@ -437,7 +438,7 @@ def result_table(
       *(
         score_note(
           note,
-          _mean([by_part.get(language) for language in averaged])
+          mean_of_parts([by_part.get(language) for language in averaged])
           if averaged and note in _ALL_BASELINES
           else by_part.get(part),
         )
@@ -466,7 +467,7 @@ def _rows(task, by_step, columns, languages: Sequence[str]):
     the languages of a mean that the result does not contain, else ().
   """
   parts = parts_of(task.primary_metric, by_step)
-  unknown_parts = _parts_outside(parts, languages)
+  unknown_parts = find_unknown_parts(parts, languages)
   values = {
     part: [
       by_step[step].metrics.get(f'{metric}/{part}')
@@ -484,7 +485,7 @@ def _rows(task, by_step, columns, languages: Sequence[str]):
     ]
     known_values = [values[part] for part in known_parts]
     means = [
-      _mean(column, geometric=metric.endswith('perplexity'))
+      mean_of_parts(column, geometric=metric.endswith('perplexity'))
       for (metric, *_), column in zip(
         columns, zip(*known_values, strict=True), strict=True
       )
@@ -493,10 +494,15 @@ def _rows(task, by_step, columns, languages: Sequence[str]):
     yield 'mean', label, means, known_parts
 
 
-def _mean(
+def mean_of_parts(
   values: Sequence[float | None], *, geometric: bool = False
 ) -> float | None:
-  """Returns the mean, or None if a value is missing."""
+  """Returns the mean over languages, or None if a value is missing.
+
+  Args:
+    values: Scores of the languages.
+    geometric: Whether to compute the geometric mean, as for perplexities.
+  """
   present = [value for value in values if value is not None]
   if len(present) < len(values):
     return None
@@ -504,21 +510,28 @@ def _mean(
   return mean(present)
 
 
-def _parts_outside(parts: Sequence[str], languages: Sequence[str]) -> set[str]:
+def find_unknown_parts(
+  parts: Sequence[str], languages: Sequence[str]
+) -> set[str]:
   """Returns the languages or pairs that are not in the vocabulary.
 
   If none of the names is in the vocabulary, the names do not denote languages,
   and the result is empty.
+
+  Args:
+    parts: Languages, language pairs or files, and 'mean'.
+    languages: Languages of the vocabulary.
   """
-
-  def is_known(part: str) -> bool:
-    return bool(language_codes.match_language(part, languages)) or all(
-      language_codes.match_language(code, languages) for code in part.split('-')
-    )
-
   candidates = {part for part in parts if part != 'mean'}
-  outside = {part for part in candidates if not is_known(part)}
-  return outside if len(outside) < len(candidates) else set()
+  unknown = {part for part in candidates if not is_known_part(part, languages)}
+  return unknown if len(unknown) < len(candidates) else set()
+
+
+def is_known_part(part: str, languages: Sequence[str]) -> bool:
+  """Returns whether a language, or each language of a pair, is in a list."""
+  return bool(language_codes.match_language(part, languages)) or all(
+    language_codes.match_language(code, languages) for code in part.split('-')
+  )
 
 
 def count_items(result: eval_task.EvalResult) -> tuple[str, dict[str, float]]:
@@ -606,9 +619,9 @@ def describe_coverage(
     result: Evaluation result of the task.
 
   Returns:
-    A text such as "2 of the model's 4 languages (not tested: ru, zh)". English
-    is not counted for results of pairs. The text is empty if none of the
-    results is for one of the languages.
+    A text such as "2 of the model's 4 languages (not tested: ru, zh)". Many
+    missing languages are not listed. English is not counted for results of
+    pairs. The text is empty if none of the results is for one of the languages.
   """
   codes = {code for part in parts for code in (part, *part.split('-'))}
   is_of_pairs = 'pairs' in result.tables
@@ -623,7 +636,7 @@ def describe_coverage(
   coverage = f"{len(covered)} of the model's {len(expected)} languages"
   if len(expected) < len(languages):
     coverage += ' other than English'
-  if missing:
+  if 0 < len(missing) <= _MAX_MISSING:
     coverage += f' (not tested: {", ".join(missing)})'
   return coverage
 

@@ -14,6 +14,7 @@ from xlflax.evaluation import eval_task, result_store
 from xlflax.evaluation.metrics import bootstrap
 from xlflax.evaluation.metrics.example_statistics import Aggregate, Statistics
 from xlflax.evaluation.reports import forgetting_report
+from xlflax.storage import checksums
 from xlflax.training.checkpointing import run_directory
 from xlflax.utils import errors
 
@@ -79,7 +80,7 @@ def test_changes_are_those_of_numpy(tmp_path):
     _model(tmp_path, 'start', [before]), _model(tmp_path, 'more', [after])
   )
   assert not notes
-  assert [changes[pair].is_new for pair in _PAIRS] == [False, False, True]
+  assert [changes[pair].group.value for pair in _PAIRS] == ['old', 'old', 'new']
   paired = {}
   for pair in _PAIRS:
     paired[pair] = after[pair].rows[:, 0] - before[pair].rows[:, 0]
@@ -140,6 +141,125 @@ def test_results_on_several_test_sets_have_separate_tables(tmp_path):
   ):
     for cell in ('0.100', '0.200', '0.300', '0.400'):
       assert (f'<td>{cell}<' in table) == (cell in cells)
+
+
+def _write_scores(run, scores, *, group=_RETRIEVAL, is_development=False):
+  """Writes a result without per-example statistics to a run directory."""
+  identity = {
+    'split': group.split,
+    'task': {'name': group.task},
+    'seed': 0,
+    'parameters': 'default',
+  }
+  result = eval_task.EvalResult(
+    metrics={f'accuracy/{part}': score for part, score in scores.items()},
+    score_metrics=('accuracy',),
+    is_development=is_development,
+  )
+  result_store.write_result(run, result, step=100, identity=identity)
+
+
+def _write_languages(run, vocabulary_languages, training_languages=()):
+  """Writes the vocabulary's description and the metrics of a run."""
+  folder = run / run_directory.VOCABULARY
+  folder.mkdir(parents=True)
+  description = {'format': 1, 'languages': list(vocabulary_languages)}
+  (folder / 'vocabulary.json').write_text(
+    json.dumps(checksums.add_digest(description))
+  )
+  losses = {f'mlm/loss/{code}': 2.0 for code in training_languages}
+  (run / 'metrics.jsonl').write_text(
+    json.dumps({'step': 100, 'train': losses}) + '\n'
+  )
+
+
+def _groups_of_languages(tmp_path, parts, *, known=(('en', 'fr'), ())):
+  """Returns the group of each row of a report, and the report's changes."""
+  models = []
+  for name in ('start', 'more'):
+    run = tmp_path / name
+    if known is not None:
+      _write_languages(run, *known)
+    _write_scores(run, parts)
+    models.append(forgetting_report.read_model(name, [run]))
+  forgetting_report.write_report(tmp_path, models, ['sw'])
+  with (tmp_path / 'forgetting.csv').open() as stream:
+    rows = list(csv.DictReader(stream))
+  return {row['language']: row['group'] for row in rows}, rows
+
+
+def test_languages_that_the_initial_model_lacks_are_not_old(tmp_path):
+  scores = {'sw': 0.1, 'en': 0.2, 'fr': 0.4, 'ja': 0.9, 'pt-BR': 0.9}
+  groups, rows = _groups_of_languages(tmp_path, scores)
+  mean = forgetting_report.OLD_MEAN
+  assert groups == {
+    'sw': 'new',
+    'en': 'old',
+    'fr': 'old',
+    'ja': 'other',
+    'pt-BR': 'other',
+    mean: 'old',
+  }
+  [mean_row] = [row for row in rows if row['language'] == mean]
+  assert float(mean_row['before']) == pytest.approx((0.2 + 0.4) / 2)
+  markdown = (tmp_path / 'forgetting.md').read_text()
+  assert '| ja | other |' in markdown
+  # The rows are in the order new, old, other, and the mean is last.
+  labels = [line.split(' ')[1] for line in markdown.splitlines()[4:]]
+  assert labels[:5] == ['sw', 'en', 'fr', 'ja', 'pt-BR']
+
+
+@pytest.mark.parametrize(
+  ('parts', 'known', 'expected'),
+  [
+    # The model was trained on a language without a language symbol.
+    (('sw', 'ja'), (('en', 'fr'), ('ja',)), 'old'),
+    # Other spellings of a language, and language pairs.
+    (('sw', 'fra'), (('en', 'fr'), ()), 'old'),
+    (('sw', 'en-fr'), (('en', 'fr'), ()), 'old'),
+    (('sw', 'ja-en'), (('en', 'fr'), ()), 'other'),
+    # Parts that are not named after languages.
+    (('sw', 'newspapers'), (('en', 'fr'), ()), 'old'),
+    # The languages of the model are unknown.
+    (('sw', 'ja'), ((), ()), 'old'),
+    (('sw', 'ja'), None, 'old'),
+  ],
+)
+def test_groups_of_languages(tmp_path, parts, known, expected):
+  scores = dict.fromkeys(parts, 0.5)
+  groups, _ = _groups_of_languages(tmp_path, scores, known=known)
+  assert groups == {parts[0]: 'new', parts[1]: expected}
+
+
+def test_a_damaged_vocabulary_does_not_prevent_a_report(tmp_path, caplog):
+  run = tmp_path / 'start'
+  _write_languages(run, ['en'], ['fr'])
+  (run / run_directory.VOCABULARY / 'vocabulary.json').write_text('{')
+  _write_scores(run, {'sw': 0.1, 'fr': 0.2})
+  model = forgetting_report.read_model('start', [run])
+  assert model.languages == ('fr',)
+  assert 'vocabulary.json' in caplog.text
+
+
+def test_results_of_evaluations_during_training_are_labeled(tmp_path):
+  models = []
+  for name in ('start', 'more'):
+    _write_scores(tmp_path / name, {'en-sl': 0.5})
+    _write_scores(
+      tmp_path / name, {'sl': 0.5}, group=_TAGGING, is_development=True
+    )
+    models.append(forgetting_report.read_model(name, [tmp_path / name]))
+  forgetting_report.write_report(tmp_path, models, ['sl'])
+  markdown = (tmp_path / 'forgetting.md').read_text()
+  [retrieval, tagging] = sorted(
+    line for line in markdown.splitlines() if line.startswith('## ')
+  )
+  assert 'development set' in tagging and 'development set' not in retrieval
+  content = json.loads((tmp_path / 'forgetting.json').read_text())
+  assert {c['task']: c['is_development'] for c in content['changes']} == {
+    'retrieval': False,
+    'tagging': True,
+  }
 
 
 def test_the_start_model_is_resampled_once(tmp_path, monkeypatch):

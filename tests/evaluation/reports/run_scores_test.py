@@ -30,7 +30,7 @@ def _run(tmp_path, right: list[int]):
     name='mlm',
     results={_GROUP: {10: result}},
     directory=tmp_path,
-    losses={f'mlm/loss/{code}': {10: 2.0} for code in ('de', 'ja', 'sw')},
+    languages=('de', 'ja', 'sw'),
   )
 
 
@@ -75,14 +75,6 @@ def test_chance_and_languages_without_a_score_are_listed(tmp_path):
   assert 'not known' not in table.title
 
 
-def _rename_losses(run, *languages):
-  run.losses = {
-    f'{objective}/loss/{code}': {10: 2.0}
-    for objective in ('mlm', 'tlm')
-    for code in languages
-  }
-
-
 def _find_coverages(title):
   """Returns the scored, expected and missing languages by run name or ''."""
   return {
@@ -98,7 +90,7 @@ def _find_coverages(title):
 def test_coverage_counts_only_the_languages_of_the_runs_in_the_table(tmp_path):
   runs = [_run(tmp_path / name, [1, 0, 1, 1]) for name in ('mlm', 'tlm')]
   runs[1].name = 'tlm'
-  _rename_losses(runs[1], 'de', 'es', 'fr')
+  runs[1].languages = ('de', 'es', 'fr')
   by_step = runs[1].results.pop(_GROUP)
   title = _table(runs).title
   assert _find_coverages(title) == {'': (1, 3, ['ja', 'sw'])}
@@ -111,10 +103,48 @@ def test_coverage_counts_only_the_languages_of_the_runs_in_the_table(tmp_path):
     'tlm': (2, 3, ['fr']),
   }
   # Both runs have the same languages.
-  _rename_losses(runs[1], 'de', 'ja', 'sw')
+  runs[1].languages = ('de', 'ja', 'sw')
   del by_step[10].metrics['accuracy/es']
   title = _table(runs).title
   assert _find_coverages(title) == {'': (1, 3, ['ja', 'sw'])}
+
+
+def test_languages_outside_the_vocabulary_are_marked(tmp_path):
+  runs = [_run(tmp_path / name, [1, 0, 1, 1]) for name in ('mlm', 'tlm')]
+  for run, scores in zip(runs, ((0.2, 0.6, 1.0), (0.4, 0.8, 0.9)), strict=True):
+    run.results[_GROUP][10] = eval_task.EvalResult(
+      metrics=dict(
+        zip(('accuracy/de', 'accuracy/es', 'accuracy/ja'), scores, strict=True)
+      )
+      | {'accuracy/mean': float(np.mean(scores))},
+      score_metrics=('accuracy',),
+    )
+    run.languages = ('de', 'es', 'fr')
+  runs[1].name = 'tlm'
+  rows = {row[0]: row[1:3] for row in _table(runs).rows}
+  assert list(rows) == [
+    'de',
+    'es',
+    'ja (not in the vocabulary)',
+    'mean',
+    'mean over 2 in the vocabulary',
+  ]
+  assert rows['mean over 2 in the vocabulary'] == ['0.400', '0.600']
+  # The vocabularies differ.
+  runs[1].languages = ('de', 'ja')
+  rows = {row[0]: row[1:3] for row in _table(runs).rows}
+  assert list(rows) == [
+    'de',
+    'es (not in the vocabulary of tlm)',
+    'ja (not in the vocabulary of mlm)',
+    'mean',
+    'mean over 1 in all vocabularies',
+  ]
+  assert rows['mean over 1 in all vocabularies'] == ['0.200', '0.400']
+  # The languages of the vocabularies are unknown.
+  for run in runs:
+    run.languages = ()
+  assert [row[0] for row in _table(runs).rows] == ['de', 'es', 'ja', 'mean']
 
 
 def test_a_table_of_one_of_two_runs_compares_no_vocabularies(tmp_path):
@@ -251,7 +281,7 @@ def _perplexity_run(tmp_path, name, scale, *, unknown_rates):
     name=name,
     results={_GROUP: {10: result}},
     directory=tmp_path / name,
-    losses={},
+    languages=(),
     settings={'vocabulary': 'same'},
   )
 

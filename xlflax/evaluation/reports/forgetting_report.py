@@ -6,6 +6,7 @@ intervals and p-values of the paired bootstrap (`metrics.bootstrap`).
 """
 
 import dataclasses
+import enum
 import json
 import math
 import pathlib
@@ -14,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from xlflax.data.corpus import language_codes
 from xlflax.evaluation import (
   eval_task,
   result_store,
@@ -65,11 +67,31 @@ class ModelResults:
     results: Results of a checkpoint by group. The checkpoint is the last one,
       or the one that a fine-tuning run selected. Several results of a group
       are those of fine-tuning runs with different seeds.
+    languages: Languages of the vocabulary and the training data of the model's
+      first run. Empty if they are unknown.
   """
 
   name: str
   vocabularies: frozenset[str | None]
   results: Mapping[result_store.Group, tuple[StoredResult, ...]]
+  languages: tuple[str, ...] = ()
+
+
+class LanguageGroup(enum.Enum):
+  """Relation of a test set's languages to the start model.
+
+  Attributes:
+    NEW: A new language, or a pair with a new language.
+    OLD: Languages of the start model, or a test set that is not named after
+      languages. If the languages of the start model are unknown, all languages
+      that are not new.
+    OTHER: A language that is not new and on which the start model was not
+      trained, or a pair with such a language.
+  """
+
+  NEW = 'new'
+  OLD = 'old'
+  OTHER = 'other'
 
 
 # Resampled scores by group, metric and part. None without statistics.
@@ -87,7 +109,7 @@ class ScoreChange:
     metric: Name of the metric.
     language: Language, language pair or file of the score, or `OLD_MEAN` for
       the mean over old languages.
-    is_new: Whether the test set has text in a new language.
+    group: Relation of the language to the start model.
     model: Name of the model that was initialized from the start model and
       trained further.
     before: Mean score of the start model over its runs.
@@ -100,6 +122,8 @@ class ScoreChange:
       report.
     is_comparable: Whether the scores can be compared. False for likelihoods of
       text with many unknown tokens, and for means over such text.
+    is_development: Whether one of the scores was computed during training, so
+      that it is not a test score.
   """
 
   task: str
@@ -107,7 +131,7 @@ class ScoreChange:
   settings: str
   metric: str
   language: str
-  is_new: bool
+  group: LanguageGroup
   model: str
   before: float
   after: float
@@ -115,6 +139,7 @@ class ScoreChange:
   significance: bootstrap.Significance | None
   adjusted_p: float | None = None
   is_comparable: bool = True
+  is_development: bool = False
 
   @property
   def difference(self) -> float | None:
@@ -138,6 +163,7 @@ def read_model(name: str, directories: Sequence[pathlib.Path]) -> ModelResults:
   """
   results: dict[result_store.Group, list[StoredResult]] = {}
   vocabularies: set[str | None] = set()
+  languages: tuple[str, ...] | None = None
   for directory in directories:
     has_results = False
     for run, selected_step in _list_runs(directory):
@@ -153,9 +179,10 @@ def read_model(name: str, directories: Sequence[pathlib.Path]) -> ModelResults:
         results.setdefault(group, []).append(
           StoredResult(by_step[step], folder / str(step))
         )
-      identity = run_directory.read_vocabulary_identity(
-        result_store.run_of(run)
-      )
+      model_dir = result_store.run_of(run)
+      if languages is None:
+        languages = run_pages.read_languages(model_dir)
+      identity = run_directory.read_vocabulary_identity(model_dir)
       vocabularies.add(None if identity is None else str(identity))
     if not has_results:
       raise errors.RunDirectoryError(
@@ -170,6 +197,7 @@ def read_model(name: str, directories: Sequence[pathlib.Path]) -> ModelResults:
     name=name,
     vocabularies=frozenset(vocabularies),
     results={group: tuple(stored) for group, stored in results.items()},
+    languages=languages or (),
   )
 
 
@@ -271,13 +299,13 @@ def compare_results(
           metric,
           (start.results[group], stored),
           model.name,
-          new_languages,
+          (new_languages, start.languages),
           start_draws,
           incomparable_parts,
           samples=samples,
           seed=seed,
         )
-  if not any(change.is_new for change in changes):
+  if not any(change.group is LanguageGroup.NEW for change in changes):
     raise errors.ConfigError(
       'The compared results do not include any of the languages given with '
       '--new_languages',
@@ -360,7 +388,7 @@ def _compare_group(
   metric: str,
   stored: tuple[Sequence[StoredResult], Sequence[StoredResult]],
   model: str,
-  new_languages: Sequence[str],
+  languages: tuple[Sequence[str], Sequence[str]],
   start_draws: _Draws,
   incomparable_parts: Collection[str],
   *,
@@ -376,7 +404,7 @@ def _compare_group(
       trained further.
     model: Name of the model that was initialized from the start model and
       trained further.
-    new_languages: Codes of the added languages.
+    languages: Codes of the added languages, and languages of the start model.
     start_draws: Resampled scores of the start model, which earlier comparisons
       have computed with the same samples and seed. Missing scores are added.
     incomparable_parts: Languages, language pairs or files whose scores are
@@ -412,7 +440,7 @@ def _compare_group(
 
   def compare(
     language: str,
-    is_new: bool,
+    language_group: LanguageGroup,
     scores: tuple[float, float],
     drawn,
     is_comparable: bool,
@@ -428,25 +456,28 @@ def _compare_group(
       settings=group.settings,
       metric=metric,
       language=language,
-      is_new=is_new,
+      group=language_group,
       model=model,
       before=before,
       after=after,
       better=better,
       significance=_test_difference(*drawn),
       is_comparable=is_comparable,
+      is_development=any(
+        result.is_development for runs in stored for result, _ in runs
+      ),
     )
 
   changes = []
   old_parts = []
   for part in parts:
-    is_new = not set(part.split('-')).isdisjoint(new_languages)
-    if not is_new:
+    language_group = _find_language_group(part, *languages)
+    if language_group is LanguageGroup.OLD:
       old_parts.append(part)
     changes.append(
       compare(
         part,
-        is_new,
+        language_group,
         _mean_scores(metric, part, stored),
         draws[part],
         part not in incomparable_parts,
@@ -473,13 +504,36 @@ def _compare_group(
     changes.append(
       compare(
         OLD_MEAN,
-        False,
+        LanguageGroup.OLD,
         tuple(means),
         drawn,
         not set(old_parts).intersection(incomparable_parts),
       )
     )
   return changes
+
+
+def _find_language_group(
+  part: str, new_languages: Sequence[str], start_languages: Sequence[str]
+) -> LanguageGroup:
+  """Returns the group of a language, language pair or file.
+
+  Args:
+    part: Language, language pair or file of a test set.
+    new_languages: Codes of the added languages.
+    start_languages: Languages of the start model. Empty if they are unknown.
+  """
+  codes = part.split('-')
+  if not set(codes).isdisjoint(new_languages):
+    return LanguageGroup.NEW
+  is_language = all(map(language_codes.is_registered, codes))
+  if (
+    not start_languages
+    or not is_language
+    or result_tables.is_known_part(part, start_languages)
+  ):
+    return LanguageGroup.OLD
+  return LanguageGroup.OTHER
 
 
 def _mean_scores(metric: str, part: str, stored) -> tuple[float, float]:
@@ -585,7 +639,9 @@ def write_report(
     directory,
     'Forgetting report',
     f'Scores of {models[0].name} before, and of the other models after '
-    f'{", ".join(new_languages)} was added. Differences have 95 % intervals of '
+    f'{", ".join(new_languages)} was added. {_explain_other(changes)}'
+    '"development set" and "evaluated during training" mark results of '
+    'evaluations during training. Differences have 95 % intervals of '
     'the paired bootstrap. *: the difference is significant (p < 0.05, '
     "adjusted for all comparisons of the page by Holm's method).",
     tables,
@@ -593,6 +649,16 @@ def write_report(
     notes=notes,
     metrics=list(dict.fromkeys(change.metric for change in changes)),
     command=command,
+  )
+
+
+def _explain_other(changes: Sequence[ScoreChange]) -> str:
+  """Returns a sentence on languages that are not new and not old, or ''."""
+  if not any(change.group is LanguageGroup.OTHER for change in changes):
+    return ''
+  return (
+    'The group "other" contains the languages that are not new, but on which '
+    'the first model was not trained. The mean of old languages excludes them. '
   )
 
 
@@ -605,7 +671,9 @@ def _to_record(change: ScoreChange) -> dict[str, object]:
     'settings': change.settings,
     'metric': change.metric,
     'language': change.language,
-    'is_new': change.is_new,
+    'is_new': change.group is LanguageGroup.NEW,
+    'group': change.group.value,
+    'is_development': change.is_development,
     'model': change.model,
     'before': change.before,
     'after': change.after,
@@ -627,8 +695,13 @@ def _to_record(change: ScoreChange) -> dict[str, object]:
 def _build_tables(
   changes: Sequence[ScoreChange], models: Sequence[ModelResults]
 ) -> list[text.Table]:
-  """Returns a table for each group and metric, with new languages first."""
+  """Returns a table for each group and metric.
+
+  Each table lists new languages, old languages, other languages, and the mean
+  of the old languages.
+  """
   tables = []
+  groups = list(LanguageGroup)
   names_by_group = _name_groups(models)
   changes_by_key: dict[tuple[result_store.Group, str], list[ScoreChange]] = {}
   for change in changes:
@@ -639,7 +712,8 @@ def _build_tables(
     languages = dict.fromkeys(
       c.language
       for c in sorted(
-        group_changes, key=lambda c: (not c.is_new, c.language == OLD_MEAN)
+        group_changes,
+        key=lambda c: (c.language == OLD_MEAN, groups.index(c.group)),
       )
     )
     names = [
@@ -652,7 +726,7 @@ def _build_tables(
       first = next(c for c in group_changes if c.language == language)
       row = [
         language,
-        'new' if first.is_new else 'old',
+        first.group.value,
         score_format.format_score(first.before),
       ]
       for name in names:
@@ -662,7 +736,15 @@ def _build_tables(
     head = ['language', 'group', models[0].name]
     for name in names:
       head += [name, f'{name} - {models[0].name}']
-    title = f'{names_by_group[group]}: {explained}, {group.split} split'
+    results = [
+      stored.result
+      for model in models
+      for stored in model.results.get(group, ())
+    ]
+    title = (
+      f'{names_by_group[group]}: {explained}, {group.split} split'
+      f'{result_tables.label_development(results, group.split)}'
+    )
     tables.append(text.Table(title, head, rows))
   return tables
 

@@ -15,6 +15,7 @@ from xlflax.storage import paths
 from xlflax.training.checkpointing import (
   checkpoint_reader,
   config_serialization,
+  data_fingerprint,
   metrics_file,
   run_directory,
 )
@@ -118,6 +119,8 @@ class RunRecord:
     steps: Steps of the available checkpoints.
     results: Evaluation results by group and step.
     directory: Directory that contains the result files.
+    languages: Languages of the run's vocabulary, or its training languages if
+      the vocabulary does not specify languages.
   """
 
   name: str
@@ -132,6 +135,7 @@ class RunRecord:
     result_store.Group, Mapping[result_store.Step, eval_task.EvalResult]
   ]
   directory: pathlib.Path
+  languages: tuple[str, ...] = ()
 
 
 def read_run(directory: pathlib.Path, *, name: str) -> RunRecord:
@@ -173,7 +177,28 @@ def read_run(directory: pathlib.Path, *, name: str) -> RunRecord:
     steps=steps,
     results=results,
     directory=directory,
+    languages=data_fingerprint.read_vocabulary_languages(run)
+    or _training_languages(losses),
   )
+
+
+def read_languages(directory: pathlib.Path) -> tuple[str, ...]:
+  """Returns the languages of a run's vocabulary and of its training data.
+
+  The result is empty if the run directory does not specify any languages.
+  """
+  losses, _, _ = _read_metrics(directory)
+  languages = (
+    *data_fingerprint.read_vocabulary_languages(directory),
+    *_training_languages(losses),
+  )
+  return tuple(dict.fromkeys(languages))
+
+
+def _training_languages(losses: Mapping[str, Any]) -> tuple[str, ...]:
+  """Returns the languages with a loss named 'objective/loss/language'."""
+  names = (name.split('/') for name in losses)
+  return tuple(dict.fromkeys(parts[-1] for parts in names if len(parts) == 3))
 
 
 def _read_metrics(

@@ -19,6 +19,8 @@ from xlflax.training.checkpointing import run_directory
 _MAX_CHECKPOINTS = 6  # of a single run
 # Metric that depends on the tokens into which a vocabulary splits text.
 _TOKEN_METRIC = 'perplexity'
+# Key of the mean over the languages in the vocabularies of all runs.
+_KNOWN_MEAN = 'mean over known languages'
 
 
 # Difference of two runs by language, language pair or file.
@@ -39,8 +41,10 @@ def build_table(
   runs, the table also contains the difference between their last checkpoints,
   with the interval of the paired bootstrap. Scores have 95 % confidence
   intervals if per-example scores are stored. Scores of baselines are shown if
-  they are stored. The title lists the training languages without a score. Runs
-  without results in the group are not shown.
+  they are stored. The title lists the languages of the runs without a score.
+  Languages outside of the vocabulary of a run are marked, and the last row is a
+  second mean that excludes them. Runs without results in the group are not
+  shown.
 
   Args:
     group: Group of comparable results, which have the same task, split and
@@ -64,8 +68,11 @@ def build_table(
   results = [result for result, _ in columns.values()]
   metric = find_primary_metric(results)
   parts = result_tables.parts_of(metric, dict(enumerate(results)))
+  languages_by_run = {run.name: run.languages for run in shown_runs}
+  marks = _mark_unknown_parts(parts, languages_by_run)
+  known_parts = [part for part in parts if part not in (*marks, 'mean')]
 
-  notes = _collect_notes(metric, results_by_run)
+  notes = _collect_notes(metric, results_by_run, known_parts)
   has_baseline = any(
     result_tables.baseline_scores(metric, result) for result in results
   )
@@ -94,33 +101,79 @@ def build_table(
     ]
   if differences:
     headers.append(f'{runs[1].name} - {runs[0].name} [95 % interval]')
-  languages_by_run = {run.name: _training_languages(run) for run in shown_runs}
   title.append(_describe_coverage(metric, results_by_run, languages_by_run))
   names = [name for _, intervals in columns.values() for name in intervals]
   title.append(result_tables.label_intervals(metric, names))
-  return text.Table(
-    ', '.join(filter(None, title)),
-    ['', *notes, *headers],
+  rows = [
     [
+      part + marks.get(part, ''),
+      *(texts.get(part, '') for texts in notes.values()),
+      *(
+        score_format.format_score(result.metrics.get(f'{metric}/{part}'))
+        + result_tables.format_interval(
+          metric, intervals.get(f'{metric}/{part}')
+        )
+        for result, intervals in columns.values()
+      ),
+      *([_format_difference(differences.get(part))] if differences else []),
+    ]
+    for part in parts
+  ]
+  if marks and known_parts and 'mean' in parts:
+    vocabularies = (
+      'the vocabulary' if len(set(marks.values())) == 1 else 'all vocabularies'
+    )
+    rows.append(
       [
-        part,
-        *(texts.get(part, '') for texts in notes.values()),
+        f'mean over {len(known_parts)} in {vocabularies}',
+        *(texts.get(_KNOWN_MEAN, '') for texts in notes.values()),
         *(
-          score_format.format_score(result.metrics.get(f'{metric}/{part}'))
-          + result_tables.format_interval(
-            metric, intervals.get(f'{metric}/{part}')
-          )
-          for result, intervals in columns.values()
+          score_format.format_score(_mean_of_parts(metric, result, known_parts))
+          for result, _ in columns.values()
         ),
-        *([_format_difference(differences.get(part))] if differences else []),
+        *(['-'] if differences else []),
       ]
-      for part in parts
-    ],
+    )
+  return text.Table(
+    ', '.join(filter(None, title)), ['', *notes, *headers], rows
+  )
+
+
+def _mark_unknown_parts(
+  parts: Sequence[str], languages_by_run: Mapping[str, Sequence[str]]
+) -> dict[str, str]:
+  """Returns the marks of languages outside of the vocabulary of a run.
+
+  Args:
+    parts: Languages, language pairs or files in the table.
+    languages_by_run: Languages of the vocabulary by name of the run.
+  """
+  runs_by_part: dict[str, list[str]] = {}
+  for run, languages in languages_by_run.items():
+    for part in result_tables.find_unknown_parts(parts, languages):
+      runs_by_part.setdefault(part, []).append(run)
+  return {
+    part: ' (not in the vocabulary)'
+    if len(runs) == len(languages_by_run)
+    else f' (not in the vocabulary of {", ".join(runs)})'
+    for part, runs in runs_by_part.items()
+  }
+
+
+def _mean_of_parts(
+  metric: str, result: eval_task.EvalResult, parts: Sequence[str]
+) -> float | None:
+  """Returns the mean score over languages, or None if a score is missing."""
+  return result_tables.mean_of_parts(
+    [result.metrics.get(f'{metric}/{part}') for part in parts],
+    geometric=metric.endswith('perplexity'),
   )
 
 
 def _collect_notes(
-  metric: str, results_by_run: Mapping[str, Sequence[eval_task.EvalResult]]
+  metric: str,
+  results_by_run: Mapping[str, Sequence[eval_task.EvalResult]],
+  known_parts: Sequence[str],
 ) -> dict[str, dict[str, str]]:
   """Returns counts and scores of baselines by column name and language.
 
@@ -130,12 +183,25 @@ def _collect_notes(
   Args:
     metric: Primary metric of the table.
     results_by_run: Results in the table by name of the run.
+    known_parts: Languages over which the scores of baselines are averaged, as
+      the value of `_KNOWN_MEAN`.
   """
   notes_by_run: dict[str, dict[str, dict[str, str]]] = {}
   for run, results in results_by_run.items():
     for result in results:
       unit, counts = result_tables.count_items(result)
-      notes = {unit: counts} | result_tables.baseline_scores(metric, result)
+      baselines = result_tables.baseline_scores(metric, result)
+      for scores in baselines.values():
+        mean = (
+          result_tables.mean_of_parts(
+            [scores.get(part) for part in known_parts]
+          )
+          if known_parts
+          else None
+        )
+        if mean is not None:
+          scores[_KNOWN_MEAN] = mean
+      notes = {unit: counts} | baselines
       for name, values in notes.items():
         texts = notes_by_run.setdefault(name, {}).setdefault(run, {})
         for part, value in values.items():
@@ -163,12 +229,12 @@ def _describe_coverage(
   results_by_run: Mapping[str, Sequence[eval_task.EvalResult]],
   languages_by_run: Mapping[str, Sequence[str]],
 ) -> str:
-  """Describes which of its training languages each run has a score for.
+  """Describes which of its languages each run has a score for.
 
   Args:
     metric: Primary metric of the table.
     results_by_run: Results in the table by name of the run.
-    languages_by_run: Training languages by name of the run.
+    languages_by_run: Languages of the vocabulary by name of the run.
   """
   coverages = {}
   for run, results in results_by_run.items():
@@ -350,12 +416,6 @@ def _last_results(
     for by_step in (run.results.get(group, {}) for run in runs)
     if (steps := [step for step in by_step if isinstance(step, int)])
   ]
-
-
-def _training_languages(run) -> list[str]:
-  """Returns the languages with a loss metric 'objective/loss/language'."""
-  names = (name.split('/') for name in run.losses)
-  return list(dict.fromkeys(parts[-1] for parts in names if len(parts) == 3))
 
 
 def result_intervals(

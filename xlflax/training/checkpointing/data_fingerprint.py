@@ -142,6 +142,28 @@ def load_vocabulary(model_dir: pathlib.Path) -> base_vocabulary.Vocabulary:
   return vocabulary
 
 
+def read_vocabulary_languages(model_dir: pathlib.Path) -> tuple[str, ...]:
+  """Returns the languages of the vocabulary in a model directory.
+
+  The files of the tokenizer are not loaded. The result is empty if the model
+  directory contains no vocabulary. If the description of the vocabulary is
+  damaged, a warning is logged, and the result is empty.
+  """
+  directory = model_dir / run_directory.VOCABULARY
+  if not (directory / base_vocabulary.DESCRIPTION_FILE).exists():
+    return ()
+  try:
+    return tuple(base_vocabulary.read_description(directory)['languages'])
+  except (errors.VocabularyError, LookupError, TypeError) as error:
+    logging.warning(
+      'The languages of the vocabulary %s are unknown. %s',
+      directory,
+      error,
+      extra=logs.ONCE,
+    )
+    return ()
+
+
 def check_vocabulary(
   vocabulary: base_vocabulary.Vocabulary,
   model_dir: pathlib.Path,
