@@ -115,6 +115,15 @@ def test_losses_of_other_objectives_or_vocabularies_are_not_ranked(
   assert ('cannot be compared' in page) != is_comparable
 
 
+@pytest.mark.parametrize('num_runs', [1, 2, 3])
+def test_the_explanation_depends_on_the_number_of_runs(tmp_path, num_runs):
+  records = [_record(f'run{i}') for i in range(num_runs)]
+  page = run_pages.write_comparison(tmp_path, records).read_text()
+  assert ('checkpoint of each run' in page) == (num_runs > 1)
+  assert ('checkpoints of the run' in page) == (num_runs == 1)
+  assert ('paired bootstrap' in page) == (num_runs == 2)
+
+
 @pytest.mark.parametrize('metric', ['perplexity', 'accuracy'])
 @pytest.mark.parametrize('vocabulary', ['a', 'b', None])
 def test_perplexities_of_different_vocabularies_have_a_note(metric, vocabulary):

@@ -141,6 +141,14 @@ def test_languages_outside_the_vocabulary_are_marked(tmp_path):
     'mean over 1 in all vocabularies',
   ]
   assert rows['mean over 1 in all vocabularies'] == ['0.200', '0.400']
+  # One vocabulary has an additional language.
+  runs[1].languages = ('de', 'es', 'ja')
+  labels = [row[0] for row in _table(runs).rows]
+  assert labels[2:] == [
+    'ja (not in the vocabulary of mlm)',
+    'mean',
+    'mean over 2 in all vocabularies',
+  ]
   # The languages of the vocabularies are unknown.
   for run in runs:
     run.languages = ()
@@ -256,6 +264,49 @@ def test_perplexities_of_unknown_vocabularies_have_no_difference(tmp_path):
   table = _table(runs)
   assert table.head[-1] == 'tlm, step 10'
   assert 'cannot be compared' in table.title
+
+
+def test_metrics_of_text_replace_perplexities_of_different_vocabularies(
+  tmp_path,
+):
+  runs = [
+    _perplexity_run(tmp_path, name, scale, unknown_rates={})
+    for name, scale in (('mlm', 3), ('tlm', 2))
+  ]
+  assert run_scores.compared_metrics(_GROUP, runs) == ['perplexity']
+  assert not run_scores.describe_vocabulary_problem(_GROUP, runs)
+  runs[1].settings = {'vocabulary': 'other'}
+  [note] = run_scores.describe_vocabulary_problem(_GROUP, runs)
+  assert_mentions(note, 'vocabularies', 'pseudo_perplexity', 'bits_per_byte')
+  for run, value in zip(runs, (3.0, 2.5), strict=True):
+    run.results[_GROUP][10].metrics['bits_per_byte/de'] = value
+    folder = run.directory / 'eval' / _GROUP.folder / '10'
+    # Each of 50 sentences has one byte.
+    rows = np.stack([np.ones(50), np.full(50, value)], 1)
+    statistics = {
+      'bits_per_byte': example_statistics.Statistics(
+        rows[:, ::-1], example_statistics.Aggregate.RATIO
+      )
+    }
+    files = eval_task.statistics_files('de', statistics)
+    for file, content in files.items():
+      (folder / file).write_text(content)
+  metrics = run_scores.compared_metrics(_GROUP, runs)
+  assert metrics == ['perplexity', 'bits_per_byte']
+  assert not run_scores.describe_vocabulary_problem(_GROUP, runs)
+  assert 'bits_per_byte' in run_scores.shown_metrics(_GROUP, runs)
+  differences = run_scores.compare_runs(_GROUP, runs, metric='bits_per_byte')
+  assert differences['de'].difference == pytest.approx(-0.5)
+  table = run_scores.build_table(
+    _GROUP, runs, differences, metric='bits_per_byte'
+  )
+  assert 'cannot be compared' not in table.title
+  [row] = table.rows
+  assert row[0] == 'de' and row[-1].startswith('-0.5')
+  [line] = run_scores.summarize(
+    _GROUP, runs, differences, metric='bits_per_byte'
+  )
+  assert_mentions(line, 'bits_per_byte', 'tlm is significantly better')
 
 
 def _perplexity_run(tmp_path, name, scale, *, unknown_rates):

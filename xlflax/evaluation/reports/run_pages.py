@@ -289,8 +289,14 @@ def write_comparison(
       file = f'{title.lower().replace(" ", "_")}.png'
       figures[title] = plots.save_figure(canvas, directory / file, dpi=_DPI)
 
+  compared = [
+    (group, metric)
+    for group in groups
+    for metric in run_scores.compared_metrics(group, runs)
+  ]
   differences = {
-    group: run_scores.compare_runs(group, runs) for group in groups
+    (group, metric): run_scores.compare_runs(group, runs, metric=metric)
+    for group, metric in compared
   }
   tables = [
     _training_table(runs, loss_differences),
@@ -299,9 +305,13 @@ def write_comparison(
     _restarts_table(runs),
     *(
       run_scores.build_table(
-        group, runs, differences[group], display_name=names_in_tables[group]
+        group,
+        runs,
+        differences[group, metric],
+        display_name=names_in_tables[group],
+        metric=metric,
       )
-      for group in groups
+      for group, metric in compared
     ),
     _differences_table(runs),
   ]
@@ -309,34 +319,38 @@ def write_comparison(
   return write_page(
     directory,
     'Comparison of runs' if len(runs) > 1 else runs[0].name,
-    'Tables show the last evaluated checkpoint of each run, or the last '
-    'checkpoints of a single run. Each table has the results of one task, '
-    'split and text. "untrained" is the model before its first step. '
-    '"development set" and "evaluated during training" mark results of '
-    'evaluations during training. "layer 8 of 12" names the layer whose hidden '
-    'states are scored, where layer 0 is the embedding output. For two runs, '
-    'tables contain the difference between their last checkpoints, with an '
-    'interval from the paired bootstrap on the same examples. A difference is '
-    'significant if its 95 % interval does not contain 0. '
-    + result_tables.EXPLAINED_BASELINES,
+    _explain_tables(len(runs)),
     tables,
     figures,
     summary=[
       *(
         line
-        for group in groups
+        for group, metric in compared
         for line in run_scores.summarize(
-          group, runs, differences[group], display_name=names[group]
+          group,
+          runs,
+          differences[group, metric],
+          display_name=names[group],
+          metric=metric,
         )
       ),
       *_baseline_notes(runs, names),
     ],
     notes=[
-      note
-      for group in groups
-      for note in run_scores.describe_unknown_tokens(
-        group, runs, display_name=names_in_tables[group]
-      )
+      *(
+        note
+        for group in groups
+        for note in run_scores.describe_vocabulary_problem(
+          group, runs, display_name=names_in_tables[group]
+        )
+      ),
+      *(
+        note
+        for group, metric in compared
+        for note in run_scores.describe_unknown_tokens(
+          group, runs, display_name=names_in_tables[group], metric=metric
+        )
+      ),
     ],
     metrics=list(
       dict.fromkeys(
@@ -347,6 +361,32 @@ def write_comparison(
     ),
     command=command,
   )
+
+
+def _explain_tables(num_runs: int) -> str:
+  """Returns the paragraph that explains the tables of a page.
+
+  Args:
+    num_runs: Number of runs on the page.
+  """
+  checkpoints = 'the last evaluated checkpoint of each run'
+  if num_runs == 1:
+    checkpoints = 'the last evaluated checkpoints of the run'
+  explanation = (
+    f'The tables of scores show {checkpoints}. Each table has the results of '
+    'one task, split and text. "untrained" is the model before its first step. '
+    '"development set" and "evaluated during training" mark results of '
+    'evaluations during training. "layer 8 of 12" names the layer whose hidden '
+    'states are scored, where layer 0 is the embedding output. '
+  )
+  if num_runs == 2:
+    explanation += (
+      'The last column is the difference between the last checkpoints of the '
+      'two runs, with an interval from the paired bootstrap on the same '
+      'examples. A difference is significant if its 95 % interval does not '
+      'contain 0. '
+    )
+  return explanation + result_tables.EXPLAINED_BASELINES
 
 
 def _name_groups(

@@ -19,6 +19,9 @@ from xlflax.training.checkpointing import run_directory
 _MAX_CHECKPOINTS = 6  # of a single run
 # Metric that depends on the tokens into which a vocabulary splits text.
 _TOKEN_METRIC = 'perplexity'
+# Metrics of the same tasks that do not depend on the tokens.
+_TEXT_METRICS = ('bits_per_byte', 'word_perplexity')
+_UNKNOWN_MARK = ' (not in the vocabulary)'
 # Key of the mean over the languages in the vocabularies of all runs.
 _KNOWN_MEAN = 'mean over known languages'
 
@@ -27,14 +30,45 @@ _KNOWN_MEAN = 'mean over known languages'
 Differences = Mapping[str, bootstrap.Significance]
 
 
+def compared_metrics(
+  group: result_store.Group, runs: Sequence[Any]
+) -> list[str]:
+  """Returns the metrics of a group that have tables in a report.
+
+  It is the primary metric. If it is a perplexity of tokens that cannot be
+  compared between the runs, the metrics of the results that do not depend on
+  the vocabulary follow.
+
+  Args:
+    group: Group of comparable results.
+    runs: Records of the runs to compare.
+  """
+  shown_runs = [run for run in runs if run.results.get(group)]
+  results = _last_results(group, shown_runs)
+  metric = find_primary_metric(
+    [result for run in shown_runs for result in run.results[group].values()]
+  )
+  metrics = [metric]
+  if len(shown_runs) > 1 and _find_vocabulary_problem(metric, shown_runs):
+    metrics += [
+      text_metric
+      for text_metric in _TEXT_METRICS
+      if any(
+        result_tables.parts_of(text_metric, {0: result}) for result in results
+      )
+    ]
+  return metrics
+
+
 def build_table(
   group: result_store.Group,
   runs: Sequence[Any],
   differences: Differences,
   *,
   display_name: str | None = None,
+  metric: str | None = None,
 ) -> text.Table:
-  """Returns a table of the primary metric by language (or file) and run.
+  """Returns a table of a metric by language (or file) and run.
 
   The table contains the untrained model and, for a single run, its last
   checkpoints, or, for several runs, the last checkpoint of each run. For two
@@ -53,6 +87,7 @@ def build_table(
     differences: Differences between two runs, as returned by `compare_runs`.
     display_name: Name of the group in the title. If None, the name of the task
       is used.
+    metric: Metric to show. If None, the primary metric is shown.
   """
   max_checkpoints = 1 if len(runs) > 1 else _MAX_CHECKPOINTS
   shown_runs = [run for run in runs if run.results.get(group)]
@@ -66,7 +101,7 @@ def build_table(
       columns[f'{run.name}, {name}'] = (result, intervals)
       results_by_run.setdefault(run.name, []).append(result)
   results = [result for result, _ in columns.values()]
-  metric = find_primary_metric(results)
+  metric = metric or find_primary_metric(results)
   parts = result_tables.parts_of(metric, dict(enumerate(results)))
   languages_by_run = {run.name: run.languages for run in shown_runs}
   marks = _mark_unknown_parts(parts, languages_by_run)
@@ -120,9 +155,8 @@ def build_table(
     for part in parts
   ]
   if marks and known_parts and 'mean' in parts:
-    vocabularies = (
-      'the vocabulary' if len(set(marks.values())) == 1 else 'all vocabularies'
-    )
+    is_in_none = {*marks.values()} == {_UNKNOWN_MARK}
+    vocabularies = 'the vocabulary' if is_in_none else 'all vocabularies'
     rows.append(
       [
         f'mean over {len(known_parts)} in {vocabularies}',
@@ -153,7 +187,7 @@ def _mark_unknown_parts(
     for part in result_tables.find_unknown_parts(parts, languages):
       runs_by_part.setdefault(part, []).append(run)
   return {
-    part: ' (not in the vocabulary)'
+    part: _UNKNOWN_MARK
     if len(runs) == len(languages_by_run)
     else f' (not in the vocabulary of {", ".join(runs)})'
     for part, runs in runs_by_part.items()
@@ -250,7 +284,7 @@ def _describe_coverage(
 
 
 def shown_metrics(group: result_store.Group, runs: Sequence[Any]) -> list[str]:
-  """Returns the metric, baselines and counts that `build_table` shows.
+  """Returns the metrics, baselines and counts that the tables show.
 
   Args:
     group: Group of comparable results.
@@ -262,7 +296,8 @@ def shown_metrics(group: result_store.Group, runs: Sequence[Any]) -> list[str]:
     task = result_tables.summarize_group(group, by_step, is_one_of_many=False)
     if task is not None:
       names += result_tables.shown_metrics(task, by_step)
-  return list(dict.fromkeys(names))
+  names += compared_metrics(group, runs)
+  return list(dict.fromkeys(filter(None, names)))
 
 
 def _find_vocabulary_problem(metric: str, runs: Sequence[Any]) -> str:
@@ -283,6 +318,7 @@ def summarize(
   differences: Differences,
   *,
   display_name: str | None = None,
+  metric: str | None = None,
 ) -> list[str]:
   """Returns sentences that compare the last checkpoints of two runs.
 
@@ -294,8 +330,9 @@ def summarize(
     runs: Records of the runs to compare.
     differences: Differences between two runs, as returned by `compare_runs`.
     display_name: Name of the group. If None, the name of the task is used.
+    metric: Compared metric. If None, the primary metric.
   """
-  metric = find_primary_metric(_last_results(group, runs))
+  metric = metric or find_primary_metric(_last_results(group, runs))
   better = task_families.find_metric(metric).better
   if not differences or better is Better.NEITHER:
     return []
@@ -334,7 +371,7 @@ def _format_difference(comparison: bootstrap.Significance | None) -> str:
 
 
 def compare_runs(
-  group: result_store.Group, runs: Sequence[Any]
+  group: result_store.Group, runs: Sequence[Any], *, metric: str | None = None
 ) -> dict[str, bootstrap.Significance]:
   """Compares the scores of two runs' last checkpoints by language or file.
 
@@ -346,9 +383,10 @@ def compare_runs(
   Args:
     group: Group of comparable results.
     runs: Records of the runs to compare.
+    metric: Metric to compare. If None, the primary metric is compared.
   """
   results = _last_results(group, runs)
-  metric = find_primary_metric(results)
+  metric = metric or find_primary_metric(results)
   if len(runs) != 2 or _find_vocabulary_problem(metric, runs):
     return {}
   draws = []
@@ -377,11 +415,43 @@ def compare_runs(
   return differences
 
 
+def describe_vocabulary_problem(
+  group: result_store.Group,
+  runs: Sequence[Any],
+  *,
+  display_name: str | None = None,
+) -> list[str]:
+  """Names the metric to compare if perplexities cannot be compared.
+
+  The list is empty if perplexities can be compared, or if the results contain
+  metrics that do not depend on the vocabulary.
+
+  Args:
+    group: Group of comparable results.
+    runs: Records of the runs to compare.
+    display_name: Name of the group. If None, the name of the task is used.
+  """
+  shown_runs = [run for run in runs if run.results.get(group)]
+  metric, *text_metrics = compared_metrics(group, runs)
+  if len(shown_runs) < 2 or text_metrics:
+    return []
+  problem = _find_vocabulary_problem(metric, shown_runs)
+  if not problem:
+    return []
+  return [
+    f'{display_name or group.task} ({group.split}): The perplexities of the '
+    f'runs cannot be compared, because {problem}. For masked language models, '
+    'compare bits_per_byte of the task pseudo_perplexity, which does not depend '
+    'on the vocabulary.'
+  ]
+
+
 def describe_unknown_tokens(
   group: result_store.Group,
   runs: Sequence[Any],
   *,
   display_name: str | None = None,
+  metric: str | None = None,
 ) -> list[str]:
   """Explains which scores are not compared because of unknown tokens.
 
@@ -393,10 +463,11 @@ def describe_unknown_tokens(
     group: Group of comparable results.
     runs: Records of the runs to compare.
     display_name: Name of the group. If None, the name of the task is used.
+    metric: Metric that is not compared. If None, the primary metric.
   """
   if len(runs) < 2:
     return []
-  metric = find_primary_metric(_last_results(group, runs))
+  metric = metric or find_primary_metric(_last_results(group, runs))
   return [
     f'{display_name or group.task} ({group.split}): '
     + unknown_tokens.describe_high_rate(metric, part, run.name, rate)

@@ -242,6 +242,11 @@ class PseudoPerplexity(eval_task.EvalTask):
   mask_unit: MaskUnit = MaskUnit.TOKEN
   max_length: validation.PositiveInt | None = None
 
+  @property
+  def further_metrics(self) -> tuple[str, ...]:
+    """Metrics that can be compared between vocabularies."""
+    return ('bits_per_byte', 'word_perplexity')
+
   def evaluate(self, eval_model: eval_task.EvalModel) -> eval_task.EvalResult:
     """Evaluates a model. The result lists languages or files that failed."""
     notes: list[str] = []
