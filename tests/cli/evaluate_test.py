@@ -352,6 +352,38 @@ def test_gin_file_that_uses_but_does_not_define_max_examples(tmp_path, flags):
   assert source.max_lines == (3 if flags else None)
 
 
+def test_paths_of_predictions_are_logged(tmp_path, caplog):
+  files_by_step = {
+    'one_file': {10: ['fr.tsv']},
+    'two_files': {10: ['fr.tsv', 'fr.examples', 'sw.tsv']},
+    'two_steps': {10: ['fr.tsv'], 20: ['fr.tsv']},
+    'only_statistics': {10: ['fr.examples']},
+    'no_files': {10: []},
+  }
+  for task, files in files_by_step.items():
+    for step, names in files.items():
+      folder = tmp_path / task / str(step)
+      for name in names:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text('yes\n')
+  report = evaluate_lib.Report(
+    tasks=(),
+    results={
+      task: dict.fromkeys(files, eval_task.EvalResult(metrics={}))
+      for task, files in files_by_step.items()
+    },
+    failures=(),
+    computed=0,
+    folders={task: tmp_path / task for task in files_by_step},
+  )
+  with caplog.at_level('INFO'):
+    evaluate.log_predictions(report)
+  one_file, two_files, two_steps = caplog.messages
+  assert_mentions(one_file, 'one_file', str(tmp_path / 'one_file/10/fr.tsv'))
+  assert_mentions(two_files, 'two_files', str(tmp_path / 'two_files/10') + '.')
+  assert_mentions(two_steps, 'two_steps', str(tmp_path / 'two_steps/<step>'))
+
+
 _SUITE = ('--suite=glue', '--data=d', '--output=o')
 
 

@@ -50,6 +50,16 @@ def test_a_table_has_parts_down_and_steps_across():
   ]
 
 
+def test_results_without_scores_have_no_table():
+  console = rich.console.Console(width=120)
+  blind = eval_task.EvalResult(metrics={}, notes=('no gold labels',))
+  tasks = [_Task(), _Task(name='blind')]
+  results = {'retrieval': {20: _result(de=0.5)}, 'blind': {20: blind}}
+  with console.capture() as capture:
+    result_tables.print_tables(tasks, results, console)
+  assert 'retrieval' in capture.get() and 'blind' not in capture.get()
+
+
 def test_a_long_table_shows_the_first_and_the_last_steps():
   header = _printed({step: _result(de=0.5) for step in range(100, 120)})[2]
   assert list(map(int, header)) == [100, *range(113, 120)]

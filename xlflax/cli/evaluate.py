@@ -271,6 +271,7 @@ def main(options: EvaluateOptions) -> int:
     result_tables.print_tables(
       report.tasks, report.results, rich.console.Console()
     )
+  log_predictions(report)
   if options.mteb:
     _report_mteb_summary(options, report)
   for failure in report.failures:
@@ -416,6 +417,31 @@ def build_mteb_tasks(
     configuration.build(mteb_task.MtebTask, **arguments)
     for arguments in mteb_task.select_tasks(options.mteb or '', languages)
   ]
+
+
+def log_predictions(report: Any) -> None:
+  """Logs the paths of the prediction files of each task.
+
+  Args:
+    report: Report that `evaluate.evaluate` returned.
+  """
+  from xlflax.evaluation import result_store
+
+  for name, folder in report.folders.items():
+    files = [
+      file
+      for step in report.results.get(name, {})
+      for file in result_store.list_predictions(folder / str(step))
+    ]
+    directories = list(dict.fromkeys(file.parent for file in files))
+    if len(files) == 1:
+      location = files[0]
+    elif len(directories) == 1:
+      location = directories[0]
+    else:
+      location = folder / '<step>'
+    if files:
+      logging.info('The predictions of %s are stored in %s.', name, location)
 
 
 def _report_mteb_summary(options: EvaluateOptions, report: Any) -> None:

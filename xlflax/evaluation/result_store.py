@@ -348,6 +348,21 @@ def check_files(folder: pathlib.Path) -> None:
     )
 
 
+def list_predictions(folder: pathlib.Path) -> list[pathlib.Path]:
+  """Returns the prediction files of a result.
+
+  Files with per-example statistics are omitted.
+
+  Args:
+    folder: Folder with the predictions, next to the result file.
+  """
+  return [
+    file
+    for file in paths.list_directory(folder)
+    if file.suffix != eval_task.STATISTICS
+  ]
+
+
 def read_finished(
   directory: pathlib.Path, identity: Mapping[str, Any], step: Step
 ) -> eval_task.EvalResult | None:

@@ -130,7 +130,7 @@ def print_tables(
   results: Results,
   console: rich.console.Console,
 ) -> None:
-  """Prints one table per task.
+  """Prints one table per task with scores.
 
   The rows are languages or language pairs, the columns are checkpoints.
 
@@ -140,7 +140,8 @@ def print_tables(
     console: Console to print to.
   """
   for task in tasks:
-    if results.get(task.name):
+    by_step = results.get(task.name)
+    if by_step and parts_of(task.primary_metric, by_step):
       rich_tables.print_table(result_table(task, results[task.name]), console)
 
 
