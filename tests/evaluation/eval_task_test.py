@@ -55,6 +55,7 @@ def test_a_result_survives_json():
       metric.Metric('m', metric.Better.LOWER, metric.Unit.POINTS, 'M', 'Text.'),
     ),
     test_data='corpus',
+    max_examples=20,
   )
   value = json.loads(json.dumps(result.to_json()))
   assert eval_task.EvalResult.from_json(value) == result
@@ -85,6 +86,34 @@ def test_the_test_data_of_a_task_is_its_directory_or_mixture():
   value = eval_task.EvalResult(metrics={}).to_json()
   del value['test_data']
   assert eval_task.EvalResult.from_json(value).test_data == ''
+
+
+@pytest.mark.parametrize(
+  ('limit', 'expected'),
+  [
+    ({'max_examples': 3}, 3),
+    ({'max_lines': 4}, 4),
+    ({'max_pairs': 5}, 5),
+    ({'max_pairs': None}, None),
+    ({}, None),
+  ],
+)
+def test_results_record_the_maximum_number_of_examples(limit, expected):
+  @dataclasses.dataclass(frozen=True, kw_only=True)
+  class _Limited(_Task):
+    source: Any = dataclasses.field(
+      default_factory=lambda: types.SimpleNamespace(directory='a', **limit)
+    )
+
+  result = eval_task.evaluate_task(_Limited(name='limited'), None)
+  assert not result.failures
+  assert result.max_examples == expected
+  # A result that was stored without a limit can be read.
+  value = result.to_json()
+  del value['max_examples']
+  assert eval_task.EvalResult.from_json(value).max_examples is None
+  with pytest.raises(ValueError):
+    eval_task.EvalResult.from_json(value | {'max_examples': 'all'})
 
 
 def test_numbers_that_are_not_finite_become_null_and_nan():

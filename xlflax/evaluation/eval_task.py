@@ -42,6 +42,8 @@ from xlflax.utils import (
 
 _LOG = logging.getLogger(__name__)
 
+# Fields in which sources limit the number of examples.
+_LIMITS = ('max_examples', 'max_lines', 'max_pairs')
 _MAX_LISTED = 5  # Maximum number of metrics in a warning.
 STATISTICS = '.examples'  # suffix of the files of `statistics_files`
 Row = dict[str, Any]
@@ -159,6 +161,8 @@ class EvalResult:
       a stored result if the module of the task is not imported.
     test_data: Directory or SeqIO mixture with the text that was evaluated. It
       is empty if the task does not read a directory or mixture.
+    max_examples: Maximum number of examples that were read for each language or
+      language pair. None if all examples were read.
   """
 
   metrics: dict[str, float]
@@ -173,6 +177,7 @@ class EvalResult:
   num_layers: int | None = None
   declarations: tuple[Metric, ...] = ()
   test_data: str = ''
+  max_examples: int | None = None
 
   def _repr_html_(self) -> str:
     rows = {**self.metrics, 'failures': self.failures or 'none'}
@@ -193,7 +198,8 @@ class EvalResult:
     """Restores a result from the output of `to_json`. Null metrics become NaN.
 
     Raises:
-      ValueError: If the metrics, tables, notes or layers have the wrong type.
+      ValueError: If the metrics, tables, notes, layers or limit of examples have
+        the wrong type.
     """
     numbers = value['metrics']
     if not isinstance(numbers, dict) or not all(
@@ -209,6 +215,8 @@ class EvalResult:
       raise ValueError('`tables` must map table names to lists of rows.')
     if not all(isinstance(note, str) for note in notes):
       raise ValueError('`notes` must be a list of strings.')
+    if not isinstance(value.get('max_examples'), int | None):
+      raise ValueError('`max_examples` must be an integer or null.')
     layers, num_layers = value.get('layers', []), value.get('num_layers')
     if (
       not isinstance(layers, list | tuple)
@@ -234,6 +242,7 @@ class EvalResult:
       num_layers=num_layers,
       declarations=tuple(map(Metric.from_json, value.get('declarations', ()))),
       test_data=str(value.get('test_data', '')),
+      max_examples=value.get('max_examples'),
     )
 
 
@@ -537,8 +546,16 @@ def evaluate_task(task: EvalTask, eval_model: EvalModel) -> EvalResult:
       num_layers=eval_model.model.config.num_layers if layers else None,
       declarations=tuple(task.METRICS),
       test_data=task.test_data,
+      max_examples=_example_limit(task),
     )
   return EvalResult(metrics={}, failures=failures.collected())
+
+
+def _example_limit(task: EvalTask) -> int | None:
+  """Returns the maximum number of examples that the task's source reads."""
+  source = getattr(task, 'source', None)
+  limits = (getattr(source, name, None) for name in _LIMITS)
+  return next((limit for limit in limits if isinstance(limit, int)), None)
 
 
 def _check_result(task: EvalTask, result: Any) -> EvalResult:

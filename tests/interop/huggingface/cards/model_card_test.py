@@ -20,6 +20,9 @@ def _note(
   parameters='default',
   sentence=None,
   test_data='',
+  max_examples=None,
+  is_development=False,
+  split='test',
   **settings,
 ):
   """A result of a checkpoint, as evaluation writes it."""
@@ -27,9 +30,11 @@ def _note(
     metrics={'accuracy/mean': value, 'accuracy/de': 0.25},
     score_metrics=('accuracy',),
     test_data=test_data,
+    max_examples=max_examples,
+    is_development=is_development,
   )
   identity = {
-    'split': 'test',
+    'split': split,
     'task': {'name': 'retrieval'} | settings,
     'seed': 0,
     'parameters': parameters,
@@ -71,6 +76,49 @@ def test_test_corpora_of_one_task_have_different_names(run_of):
     for result in results
     if result.metric_name == 'accuracy/mean'
   } == {'retrieval (test, flores)': 0.5, 'retrieval (test, ntrex)': 0.25}
+
+
+def _dataset_names(directory):
+  checked = huggingface_export.check_export(directory)
+  text = model_card.format_model_card(checked, name='mine', license='mit')
+  results = huggingface_hub.ModelCard(text).data.eval_results
+  return {result.dataset_name: result.metric_value for result in results}
+
+
+def test_results_on_some_of_the_examples_are_marked(run_of):
+  directory, *_ = run_of()
+  run_directory.write_run_file(directory, run_directory.TRAINER, {})
+  _note(directory, 3, 0.25, max_examples=20, test_data='data/flores', data='a')
+  [name] = _dataset_names(directory)
+  assert_mentions(name, 'retrieval (test', 'at most 20 examples')
+  # A complete result of other test data does not replace the result.
+  _note(directory, 3, 0.25, test_data='data/ntrex', data='b')
+  names = _dataset_names(directory)
+  assert len(names) == 2
+  # A complete result of other parameters does not either.
+  _note(
+    directory,
+    3,
+    0.25,
+    test_data='data/flores',
+    data='d',
+    parameters='not averaged',
+  )
+  assert _dataset_names(directory) == names
+  # A complete result of the same test data does.
+  _note(directory, 3, 0.25, test_data='data/flores', data='c')
+  names = _dataset_names(directory)
+  assert names.keys() == {'retrieval (test, flores)', 'retrieval (test, ntrex)'}
+
+
+def test_development_results_are_marked(run_of):
+  directory, *_ = run_of()
+  run_directory.write_run_file(directory, run_directory.TRAINER, {})
+  _note(directory, 3, 0.25, split='all', is_development=True)
+  assert _dataset_names(directory).keys() == {'retrieval (development set)'}
+  _note(directory, 3, 0.25, split='test', is_development=True)
+  [_, name] = sorted(_dataset_names(directory))
+  assert_mentions(name, 'retrieval (test', 'evaluated during training')
 
 
 def test_a_card_without_results(run_of):

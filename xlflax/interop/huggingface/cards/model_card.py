@@ -12,7 +12,12 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from xlflax.evaluation import result_store, sentence_embedding
+from xlflax.evaluation import (
+  eval_task,
+  result_store,
+  result_tables,
+  sentence_embedding,
+)
 from xlflax.interop import mteb_task
 from xlflax.interop.huggingface.architectures.architecture_registry import Task
 from xlflax.interop.huggingface.cards import card_metadata
@@ -132,7 +137,9 @@ def _find_results(export: Export, pipeline: str) -> list[dict[str, Any]]:
       export.run.directory
     ).items()
     if export.step in result_by_step
+    and _matches_export(export, _read_settings(export, group))
   }
+  group_results = _drop_limited(group_results)
   num_groups = collections.Counter(
     (group.task, group.split) for group in group_results
   )
@@ -145,10 +152,10 @@ def _find_results(export: Export, pipeline: str) -> list[dict[str, Any]]:
           {'type': metric_type, 'name': metric_name, 'value': value}
         )
     settings = _read_settings(export, group)
-    if metrics and _matches_export(export, settings):
+    if metrics:
       is_unique = num_groups[group.task, group.split] == 1
       dataset, score_name = _describe_dataset(
-        export, group, '' if is_unique else result.test_data
+        export, group, result, has_test_data=not is_unique
       )
       if score_name is not None:
         metrics = [_rename_metric(metric, score_name) for metric in metrics]
@@ -169,17 +176,44 @@ def _read_settings(export: Export, group: result_store.Group) -> dict[str, Any]:
   return json.loads(record)['settings']
 
 
+def _drop_limited(
+  results: Mapping[result_store.Group, eval_task.EvalResult],
+) -> dict[result_store.Group, eval_task.EvalResult]:
+  """Drops results on some of the examples if the complete results exist.
+
+  Results of the same task and split on the same test data are considered to be
+  complete if the number of examples was not limited.
+  """
+  complete = {
+    (group.task, group.split, result.test_data)
+    for group, result in results.items()
+    if result.max_examples is None and result.metrics
+  }
+  return {
+    group: result
+    for group, result in results.items()
+    if result.max_examples is None
+    or (group.task, group.split, result.test_data) not in complete
+  }
+
+
 def _describe_dataset(
-  export: Export, group: result_store.Group, test_data: str
+  export: Export,
+  group: result_store.Group,
+  result: eval_task.EvalResult,
+  *,
+  has_test_data: bool,
 ) -> tuple[dict[str, Any], str | None]:
   """Returns the fields that describe a result's data set in a Hub model card.
 
   Args:
     export: The export.
     group: Task, split and settings of the result.
-    test_data: Directory or SeqIO mixture with the test data, or '' if the task
-      and the split are a sufficient name. Only the last component of a path is
-      published.
+    result: The result, which is marked if it was computed during training or
+      on some of the examples.
+    has_test_data: Whether the name contains the directory or SeqIO mixture with
+      the test data, because the task and the split are not a sufficient name.
+      Only the last component of a path is published.
 
   Returns:
     Name and type of the data set, and the name of the main score of a task of
@@ -187,8 +221,16 @@ def _describe_dataset(
   """
   task = _read_settings(export, group)['task']
   if not group.task.startswith(mteb_task.PREFIX):
-    details = [group.split, *filter(None, [pathlib.PurePath(test_data).name])]
-    name = f'{group.task} ({", ".join(details)})'
+    details = [group.split]
+    if result.is_development:
+      label = result_tables.label_development([result], group.split)
+      label = label.removeprefix(', ')
+      details = [label] if group.split == 'all' else [group.split, label]
+    if has_test_data:
+      details.append(pathlib.PurePath(result.test_data).name)
+    if result.max_examples is not None:
+      details.append(f'at most {result.max_examples:,} examples per language')
+    name = f'{group.task} ({", ".join(filter(None, details))})'
     return {'name': name, 'type': group.task}, None
   dataset = {
     'name': f'MTEB {task["task"]}',
