@@ -154,7 +154,8 @@ class ReplacedTokenDetection(objective_base.Objective):
         f'The generator of objective {self.name!r} must not have a sharing '
         'plan, because it shares the embeddings of the model',
         got=config.sharing,
-        fix="Set the generator's EncoderConfig.sharing to None.",
+        fix="Set the generator's EncoderConfig.sharing to None, such as "
+        'generator/model_config.EncoderConfig.sharing = None.',
       )
     for field in (
       'hidden_dim',
