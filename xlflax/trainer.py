@@ -36,7 +36,7 @@ from xlflax.training.optimization import (
   optimizers,
   schedules,
 )
-from xlflax.utils import class_registry, errors, validation
+from xlflax.utils import class_registry, errors, user_modules, validation
 
 _changeable = class_registry.changeable_field
 
@@ -340,7 +340,8 @@ class Trainer:
       highest = self.evaluation.is_better_higher(options.metric_for_best_model)
       options = dataclasses.replace(options, greater_is_better=highest)
       trainer = dataclasses.replace(self, checkpoints=options)
-    return train_loop.train(trainer, gin_config=text, report=report)
+    with user_modules.converting_class_errors():
+      return train_loop.train(trainer, gin_config=text, report=report)
 
   def can_resume(self) -> bool:
     """Returns whether the run in `model_dir` can be resumed with this trainer.
@@ -378,7 +379,8 @@ class Trainer:
       XlflaxError: If a field of the trainer is invalid, or the data cannot be
         used.
     """
-    return dry_run.make_plan(self.on(machine) if machine else self, by=by)
+    with user_modules.converting_class_errors():
+      return dry_run.make_plan(self.on(machine) if machine else self, by=by)
 
   @validation.validate_call
   def benchmark(self, *, steps: validation.PositiveInt = 10) -> dict[str, Any]:
@@ -391,7 +393,8 @@ class Trainer:
       Step time, tokens/s, MFU and peak memory; see
       `training.step_benchmark.time_steps`.
     """
-    return step_benchmark.time_steps(self, steps=steps)
+    with user_modules.converting_class_errors():
+      return step_benchmark.time_steps(self, steps=steps)
 
   @property
   def steps(self) -> int:

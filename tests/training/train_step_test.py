@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from tests.training import tiny
 from xlflax.objectives import objective_base, objective_mixture
 from xlflax.objectives.pretraining import masked_lm
@@ -430,3 +430,66 @@ def test_an_objective_without_call_is_reported():
     errors.ConfigError, where='_Misspelled', mentions='__call__'
   ):
     _run(_builder(entry), {'mono': tiny.make_batch()})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Failing(tiny.Regression):
+  """Raises an exception, computed from the arguments."""
+
+  fail: Callable
+
+  def __call__(self, model, params, batch, context):
+    self.fail(params, batch)
+    return super().__call__(model, params, batch, context)
+
+
+@pytest.mark.parametrize(
+  'fail, got, fix',
+  [
+    (
+      lambda params, batch: float(jnp.sum(params['model']['w'])),
+      'ConcretizationTypeError',
+      ('`float`', 'jax.numpy'),
+    ),
+    (
+      lambda params, batch: np.asarray(params['model']['w']),
+      'TracerArrayConversionError',
+      ('NumPy', 'jax.numpy'),
+    ),
+    (
+      lambda params, batch: params['model'] if batch['tokens'] else None,
+      "KeyError: 'tokens'",
+      ("'token_ids'", '`batch`', "'model'", '`params`'),
+    ),
+    (lambda params, batch: batch + 1, 'TypeError', ()),
+  ],
+)
+def test_an_exception_of_an_objective_is_reported_with_its_line(fail, got, fix):
+  entry = objective_mixture.WeightedObjective(
+    dataset='mono', objective=_Failing(fail=fail)
+  )
+  with raises_error(
+    errors.ConfigError, mentions=('`_Failing.__call__`', got)
+  ) as caught:
+    _run(_builder(entry), {'mono': tiny.make_batch()})
+  assert_mentions(
+    caught.value.where, 'train_step_test.py', 'lambda params, batch'
+  )
+  assert_mentions(caught.value.fix, *fix)
+  assert caught.value.__cause__ is not None
+
+
+def test_the_keys_of_heads_are_named():
+  @dataclasses.dataclass(frozen=True, kw_only=True)
+  class _OtherHead(tiny.Regression):
+    def __call__(self, model, params, batch, context):
+      return params['heads']['other']
+
+  with raises_error(
+    errors.ConfigError,
+    got="KeyError: 'other'",
+    mentions=("'mine'", "params['heads']"),
+  ):
+    objective_base.compute_output(
+      _OtherHead(), None, {'model': {}, 'heads': {'mine': {}}}, {}, None
+    )

@@ -1,13 +1,17 @@
 """User modules: search paths, and reports of import failures."""
 
+import dataclasses
 import os
 import pathlib
 import sys
 
+import jax
+import optax
 import pytest
 
 from tests.errors import assert_mentions, raises_error
 from xlflax.data.supervised.featurizers import featurizer
+from xlflax.training.optimization import schedules
 from xlflax.utils import errors, user_modules
 
 
@@ -238,3 +242,98 @@ def test_a_missing_method_of_a_users_class_is_named(call, message):
     assert converted is None
   else:
     assert_mentions(converted, *message)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Schedule(schedules.Schedule):
+  """A schedule with an exception, or with another mistake, at some steps."""
+
+  def __call__(self, step):
+    if step == 1:
+      return _halve(step)
+    if step == 2:
+      raise OSError(5, 'Input/output error')
+    if step == 3:
+      raise ValueError('UNAVAILABLE: the connection was lost')
+    return optax.constant_schedule(1.0)(None, step)
+
+
+def _halve(step):
+  return step / 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Shipped(schedules.Schedule):
+  """A schedule of xlflax, as far as its module is concerned."""
+
+  __module__ = 'xlflax.training.schedules'
+
+  def __call__(self, step):
+    raise AssertionError
+
+
+def _convert(call) -> Exception | None:
+  """Returns the error for the exception that a function raises."""
+  with pytest.raises(Exception) as caught:
+    call()
+  return user_modules.convert_class_error(caught.value)
+
+
+def test_an_exception_of_a_users_class_names_its_line():
+  error = _convert(lambda: _Schedule()(1))
+  assert isinstance(error, errors.ConfigError)
+  assert error.status == errors.ExitStatus.MISTAKE
+  assert_mentions(error.what, '`_Schedule.__call__`')
+  assert error.got == 'ZeroDivisionError: division by zero'
+  assert_mentions(error.where, 'user_modules_test.py', '`return step / 0`')
+
+
+@pytest.mark.parametrize('value', [0, 1.0])
+def test_a_traced_value_in_python_code_has_a_hint(value):
+  error = _convert(lambda: jax.jit(_Schedule())(value))
+  assert_mentions(error.got, 'TracerBoolConversionError')
+  assert '\n' not in error.got
+  assert_mentions(error.where, '`if step == 1:`')
+  assert_mentions(error.fix, 'jax.numpy.where', 'jax.lax.cond')
+
+
+def test_the_original_exception_is_chained():
+  with raises_error(errors.ConfigError) as caught:
+    with user_modules.converting_class_errors():
+      _Schedule()(1)
+  assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+@pytest.mark.parametrize(
+  'call',
+  [
+    lambda: _Shipped()(1),
+    lambda: schedules.Linear(peak_value=1.0, total_steps=2)('text'),
+    lambda: _Schedule()(2),
+    lambda: _Schedule()(3),
+    lambda: _halve(1),
+  ],
+)
+def test_other_exceptions_are_not_converted(call):
+  """Bugs of xlflax, failures of the system and code outside of classes."""
+  assert _convert(call) is None
+
+
+def test_the_method_is_named_if_a_library_raises_the_exception():
+  error = _convert(lambda: _Schedule()(4))
+  assert_mentions(error.what, '`_Schedule.__call__`')
+  assert_mentions(
+    error.where, '`return optax.constant_schedule(1.0)(None, step)`'
+  )
+
+
+def test_an_exception_inside_of_xlflax_also_logs_the_traceback(caplog):
+  @dataclasses.dataclass(frozen=True, kw_only=True)
+  class _Wrapping(schedules.Schedule):
+    def __call__(self, step):
+      return schedules.Linear(peak_value=1.0, total_steps=2)('text')
+
+  error = _convert(lambda: _Wrapping()(0))
+  assert_mentions(error.what, '`_Wrapping.__call__`')
+  (record,) = caplog.records
+  assert record.exc_info

@@ -224,10 +224,10 @@ def _run_command(name: str, arguments: Sequence[str], level: int) -> int:
     error_with_status = errors.convert_os_error(error)
     logs.log_exit(name, error_with_status, as_json=as_json)
     return error_with_status.status
-  except RuntimeError as error:
+  except Exception as error:
     converted = errors.convert_out_of_memory_error(
       error
-    ) or user_modules.convert_missing_method(error)
+    ) or user_modules.convert_class_error(error)
     if converted is None:
       raise
     logs.log_exit(name, converted, as_json=as_json)

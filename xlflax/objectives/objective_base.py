@@ -14,7 +14,7 @@ import numpy as np
 from xlflax.data.tokenizers import vocabulary_spec
 from xlflax.objectives import batch_requirements
 from xlflax.objectives.batch_requirements import Rows
-from xlflax.utils import errors, validation
+from xlflax.utils import errors, user_modules, validation
 
 # Result of `Objective.__call__`, for messages.
 _OUTPUT = (
@@ -27,11 +27,14 @@ class WeightedMean(NamedTuple):
   """Weighted mean, stored as a weighted sum and the sum of the weights.
 
   Micro-batches, devices and evaluation batches are combined by adding both
-  fields. `total / weight` is computed once, on the host.
+  fields. `total / weight` is computed once, on the host. `total` is therefore a
+  sum, not a mean, and must not be divided by the weight. For example, the mean
+  of `values` with `weights` is `WeightedMean(jnp.sum(weights * values),
+  jnp.sum(weights))`.
 
   Attributes:
-    total: Weighted sum, of shape [] or, for one value per language,
-      [languages].
+    total: Weighted sum that is not divided by `weight`, of shape [] or, for one
+      value per language, [languages].
     weight: Sum of the weights, with the same shape as `total`.
   """
 
@@ -300,9 +303,15 @@ def compute_output(
 
   Raises:
     ConfigError: If the objective does not return an `ObjectiveOutput` with a
-      loss of shape [] and metrics of shape [] or [languages].
+      loss of shape [] and metrics of shape [] or [languages], or if a
+      user-defined objective raises an exception.
   """
-  output = objective(model, params, batch, context)
+  with user_modules.converting_class_errors(
+    objective,
+    '__call__',
+    suggest=lambda error: _suggest_keys(error, params, batch),
+  ):
+    output = objective(model, params, batch, context)
   if not isinstance(output, ObjectiveOutput):
     raise _invalid_output(objective, 'an ObjectiveOutput', output)
   loss = output.loss
@@ -335,6 +344,20 @@ def compute_output(
           value,
         )
   return output
+
+
+def _suggest_keys(error: Exception, params: Any, batch: Any) -> str | None:
+  """Returns a hint with the existing keys if an objective raises a KeyError."""
+  if not isinstance(error, KeyError):
+    return None
+  trees = {'params': params, 'batch': batch}
+  if 'heads' in params:
+    trees["params['heads']"] = params['heads']
+  keys = (
+    f'Keys of `{name}`: {", ".join(map(repr, tree))}.'
+    for name, tree in trees.items()
+  )
+  return f'Use an existing key. {" ".join(keys)}'
 
 
 def _is_number(value: Any) -> bool:

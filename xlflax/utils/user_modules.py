@@ -4,21 +4,24 @@ User modules define tasks, launchers and similar extensions.
 """
 
 import ast
+import contextlib
 import functools
 import hashlib
 import importlib
 import importlib.util
 import inspect
 import linecache
+import logging
 import os
 import pathlib
 import pkgutil
 import re
 import sys
 import sysconfig
+import textwrap
 import traceback
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from xlflax.utils import errors, name_suggestions
@@ -38,6 +41,28 @@ TASK_MODULE_HINT = (
   'are imported after the tasks of the corpus (--corpus=DIR) are registered.'
 )
 _CORPUS_TASK = re.compile(r'\bcorpus\.(mono|parallel)\b')
+# Exceptions of JAX for code that reads the value of an array while it is
+# traced. They are compared by name, because this module does not import JAX.
+_TRACING_ERRORS = frozenset(
+  (
+    'ConcretizationTypeError',
+    'NonConcreteBooleanIndexError',
+    'TracerArrayConversionError',
+    'TracerBoolConversionError',
+    'TracerIntegerConversionError',
+  )
+)
+_TRACING_HINT = (
+  'The values of arrays are not available in Python while JAX compiles a step. '
+  'Use jax.numpy.where or jax.lax.cond in place of `if`, and jax.numpy in place '
+  'of `float`, `int` and NumPy (docs/extending.md#exceptions-in-your-code).'
+)
+# The status with which the messages of XLA's runtime start.
+_RUNTIME_STATUS = re.compile(
+  '(ABORTED|CANCELLED|DATA_LOSS|DEADLINE_EXCEEDED|FAILED_PRECONDITION|INTERNAL|'
+  'INVALID_ARGUMENT|NOT_FOUND|RESOURCE_EXHAUSTED|UNAVAILABLE|UNKNOWN): '
+)
+_MAX_EXCEPTION_LENGTH = 300
 
 
 def import_modules(modules: Sequence[str], *, where: str) -> None:
@@ -433,6 +458,168 @@ def _read_source(cls: type) -> bytes | None:
     return inspect.getsource(cls).encode('utf-8', 'surrogatepass')
   except (OSError, TypeError):  # The source code is not available.
     return None
+
+
+@contextlib.contextmanager
+def converting_class_errors(
+  owner: object = None,
+  method: str = '',
+  *,
+  suggest: Callable[[Exception], str | None] = lambda error: None,
+) -> Iterator[None]:
+  """Context in which exceptions of user-defined classes become a ConfigError.
+
+  Args:
+    owner: Object whose method is called in the context. If it belongs to a
+      user-defined class, all exceptions are converted, including those of
+      functions that the method has returned. If None, only exceptions with a
+      method of a user-defined class in their traceback are converted.
+    method: Name of the method of `owner` that the error names if the traceback
+      does not contain a method of a user-defined class.
+    suggest: Function that returns a hint for an exception, or None.
+
+  Raises:
+    ConfigError: If a user-defined class raised an exception. See
+      `convert_class_error`.
+  """
+  try:
+    yield
+  except Exception as error:
+    converted = convert_class_error(error, owner, method, suggest=suggest)
+    if converted is None:
+      raise
+    raise converted from error
+
+
+def convert_class_error(
+  error: Exception,
+  owner: object = None,
+  method: str = '',
+  *,
+  suggest: Callable[[Exception], str | None] = lambda error: None,
+) -> errors.ConfigError | None:
+  """Creates the error for an exception of a user-defined class.
+
+  User-defined classes are classes outside of xlflax that extend a class of
+  xlflax. If code of xlflax that the class called raised the exception, the
+  traceback is also logged, because the exception may be a bug of xlflax.
+
+  Args:
+    error: An exception, with its traceback.
+    owner: See `converting_class_errors`.
+    method: See `converting_class_errors`.
+    suggest: See `converting_class_errors`.
+
+  Returns:
+    The error with the class, the method, the exception and the innermost line
+    of the user's code. None for an `XlflaxError`, for failures of the operating
+    system or of the devices, and if no user-defined class is involved.
+  """
+  if isinstance(error, errors.XlflaxError) or _is_environment_error(error):
+    return None
+  if missing_method := convert_missing_method(error):
+    return missing_method
+  line = find_user_line(error)
+  frames = list(traceback.walk_tb(error.__traceback__))
+  calls = [(f, number) for f, number in frames if _find_method_class(f)]
+  if calls:
+    frame, number = calls[-1]
+    cls, name = _find_method_class(frame), frame.f_code.co_name
+    line = line or _format_code_line(frame.f_code, number)
+    user_frames = [
+      index
+      for index, (other, _) in enumerate(frames)
+      if other is frame or not _is_library(other)
+    ]
+    if any(_is_in_xlflax(f) for f, _ in frames[user_frames[-1] + 1 :]):
+      logging.error(
+        'A function of xlflax raised the exception. Its traceback:',
+        exc_info=error,
+      )
+  else:
+    cls, name = type(owner), method
+    function = inspect.unwrap(getattr(cls, name, cls))
+    is_user_method = inspect.isfunction(function) and not is_xlflax(
+      function.__module__
+    )
+    if not is_user_extension(cls) or not is_user_method:
+      return None
+    line = line or find_definition(function)
+  assert cls is not None
+  is_tracing_error = any(
+    c.__name__ in _TRACING_ERRORS for c in type(error).mro()
+  )
+  fix = _TRACING_HINT if is_tracing_error else suggest(error)
+  return errors.ConfigError(
+    f'The method `{cls.__name__}.{name}` raised an exception',
+    got=_describe_exception(error, first_line=is_tracing_error),
+    where=line,
+    fix=fix,
+  )
+
+
+def find_definition(function: Any) -> str:
+  """Returns the first line of a Python function, as in `find_user_line`."""
+  code = inspect.unwrap(function).__code__
+  return _format_code_line(code, code.co_firstlineno)
+
+
+def is_user_extension(cls: type) -> bool:
+  """Returns whether a class outside of xlflax extends a class of xlflax."""
+  return not is_xlflax(cls.__module__) and any(
+    is_xlflax(base.__module__) for base in cls.__mro__
+  )
+
+
+def is_xlflax(module: str) -> bool:
+  """Returns whether a module belongs to xlflax."""
+  return module.partition('.')[0] == 'xlflax'
+
+
+def _is_in_xlflax(frame: types.FrameType) -> bool:
+  """Returns whether a frame executes code of xlflax."""
+  return is_xlflax(str(frame.f_globals.get('__name__', '')))
+
+
+def _is_environment_error(error: Exception) -> bool:
+  """Returns whether the system, JAX's runtime or another process failed."""
+  is_status = isinstance(
+    error, RuntimeError | ValueError
+  ) and _RUNTIME_STATUS.match(str(error))
+  return (
+    isinstance(error, OSError | MemoryError)
+    or type(error).__name__ in ('JaxRuntimeError', 'XlaRuntimeError')
+    or bool(is_status)
+  )
+
+
+def _find_method_class(frame: types.FrameType) -> type | None:
+  """Returns the user-defined class whose method a frame executes, or None."""
+  code = frame.f_code
+  if not code.co_argcount:
+    return None
+  cls = type(frame.f_locals.get(code.co_varnames[0]))
+  module = frame.f_globals.get('__name__')
+  is_method = hasattr(cls, code.co_name) and any(
+    base.__module__ == module and is_user_extension(base)
+    for base in cls.__mro__
+  )
+  return cls if is_method else None
+
+
+def _format_code_line(code: types.CodeType, number: int) -> str:
+  """Formats a line of the file that contains a function."""
+  file = code.co_filename
+  return _format_line(file, number, linecache.getline(file, number))
+
+
+def _describe_exception(error: Exception, *, first_line: bool) -> str:
+  """Returns the type and the shortened text of an exception."""
+  text = str(error).strip()
+  if first_line:
+    text = text.partition('\n')[0]
+  text = textwrap.shorten(text, _MAX_EXCEPTION_LENGTH, placeholder=' …')
+  return f'{type(error).__name__}: {text}' if text else type(error).__name__
 
 
 def convert_missing_method(error: BaseException) -> errors.ConfigError | None:

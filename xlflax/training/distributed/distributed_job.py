@@ -216,11 +216,12 @@ def leaving_together(command: str, *, stopped_status: int = 0):
 def _describe_failure(error: BaseException, command: str) -> tuple[str, int]:
   """Returns the message to print and the exit code for a failure."""
   name = f'process {jax.process_index()} of {jax.process_count()}'
-  error = (
-    errors.convert_out_of_memory_error(error)
-    or user_modules.convert_missing_method(error)
-    or error
-  )
+  if isinstance(error, Exception):
+    error = (
+      errors.convert_out_of_memory_error(error)
+      or user_modules.convert_class_error(error)
+      or error
+    )
   if isinstance(error, errors.XlflaxError):
     return f'xlflax {command}: {name}: {error}', error.status
   if isinstance(error, KeyboardInterrupt):
