@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ import optax
 import pytest
 from flax import linen as nn
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from tests.slow import mark_slow
 from tests.training import tiny
 from xlflax.training import param_tree, train_state
@@ -538,3 +539,75 @@ def test_adafactor_decays_by_the_rate():
     optimizer = optimizers.Adafactor(learning_rate=rate, weight_decay=0.5)
     moved = _step(optimizer, params, _zeros(params))
     np.testing.assert_allclose(moved['dense']['kernel'], size, rtol=1e-6)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Own(optimizers.Optimizer):
+  """A user-defined optimizer, whose transformation a function creates."""
+
+  create: Callable
+
+  def make(self, rate):
+    return self.create(rate)
+
+
+_LINEAR = schedules.Linear(peak_value=0.1, total_steps=8)
+
+
+@pytest.mark.parametrize(
+  'create, rate, got',
+  [
+    (optax.scale_by_schedule, 0.1, "'float' object is not callable"),
+    (lambda rate: optax.scale(-rate), _LINEAR, 'Linear'),
+    (optax.scale, _LINEAR, 'Linear'),
+  ],
+)
+def test_a_rate_of_the_other_type_is_explained(create, rate, got):
+  optimizer = _Own(learning_rate=rate, create=create, clip_norm=1.0)
+  params = {'w': jnp.ones(2)}
+  with raises_error(errors.ConfigError, mentions='_Own') as caught:
+    _step(optimizer, params, params)
+  assert got in caught.value.got
+  assert 'optimizers_test.py' in caught.value.where
+  assert 'optax.scale_by_learning_rate(rate)' in caught.value.fix
+  assert isinstance(caught.value.__cause__, TypeError)
+
+
+def test_an_exception_of_the_transformation_names_the_optimizer():
+  def fail(params):
+    return 1 / 0
+
+  optimizer = _Own(
+    learning_rate=0.1,
+    create=lambda rate: optax.GradientTransformation(fail, fail),
+    lr_multipliers=(('w', 0.2),),
+  )
+  with raises_error(
+    errors.ConfigError, mentions=('`_Own.make`', 'ZeroDivisionError')
+  ) as caught:
+    optimizer.transform.init({'w': jnp.ones(2), 'b': jnp.ones(2)})
+  assert_mentions(caught.value.where, '`return 1 / 0`')
+
+
+@pytest.mark.parametrize(
+  'result, got', [(None, 'None'), (optax.sgd, 'sgd'), ((0, 1), '(0, 1)')]
+)
+def test_make_must_return_a_transformation(result, got):
+  optimizer = _Own(learning_rate=0.1, create=lambda rate: result)
+  with raises_error(
+    errors.ConfigError,
+    expected='an optax.GradientTransformation',
+    where='_Own',
+    mentions=('`_Own.make`', got),
+  ):
+    _ = optimizer.transform
+
+
+@pytest.mark.parametrize('rate', [0.1, _LINEAR], ids=['constant', 'schedule'])
+def test_a_users_optimizer_updates_as_its_transformation(rate):
+  optimizer = _Own(learning_rate=rate, create=optax.adam)
+  params = {'w': jnp.arange(3.0)}
+  expected = _step(optimizers.Adam(learning_rate=rate), params, params)
+  np.testing.assert_array_equal(
+    _step(optimizer, params, params)['w'], expected['w']
+  )

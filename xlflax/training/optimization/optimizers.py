@@ -19,7 +19,7 @@ import optax.contrib
 
 from xlflax.training import param_tree
 from xlflax.training.optimization import schedules
-from xlflax.utils import class_registry, errors, validation
+from xlflax.utils import class_registry, errors, user_modules, validation
 
 Rate = schedules.Schedule | validation.NonNegativeFloat
 # Pairs of a pattern of parameter names and their learning rate.
@@ -71,14 +71,19 @@ class Optimizer(validation.ValidatedFields, abc.ABC):
   def make(self, rate: Rate) -> optax.GradientTransformation:
     """Creates the gradient transformation for all parameters.
 
+    The updates are added to the parameters, so they must point against the
+    gradient. `optax.scale_by_learning_rate(rate)` accepts a number and a
+    function, and includes the minus sign.
+
     Args:
-      rate: Learning rate schedule, or a constant.
+      rate: Learning rate. A float if it is constant, and otherwise a `Schedule`,
+        which is a function of the step.
     """
 
   @functools.cached_property
   def transform(self) -> optax.GradientTransformation:
     """Optax gradient transformation with the optimizer's settings."""
-    transform = self.make(self.learning_rate)
+    transform = self._make_transform(self.learning_rate)
     if self.lr_multipliers:
       transform = self._with_rates(transform)
     if self.clip_norm is not None:
@@ -150,6 +155,46 @@ class Optimizer(validation.ValidatedFields, abc.ABC):
         f'none with trainable={self.trainable} and frozen={self.frozen}'
       )
 
+  def _make_transform(self, rate: Rate) -> optax.GradientTransformation:
+    """Calls `make` and, for a user-defined optimizer, checks its result.
+
+    Exceptions of a user-defined optimizer become a ConfigError, also if the
+    functions of the transformation raise them.
+
+    Raises:
+      ConfigError: If `make` does not return a gradient transformation.
+    """
+    if not user_modules.is_user_extension(type(self)):
+      return self.make(rate)
+    name = type(self).__name__
+    converting_errors = functools.partial(
+      user_modules.converting_class_errors,
+      self,
+      'make',
+      suggest=functools.partial(_suggest_rate, rate),
+    )
+    with converting_errors():
+      transform = self.make(rate)
+    if not isinstance(transform, optax.GradientTransformation):
+      raise errors.ConfigError(
+        f'The method `{name}.make` must return an Optax gradient '
+        'transformation',
+        got=repr(transform),
+        expected='an optax.GradientTransformation',
+        where=name,
+        fix='Add a return statement to `make`.' if transform is None else None,
+      )
+
+    def init(params):
+      with converting_errors():
+        return transform.init(params)
+
+    def update(gradients, state, params=None):
+      with converting_errors():
+        return transform.update(gradients, state, params)
+
+    return optax.GradientTransformation(init, update)
+
   def _with_rates(self, common) -> optax.GradientTransformation:
     """Applies `lr_multipliers` to the parameters that match their patterns."""
 
@@ -160,7 +205,8 @@ class Optimizer(validation.ValidatedFields, abc.ABC):
       return 'common'
 
     transforms = {
-      str(i): self.make(rate) for i, (_, rate) in enumerate(self.lr_multipliers)
+      str(i): self._make_transform(rate)
+      for i, (_, rate) in enumerate(self.lr_multipliers)
     }
     return optax.multi_transform(
       {'common': common} | transforms,
@@ -386,6 +432,21 @@ class Adafactor(Optimizer):
     )
     scale = optax.scale_by_learning_rate(rate, flip_sign=False)
     return optax.chain(adafactor, scale)
+
+
+def _suggest_rate(rate: Rate, error: Exception) -> str | None:
+  """Returns a hint if an optimizer uses the learning rate as another type."""
+  name = re.escape(type(rate).__name__)
+  if not isinstance(error, TypeError) or not re.search(
+    rf'\b{name}\b', str(error)
+  ):
+    return None
+  return (
+    '`rate` is a number if the learning rate is constant, and otherwise a '
+    'function of the step. Use optax.scale_by_learning_rate(rate), which '
+    'accepts both and includes the minus sign '
+    '(docs/extending.md#add-an-optimizer).'
+  )
 
 
 def clip_by_global_norm(maximum: float) -> optax.GradientTransformation:
