@@ -4,6 +4,7 @@ import dataclasses
 import re
 
 import jax
+import optax
 import pytest
 
 from tests import gin_files
@@ -288,3 +289,36 @@ def test_training_needs_more_than_the_vocabularys_sizes():
   with pytest.raises(errors.ConfigError) as error:
     train_loop.train(make_settings(partitioner=tiny.one_device()))
   assert_mentions(error.value, 'Trainer.vocabulary', 'VocabularySpec')
+
+
+def test_an_exception_of_a_users_objective_before_the_first_step():
+  @dataclasses.dataclass(frozen=True, kw_only=True)
+  class _Failing(masked_lm.MaskedLM):
+    def init_heads(self, model, rng):
+      return {'kernel': rng / 0}
+
+  entry = dataclasses.replace(_MLM, objective=_Failing())
+  settings = make_settings(
+    objectives=tiny.make_mixture(entry), partitioner=tiny.one_device()
+  )
+  with raises_error(
+    errors.ConfigError, mentions='`_Failing.init_heads`'
+  ) as error:
+    settings.benchmark()
+  assert_mentions(error.value.where, "`return {'kernel': rng / 0}`")
+
+
+def test_a_users_optimizer_that_ascends_causes_a_warning(caplog):
+  @dataclasses.dataclass(frozen=True, kw_only=True)
+  class _Ascending(optimizers.Optimizer):
+    def make(self, rate):
+      return optax.scale(rate)
+
+  training_setup.Setup(
+    make_settings(
+      optimizer=_Ascending(learning_rate=0.1), partitioner=tiny.one_device()
+    )
+  )
+  assert_mentions(
+    caplog.text, '_Ascending', 'optax.scale_by_learning_rate(rate)'
+  )

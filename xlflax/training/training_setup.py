@@ -33,7 +33,7 @@ from xlflax.training import (
 from xlflax.training.checkpointing import config_serialization, data_fingerprint
 from xlflax.training.devices import flops
 from xlflax.training.initialization import init_from
-from xlflax.training.optimization import default_learning_rate
+from xlflax.training.optimization import default_learning_rate, update_direction
 from xlflax.utils import errors, logs
 
 if TYPE_CHECKING:
@@ -93,6 +93,9 @@ class Setup:
       self.spec,
       settings.partitioner,
       use_ema=settings.ema_decay is not None,
+    )
+    update_direction.warn_of_ascent(
+      settings.optimizer, self.factory.abstract.params
     )
 
   def _with_default_rate(self) -> 'Trainer':

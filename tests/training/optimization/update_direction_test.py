@@ -1,0 +1,110 @@
+"""Warnings of user-defined optimizers that move along the gradient."""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import optax
+import optax.contrib
+import pytest
+
+from tests.errors import assert_mentions
+from xlflax.training import param_tree
+from xlflax.training.optimization import optimizers, schedules, update_direction
+
+_PARAMS = {
+  'model': {
+    'embeddings': {'table': jax.ShapeDtypeStruct((64, 16), jnp.float32)},
+    'layers_0': {'kernel': jax.ShapeDtypeStruct((16, 32), jnp.float32)},
+    'layers_1': {'kernel': jax.ShapeDtypeStruct((16, 32), jnp.float32)},
+  },
+  'bias': jax.ShapeDtypeStruct((), jnp.float32),
+}
+_LINEAR = schedules.Linear(peak_value=0.1, total_steps=8, warmup_steps=2)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Own(optimizers.Optimizer):
+  """A user-defined optimizer, whose transformation a function creates."""
+
+  create: Callable
+
+  def make(self, rate):
+    return self.create(rate)
+
+
+def _ascend(rate):
+  return optax.chain(optax.scale_by_adam(), optax.scale_by_schedule(rate))
+
+
+def _ascend_matrices(rate):
+  return optax.multi_transform(
+    {'matrices': _ascend(rate), 'rest': optax.adamw(rate)},
+    lambda tree: param_tree.map_named(
+      lambda name, _: 'matrices' if 'kernel' in name else 'rest', tree
+    ),
+  )
+
+
+@pytest.mark.parametrize(
+  'create, rate, name',
+  [
+    (_ascend, _LINEAR, 'bias'),
+    (optax.scale, 0.1, 'bias'),
+    (_ascend_matrices, _LINEAR, 'model/layers_0/kernel'),
+  ],
+)
+def test_ascent_causes_a_warning(create, rate, name, caplog):
+  optimizer = _Own(learning_rate=rate, create=create, clip_norm=1.0)
+  update_direction.warn_of_ascent(optimizer, _PARAMS)
+  (record,) = caplog.records
+  assert_mentions(
+    record.getMessage(), '_Own', name, 'optax.scale_by_learning_rate(rate)'
+  )
+
+
+def _project(rate):
+  """Descends and projects each parameter to the unit sphere."""
+  sgd = optax.sgd(rate)
+
+  def update(gradients, state, params):
+    updates, state = sgd.update(gradients, state, params)
+    moved = optax.apply_updates(params, updates)
+    projected = jax.tree.map(lambda x: x / jnp.linalg.norm(x), moved)
+    return jax.tree.map(jnp.subtract, projected, params), state
+
+  return optax.GradientTransformation(sgd.init, update)
+
+
+def _fail(rate):
+  raise ValueError('unsupported')
+
+
+@pytest.mark.parametrize(
+  'create',
+  [
+    optax.sgd,
+    optax.adamw,
+    lambda rate: optax.adamw(rate, weight_decay=-10.0),
+    optax.lion,
+    optax.lamb,
+    optax.lars,
+    optax.adafactor,
+    lambda rate: optax.MultiSteps(optax.sgd(rate), 4).gradient_transformation(),
+    lambda rate: optax.chain(optax.centralize(), optax.sgd(rate)),
+    lambda rate: optax.masked(optax.sgd(rate), {'bias': True}),
+    lambda rate: optax.chain(optax.noisy_sgd(rate, eta=10.0)),
+    lambda rate: optax.set_to_zero(),
+    lambda rate: optax.contrib.muon(rate),
+    lambda rate: optax.contrib.schedule_free_sgd(rate),
+    lambda rate: optax.contrib.sam(optax.sgd(rate), optax.sgd(0.05)),
+    lambda rate: optax.polyak_sgd(),
+    _project,
+    _fail,
+  ],
+)
+def test_other_optimizers_cause_no_warning(create, caplog):
+  optimizer = _Own(learning_rate=0.1, create=create)
+  update_direction.warn_of_ascent(optimizer, _PARAMS)
+  assert not caplog.records

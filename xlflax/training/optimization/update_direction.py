@@ -1,0 +1,121 @@
+"""Detection of user-defined optimizers whose updates increase the loss."""
+
+import logging
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from xlflax.training import param_tree
+from xlflax.training.optimization import optimizers, schedules
+from xlflax.utils import logs, user_modules
+
+# The number of updates is a multiple of the periods of optimizers that do not
+# update the parameters in each step, or that alternate between two directions.
+_NUM_UPDATES = 6
+_MAX_DIMENSION = 2
+_LEARNING_RATE = 1e-3
+# Products of displacements and gradients above the rounding errors.
+_MIN_PROJECTION = 1e-7
+
+
+def warn_of_ascent(optimizer: optimizers.Optimizer, params: Any) -> None:
+  """Logs a warning if a user-defined optimizer moves along the gradient.
+
+  Args:
+    optimizer: Optimizer of the run. Optimizers of xlflax are not checked.
+    params: Parameters of the run, as a tree of arrays or ShapeDtypeStructs.
+  """
+  if not user_modules.is_user_extension(type(optimizer)):
+    return
+  try:
+    ascending = find_ascending_parameters(optimizer, params)
+  except Exception:  # noqa: BLE001, the optimizer may require other parameters.
+    return
+  if ascending:
+    name = type(optimizer).__name__
+    logging.warning(
+      'The updates of the optimizer %s point in the direction of the gradient '
+      'and increase the loss, for example for %s. Updates must contain the '
+      'minus sign: use optax.scale_by_learning_rate(rate) in `%s.make` in place '
+      'of optax.scale_by_schedule(rate) or optax.scale(rate).',
+      name,
+      ascending[0],
+      name,
+      extra=logs.ONCE,
+    )
+
+
+def find_ascending_parameters(
+  optimizer: optimizers.Optimizer, params: Any
+) -> list[str]:
+  """Returns the names of the parameters that an optimizer moves uphill.
+
+  The optimizer updates small parameters with a constant gradient, and once more
+  with the opposite gradient. A parameter moves uphill if both displacements
+  have the direction of their gradient. Displacements that do not depend on the
+  sign of the gradient, such as those of weight decay or of a projection, are
+  therefore not reported.
+
+  Args:
+    optimizer: Optimizer to check, with its own learning rate replaced by a
+      constant.
+    params: Parameters of the run, as a tree of arrays or ShapeDtypeStructs. Only
+      one layer is used, and each dimension is at most 2.
+
+  Raises:
+    Exception: If the optimizer does not support the small parameters.
+  """
+  rate: optimizers.Rate = _LEARNING_RATE
+  if callable(optimizer.learning_rate):
+    rate = schedules.Constant(peak_value=_LEARNING_RATE)
+  transform = optimizer.make(rate)
+  small_params = _small_params(params)
+  gradients = jax.tree.map(
+    lambda x: jnp.linspace(0.5, 1.5, x.size).reshape(x.shape), small_params
+  )
+  uphill = [
+    _move(
+      transform, small_params, jax.tree.map(lambda g, s=sign: s * g, gradients)
+    )
+    for sign in (1, -1)
+  ]
+  return [
+    name
+    for name, projection in uphill[0].items()
+    if min(projection, uphill[1][name]) > _MIN_PROJECTION
+  ]
+
+
+def _small_params(params: Any) -> dict[str, Any]:
+  """Returns parameters of small sizes, with one of several similar layers."""
+  named = {
+    re.sub(r'\d+', '', name): (name, leaf)
+    for name, leaf in reversed(param_tree.flatten_params(params).items())
+  }
+  return param_tree.unflatten_params(
+    {
+      name: jnp.full([min(n, _MAX_DIMENSION) for n in leaf.shape], 0.01)
+      for name, leaf in named.values()
+    }
+  )
+
+
+def _move(
+  transform: optax.GradientTransformation, params: Any, gradients: Any
+) -> dict[str, float]:
+  """Returns the scalar product of displacement and gradient by parameter."""
+  state, moved = transform.init(params), params
+  for _ in range(_NUM_UPDATES):
+    updates, state = transform.update(gradients, state, moved)
+    moved = optax.apply_updates(moved, updates)
+  return {
+    name: float(jnp.sum(product))
+    for name, product in param_tree.flatten_params(
+      jax.tree.map(
+        lambda new, old, g: (new - old) * g, moved, params, gradients
+      )
+    ).items()
+  }
