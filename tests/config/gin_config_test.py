@@ -10,6 +10,7 @@ import pytest
 from tests.errors import assert_mentions, raises_error
 from xlflax import trainer
 from xlflax.config import gin_config
+from xlflax.evaluation import eval_task
 from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training.optimization import schedules
@@ -450,6 +451,17 @@ def test_unmentioned_classes_are_called_directly():
   assert schedule(0) == 2.0
   with raises_error(errors.ConfigError, mentions='<lambda>: a'):
     gin_config.load_gin_files([]).build(lambda *, a, b, c=1: a, b=2)
+
+
+def test_a_class_without_the_decorator_is_reported_before_its_arguments():
+  class Undecorated(eval_task.EvalTask):
+    name: str = 'undecorated'
+
+  with raises_error(
+    errors.ConfigError, got='name', where='Undecorated'
+  ) as error:
+    gin_config.load_gin_files([]).build(Undecorated)
+  assert_mentions(error.value.fix, 'Undecorated', 'dataclasses.dataclass')
 
 
 def test_a_macro_is_built_anew():

@@ -407,6 +407,82 @@ def test_a_missing_method_is_reported():
     _Misspelled()
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _OtherArguments(objective_base.Objective):
+  """Overrides methods with other names or more arguments."""
+
+  name: str = 'a'
+
+  def __call__(self, module, params, inputs, *rest, debug=False):
+    raise AssertionError
+
+  def init_heads(self, model, key, scale=1.0):
+    return {}
+
+  def load_state(self, state, **arguments):
+    return state
+
+
+def test_methods_with_compatible_arguments_are_accepted():
+  assert _OtherArguments().name == 'a'
+
+
+@pytest.mark.parametrize(
+  'base, method, got, expected',
+  [
+    (
+      eval_task.EvalTask,
+      lambda self, run, corpus: None,
+      'evaluate(self, run, corpus)',
+      'evaluate(self, eval_model)',
+    ),
+    (
+      objective_base.Objective,
+      lambda self, model, params, batch: None,
+      '__call__(self, model, params, batch)',
+      '__call__(self, model, params, batch, context)',
+    ),
+    (
+      objective_base.Objective,
+      lambda self, state, params: None,
+      'load_state(self, state, params)',
+      'load_state(self, state, *, model, params, vocabulary)',
+    ),
+    (
+      schedules.Schedule,
+      lambda self: 0.1,
+      '__call__(self)',
+      '__call__(self, step)',
+    ),
+    (optimizers.Optimizer, lambda self: None, 'make(self)', 'make(self, rate)'),
+    (
+      hook_base.Hook,
+      lambda self, run, step: None,
+      'after_step(self, run, step)',
+      'after_step(self, run, step, output)',
+    ),
+  ],
+)
+def test_a_method_with_the_wrong_arguments_is_reported(
+  base, method, got, expected
+):
+  name = got.partition('(')[0]
+  required = {'make': lambda self, rate: None, '__call__': lambda *args: None}
+  members = {
+    key: value
+    for key, value in required.items()
+    if key in getattr(base, '__abstractmethods__', ())
+  } | {name: method, '__module__': __name__}
+  cls = dataclasses.dataclass(frozen=base is not hook_base.Hook, kw_only=True)(
+    type('_Wrong', (base,), members)
+  )
+  with raises_error(
+    errors.ConfigError, got=got, expected=expected, mentions=f'_Wrong.{name}'
+  ) as error:
+    cls.__new__(cls)
+  assert 'tests/utils/validation_test.py' in error.value.where
+
+
 def test_a_field_that_is_set_without_an_annotation_is_reported():
   @dataclasses.dataclass(frozen=True, kw_only=True)
   class _Own(_Extended):

@@ -36,7 +36,7 @@ from xlflax.config import (
   flag_validation,
   gin_errors,
 )
-from xlflax.utils import errors, logs, user_modules
+from xlflax.utils import errors, logs, user_modules, validation
 
 SHIPPED = config_files.SHIPPED
 
@@ -536,7 +536,11 @@ def _import_user_modules(files: Iterable[config_files.GinFile]) -> None:
 
 
 def _check_given(target: Callable, fields: Mapping[str, Any]) -> None:
-  """Raises ConfigError if no value is given for a required parameter."""
+  """Raises ConfigError if no value is given for a required parameter.
+
+  A class whose fields have values, but that lacks the decorator `dataclass`, is
+  reported as such.
+  """
   missing = [
     parameter.name
     for parameter in inspect.signature(target).parameters.values()
@@ -545,6 +549,8 @@ def _check_given(target: Callable, fields: Mapping[str, Any]) -> None:
     and parameter.name not in fields
   ]
   if missing:
+    if inspect.isclass(target):
+      validation.check_declared_fields(target)
     name = getattr(target, '__name__', str(target))
     raise errors.ConfigError(
       f'The configuration does not set the required parameters of {name}: '

@@ -153,7 +153,7 @@ def validate_fields(cls: _Class) -> _Class:
   @functools.wraps(init)
   def validated_init(self, *args, **kwargs):
     if type(self) is not cls and not is_module:
-      _check_declared_fields(cast(Any, type(self)))
+      check_declared_fields(type(self))
     converted, named = validate_arguments(self, *args, **kwargs)
     if is_module:
       init(self, *args, **kwargs)
@@ -175,13 +175,15 @@ class ValidatedFields:
   dataclass, or if its annotations contain names that exist only for type
   checkers. A subclass that declares fields without the decorator
   `dataclasses.dataclass` cannot be instantiated, unless it has its own
-  `__init__`.
+  `__init__`. The methods of a user-defined subclass must accept the arguments
+  of the methods that they override.
   """
 
   def __new__(cls, *args: Any, **kwargs: Any):
     # Classes such as hooks need not be dataclasses if they have no arguments.
     if args or kwargs or dataclasses.is_dataclass(cls):
-      _check_declared_fields(cast(Any, cls))
+      check_declared_fields(cls)
+    _check_signatures(cast(Any, cls))
     if inspect.isabstract(cls):
       raise _missing_methods(cls)
     if dataclasses.is_dataclass(cls) and not is_validated(cls):
@@ -296,6 +298,21 @@ def numeric_types(hint: Any) -> Iterator[Any]:
   elif origin is not collections.abc.Callable:
     for arg in args:
       yield from numeric_types(arg)
+
+
+def check_declared_fields(cls: type) -> None:
+  """Checks that declarations in a class have become fields of a dataclass.
+
+  Args:
+    cls: The class to check. Only subclasses of a dataclass or of
+      `ValidatedFields` without their own `__init__` are checked.
+
+  Raises:
+    ConfigError: If the class or one of its bases declares a field without the
+      decorator `dataclasses.dataclass`, or sets a field without a type
+      annotation.
+  """
+  _check_declared_fields(cast(Any, cls))
 
 
 def _is_linen_module(cls: type) -> bool:
@@ -835,6 +852,74 @@ def _check_declared_fields(cls: type) -> None:
         continue
       if field.name in vars(base) and field.init:
         raise _unannotated_field(base, field.name, value)
+
+
+@functools.cache
+def _check_signatures(cls: type) -> None:
+  """Checks that the methods of a user-defined class accept their arguments.
+
+  Args:
+    cls: Subclass of a class of xlflax. Only its public methods and `__call__`
+      that override methods of xlflax are checked.
+
+  Raises:
+    ConfigError: If a method requires more arguments than the method that it
+      overrides, or accepts fewer.
+  """
+  if not user_modules.is_user_extension(cls):
+    return
+  for name in dir(cls):
+    if name.startswith('_') and name != '__call__':
+      continue
+    definitions = [
+      vars(base)[name] for base in cls.__mro__ if name in vars(base)
+    ]
+    overridden = [
+      definition
+      for definition in definitions
+      if inspect.isfunction(definition)
+      and user_modules.is_xlflax(definition.__module__)
+    ]
+    method = definitions[0] if definitions else None
+    if not overridden or not inspect.isfunction(method):
+      continue
+    parameters = [
+      parameter
+      for parameter in inspect.signature(overridden[0]).parameters.values()
+      if parameter.default is parameter.empty
+      and parameter.kind
+      not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+    ]
+    keywords = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+    try:
+      inspect.signature(method).bind(
+        *range(len(parameters) - len(keywords)), **dict.fromkeys(keywords)
+      )
+    except TypeError as error:
+      raise _invalid_signature(cls, name, method, parameters) from error
+
+
+def _invalid_signature(
+  cls: type, name: str, method: Any, parameters: Sequence[inspect.Parameter]
+) -> errors.ConfigError:
+  """Returns the error for a method with other arguments than in its base.
+
+  Args:
+    cls: The class that defines the method.
+    name: The name of the method.
+    method: The function that defines the method.
+    parameters: Required parameters of the method that is overridden.
+  """
+  signature = inspect.Signature(
+    [p.replace(annotation=p.empty) for p in parameters]
+  )
+  return errors.ConfigError(
+    f'The method `{cls.__name__}.{name}` has the wrong arguments',
+    got=f'{name}({", ".join(inspect.signature(method).parameters)})',
+    expected=f'{name}{signature}',
+    where=user_modules.find_definition(method),
+    fix=f'Define the method as `def {name}{signature}:` ({_GUIDE}).',
+  )
 
 
 def _unannotated_field(cls: type, name: str, value: Any) -> errors.ConfigError:
