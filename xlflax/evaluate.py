@@ -225,6 +225,7 @@ def evaluate_checkpoint(
   for task in tasks:
     if (stored := store.read(task, step)) is not None:
       task_results[task.name] = stored
+      eval_task.warn_of_unexpected_metrics(task, stored.metrics)
       _LOG.info(
         '%s | %s (stored)', name, result_tables.summary_line(task, stored)
       )

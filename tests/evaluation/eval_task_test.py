@@ -12,6 +12,7 @@ import pytest
 from tests.errors import assert_mentions, raises_error
 from xlflax.evaluation import eval_task
 from xlflax.evaluation.metrics import metric
+from xlflax.evaluation.tasks import retrieval_task
 from xlflax.utils import errors
 
 
@@ -126,29 +127,35 @@ def test_numbers_that_are_not_finite_become_null_and_nan():
   assert math.isnan(eval_task.EvalResult.from_json(value).metrics['m'])
 
 
-@pytest.mark.parametrize(
-  'error, text',
-  [
-    (errors.CorpusError, 'task: the reason.'),
-    (ZeroDivisionError, 'task: ZeroDivisionError: the reason'),
-  ],
-)
-def test_a_task_that_fails_is_named(error, text):
-  result = eval_task.evaluate_task(_Task(error=error), None)
+def test_a_task_that_fails_is_named():
+  result = eval_task.evaluate_task(_Task(error=errors.CorpusError), None)
   assert result.metrics == {}
   (failure,) = result.failures
-  assert str(failure) == text
+  assert str(failure) == 'task: the reason.'
+
+
+def test_an_exception_of_a_users_task_is_reported_with_its_line(caplog):
+  result = eval_task.evaluate_task(_Task(error=ZeroDivisionError), None)
+  (failure,) = result.failures
+  assert failure.status == errors.ExitStatus.MISTAKE
+  assert_mentions(
+    failure,
+    '`_Task.evaluate`',
+    'ZeroDivisionError: the reason',
+    'raise self.error',
+    'tests/evaluation/eval_task_test.py',
+  )
+  assert not caplog.text
 
 
 def test_a_bug_leaves_its_traceback_in_the_log(caplog):
-  eval_task.evaluate_task(_Task(error=ZeroDivisionError), None)
-  assert any(
-    record.exc_info or 'ZeroDivisionError' in record.getMessage()
-    for record in caplog.records
-  )
-  caplog.clear()
-  eval_task.evaluate_task(_Task(error=errors.CorpusError), None)
-  assert not caplog.text
+  failures = eval_task.Failures('task')
+  with failures.guard('de'):
+    raise ZeroDivisionError('the reason')
+  (failure,) = failures.collected()
+  assert str(failure) == 'task: de: ZeroDivisionError: the reason'
+  assert failure.status == errors.ExitStatus.BUG
+  assert any(record.exc_info for record in caplog.records)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -209,7 +216,12 @@ def test_metrics_are_converted_to_numbers():
   [
     ({'acc/en': 0.5}, ('acc/en', 'accuracy', 'spearman')),
     ({'accuracy/en': 0.5, 'accuracy/fr': 50.0}, ('accuracy/fr', 50, '0 to 1')),
-    ({'accuracy/en': 1.0, 'spearman/en': -0.2, 'accuracy/de': math.nan}, None),
+    ({'accuracy/en': 1.0, 'spearman/en': -0.2}, None),
+    (
+      {'accuracy/en': 0.5, 'accuracy/fr': math.nan},
+      ('_Returning', 'accuracy/fr', 'NaN'),
+    ),
+    ({'spearman/en': math.nan, 'spearman/fr': 0.5}, ('spearman/en', 'NaN')),
   ],
 )
 def test_unexpected_metrics_cause_a_warning(caplog, metrics, mentions):
@@ -222,6 +234,13 @@ def test_unexpected_metrics_cause_a_warning(caplog, metrics, mentions):
   else:
     (message,) = messages
     assert_mentions(message, *mentions)
+
+
+def test_scores_of_shipped_tasks_may_be_undefined(caplog):
+  """The tasks of xlflax return NaN for scores that are not defined."""
+  task = retrieval_task.Retrieval.__new__(retrieval_task.Retrieval)
+  eval_task.warn_of_unexpected_metrics(task, {'accuracy/en': math.nan})
+  assert not caplog.text
 
 
 def test_a_task_without_evaluate_is_reported(caplog):

@@ -269,8 +269,9 @@ class Failures:
   def guard(self, part: str = ''):
     """Records an exception in the `with` block as a failure.
 
-    User errors are recorded with their message. Other exceptions are also
-    logged with their traceback, since they may be bugs.
+    User errors and exceptions of user-defined classes are recorded with their
+    message. Other exceptions are also logged with their traceback, since they
+    may be bugs.
 
     Args:
       part: Language, language pair or file. The empty string denotes the
@@ -280,17 +281,15 @@ class Failures:
       yield
     except errors.XlflaxError as error:
       self._add(part, str(error), error.status)
-    except NotImplementedError as error:
-      missing_method = user_modules.convert_missing_method(error)
-      if missing_method is None:
-        self._add_bug(part, error)
-      else:
-        self._add(part, str(missing_method), missing_method.status)
     except OSError as error:
       error_with_status = errors.convert_os_error(error)
       self._add(part, str(error_with_status), error_with_status.status)
     except Exception as error:
-      self._add_bug(part, error)
+      converted = user_modules.convert_class_error(error)
+      if converted is None:
+        self._add_bug(part, error)
+      else:
+        self._add(part, str(converted), converted.status)
 
   def _add_bug(self, part: str, error: Exception):
     _LOG.exception(
@@ -537,7 +536,9 @@ def evaluate_task(task: EvalTask, eval_model: EvalModel) -> EvalResult:
   with progress_reporting.progress_name(task.name), failures.guard():
     # An error in `score_metrics` is raised before the costly evaluation.
     score_metrics = task.score_metrics
-    result = _check_result(task, task.evaluate(eval_model))
+    with user_modules.converting_class_errors(task, 'evaluate'):
+      result = task.evaluate(eval_model)
+    result = _check_result(task, result)
     layers = task.scored_layers(eval_model)
     return dataclasses.replace(
       result,
@@ -600,7 +601,7 @@ def _check_result(task: EvalTask, result: Any) -> EvalResult:
     key: _to_number(key, value, where=name)
     for key, value in result.metrics.items()
   }
-  _warn_of_unexpected_metrics(task, metrics)
+  warn_of_unexpected_metrics(task, metrics)
   return dataclasses.replace(result, metrics=metrics)
 
 
@@ -630,10 +631,19 @@ def _to_number(key: Any, value: Any, *, where: str) -> int | float:
   )
 
 
-def _warn_of_unexpected_metrics(
+def warn_of_unexpected_metrics(
   task: EvalTask, metrics: Mapping[str, float]
 ) -> None:
-  """Logs warnings about undeclared metrics and impossible values."""
+  """Logs warnings about undeclared metrics and impossible values.
+
+  NaN and infinity only cause a warning if the task's method `evaluate` is
+  user-defined. The tasks of xlflax return NaN for scores that are not defined,
+  such as those of a language without gold labels.
+
+  Args:
+    task: Task that computed the metrics.
+    metrics: Metrics of its result by name.
+  """
   declared = {metric.name: metric for metric in task.METRICS}
   undeclared = [key for key in metrics if key.split('/')[0] not in declared]
   if undeclared:
@@ -661,6 +671,18 @@ def _warn_of_unexpected_metrics(
         extra=logs.ONCE,
       )
       break
+  non_finite = [key for key, value in metrics.items() if not np.isfinite(value)]
+  if non_finite and not user_modules.is_xlflax(type(task).evaluate.__module__):
+    _LOG.warning(
+      '%s: `%s.evaluate` returned values that are NaN or infinite for the '
+      'metrics %s. Tables show them as missing. Check for means over no '
+      'examples and for divisions by zero, or omit metrics that are not '
+      'defined.',
+      task.name,
+      type(task).__name__,
+      ', '.join(non_finite[:_MAX_LISTED]),
+      extra=logs.ONCE,
+    )
 
 
 def known_tasks() -> Mapping[str, type[EvalTask]]:
