@@ -1,4 +1,4 @@
-"""Claims from papers, and the rule that derives verdicts from measurements."""
+"""Claims of papers, and functions that judge them by measured scores."""
 
 import dataclasses
 import enum

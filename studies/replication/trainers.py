@@ -143,7 +143,7 @@ def build_dataset(
   step read the same pairs.
 
   Args:
-    loss: Loss to compute, one of the losses of the condition.
+    loss: Loss to compute. It must be a loss of the experimental condition.
     condition: Training configuration (condition) of the run.
     size: Sizes and training settings of the study, which include the sequence
       length and the batch size.
@@ -192,7 +192,7 @@ def build_objective(
   """Builds the training objective that implements a loss.
 
   Args:
-    loss: Loss to compute, one of the losses of the condition.
+    loss: Loss to compute. It must be a loss of the experimental condition.
     condition: Training configuration (condition) of the run.
     data: Data and vocabularies of the study's languages.
     size: Sizes and training settings of the study. The batch size and the mask

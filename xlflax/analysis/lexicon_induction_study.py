@@ -158,8 +158,8 @@ class LexiconInductionStudy(study_base.SeriesStudy):
     unused_languages = set(self.vectors) - used_languages
     if unused_languages:
       raise errors.ConfigError(
-        'Each language in --vec must belong to a dictionary in --test whose '
-        'other language is also in --vec',
+        'Each language in --vec must occur in a dictionary in --test, and the '
+        'other language of this dictionary must also be in --vec',
         got=', '.join(sorted(unused_languages)),
         expected=', '.join(self.test),
       )

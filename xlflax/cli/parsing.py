@@ -39,7 +39,7 @@ def parse(
 
   Args:
     name: Name of the command, such as 'train'.
-    module: Module of the command.
+    module: Python module that defines the command.
     arguments: Command-line arguments after the command's name, without
       `--gin.NAME=VALUE`.
     gin_bindings: Bindings 'NAME=VALUE' for the command's `GinOptions`.
@@ -111,7 +111,7 @@ def option_names(name: str, module: types.ModuleType) -> dict[str, list[str]]:
 
   Args:
     name: Name of the command.
-    module: Module of the command.
+    module: Python module that defines the command.
 
   Returns:
     The option names by command, such as 'cache' and 'cache verify'.

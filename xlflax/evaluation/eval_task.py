@@ -741,7 +741,7 @@ def _origin(cls: type) -> str:
 
 
 def task_settings(value: Any) -> Any:
-  """Returns a task's settings as JSON values that identify its results.
+  """Converts an evaluation task's settings to JSON, to identify its results.
 
   An object with a method `fingerprint` represents data and is replaced by its
   fingerprint. A field that is `class_registry.path_field` is replaced by

@@ -29,7 +29,7 @@ class Requirement(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ArtifactFiles:
-  """A group of files in a directory, and the consequence if they are damaged.
+  """Group of files in an artifact, with the consequence of damage.
 
   Attributes:
     patterns: Patterns of paths relative to the directory. `*` also matches `/`.

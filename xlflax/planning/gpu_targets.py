@@ -38,7 +38,7 @@ device_description_str: "{chip.description}"
 
 
 def gpu_target_config(accelerator: accelerators.Accelerator) -> str:
-  """Formats a GPU's properties as a `GpuTargetConfigProto` text.
+  """Returns a GPU's `GpuTargetConfigProto` in text format.
 
   Args:
     accelerator: The GPU to describe.

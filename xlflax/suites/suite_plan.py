@@ -70,7 +70,7 @@ class GridPlan:
   Attributes:
     trials: Names of the grid's trials for each checkpoint.
     num_runs: Number of fine-tuning runs for all checkpoints.
-    num_finished: Number of fine-tuning runs that an earlier call has finished.
+    num_finished: Number of fine-tuning runs that are already finished.
   """
 
   trials: tuple[str, ...]

@@ -78,7 +78,7 @@ class Progress:
       self._line.close()
 
   def reach(self, done: float, total: float) -> None:
-    """Sets the finished and the total number of units, such as sentences."""
+    """Updates the number of finished units and the total number of units."""
     self._total = total
     if not self._done:  # The speed excludes what was done before the start.
       self._first = done

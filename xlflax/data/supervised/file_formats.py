@@ -115,7 +115,7 @@ def register_reader(
 
 
 def format_names(*takes: Takes) -> tuple[str, ...]:
-  """Returns the names of file formats, filtered by their readers' arguments.
+  """Returns the names of the file formats whose readers take certain arguments.
 
   Args:
     *takes: Kinds of reader arguments to select. If empty, all formats are

@@ -29,11 +29,11 @@ Sources = list[tuple[str, int | None]]
 
 @dataclasses.dataclass(frozen=True)
 class Import:
-  """Import of a T5X checkpoint, checked before tensor values are read.
+  """T5X checkpoint whose parameters were matched with those of a model.
 
   Attributes:
     checkpoint: Folder of the checkpoint.
-    model: Linen module whose vocabulary sizes are set.
+    model: Linen module with the vocabulary sizes of the checkpoint.
     vocabulary: Vocabulary of the model.
     tensors: Mapping from names to the checkpoint's tensors.
     shapes: Mapping from the name of each parameter to its shape.

@@ -159,7 +159,7 @@ class Case(NamedTuple):
   def from_arrays(
     cls, query, key, mask, *, bias, dropout_rate: float
   ) -> 'Case':
-    """Returns the properties of an attention call on the current target.
+    """Returns the shapes, dtypes and options of an attention call.
 
     Args:
       query: Queries of shape [B, T, N, D].

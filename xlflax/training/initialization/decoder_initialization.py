@@ -59,7 +59,7 @@ class InitDecoderFromEncoder:
   cross_attention: CrossAttention = CrossAttention.PLUG_IN
 
   def resolve(self, model) -> 'InitDecoderFromEncoder':
-    """Returns a copy whose `layers` are those that a tied decoder shares.
+    """Returns a copy with the layers of a tied decoder in `layers`.
 
     The options of untied decoders are returned unchanged.
 
