@@ -69,6 +69,7 @@ def _evaluate(model_dir, *tasks, **settings):
   )
 
 
+@pytest.mark.slow
 def test_all_checkpoints_and_the_untrained_model(run):
   report = _evaluate(run, _Total(), steps='all', untrained=True)
   assert list(report.results['total']) == ['untrained', 10, 20, 30]

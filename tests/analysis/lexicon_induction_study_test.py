@@ -83,6 +83,7 @@ def test_a_dictionary_of_other_words(tmp_path, vectors):
   assert not result.rows
 
 
+@pytest.mark.slow
 def test_layers_and_embeddings_of_a_model(tmp_path, eval_model, sentences):
   files = {}
   for language in ('de', 'en'):

@@ -204,6 +204,7 @@ def test_other_text_read_live(fails, workspace, corpus, tmp_path):
   assert cli.main(train()) == 0  # the path is recorded
 
 
+@pytest.mark.slow
 def test_vocabulary_of_another_size(fails, workspace, run, tmp_path):
   assert (
     cli.main(

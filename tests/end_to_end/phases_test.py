@@ -110,6 +110,7 @@ def test_the_other_recipes_learn(workspace, tmp_path, recipe):
   assert min(reported[-2:]) < reported[0]
 
 
+@pytest.mark.slow
 def test_a_phase_that_has_ended_with_other_settings(all_phases, workspace):
   output = _train(workspace, all_phases, '--gin.BATCH_SIZE=4', status=2)
   assert 'batch_size' in output and 'Traceback' not in output

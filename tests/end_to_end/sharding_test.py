@@ -70,6 +70,7 @@ def test_run_continues_on_two_processes(workspace, single, tmp_path):
   _assert_close(losses(tmp_path / 'run'), single, 1e-5)
 
 
+@pytest.mark.slow
 def test_two_processes_see_the_same_batches(workspace, tmp_path):
   port = free_port()
   arguments = [str(workspace.root), str(tmp_path)]

@@ -122,6 +122,7 @@ def test_batches_and_devices_do_not_matter(untrained, sentences):
       )
 
 
+@pytest.mark.slow
 def test_a_sentence_has_a_limit_of_its_own(untrained):
   """3 tokens may become 10 + 1, in a batch with longer ones, too."""
   eval_model, _ = untrained

@@ -109,6 +109,7 @@ def test_words_beyond_the_limit_are_left_out_whole(eval_model, split):
   np.testing.assert_allclose(short, expected.states, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_each_language_is_read_by_its_own_parts(eval_model, split):
   plan = parameter_sharing.SharingPlan(embeddings=True, layers=1)
   model = eval_model.model.clone(

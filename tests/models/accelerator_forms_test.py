@@ -46,6 +46,7 @@ def _model(**options):
   )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'target, options',
   [

@@ -174,6 +174,7 @@ def test_invalid_configurations(make):
 _BOTTLENECK = adapter_config.Bottleneck(name='sw', reduction_factor=4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('scan', mark_slow([True, False], slow=[True]))
 @pytest.mark.parametrize('norm_position', ['post', 'pre'])
 def test_bottlenecks_start_as_their_base(scan, norm_position):
@@ -280,6 +281,7 @@ def test_an_unknown_activation():
     adapter_config.Bottleneck(activation='step')
 
 
+@pytest.mark.slow
 def test_lora_is_sharded_like_its_kernel():
   mesh = partitioning.Partitioner(fsdp=4, tensor=2)
   factory = tiny.make_factory(

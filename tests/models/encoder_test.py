@@ -271,6 +271,7 @@ def test_rows_beyond_the_vocabulary_are_never_predicted(params):
   )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('tied', mark_slow([True, False], slow=[False]))
 def test_padded_rows_change_no_other_parameter_and_no_loss(tied):
   """Rows of the vocabulary are drawn as without padding, the others are 0."""

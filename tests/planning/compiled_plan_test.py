@@ -57,6 +57,7 @@ def test_plan_for_a_described_machine(h200_plan):
   assert used['total'] == sum(v for k, v in used.items() if k != 'total')
 
 
+@pytest.mark.slow
 def test_collectives_of_the_plan(h200_plan):
   """Each layer's weights are gathered in both passes, inside of nodes.
 

@@ -87,6 +87,7 @@ def layer(request):
   return {key: (four[key] - two[key]) / 2 / _A for key in four}
 
 
+@pytest.mark.slow
 def test_matmuls_of_a_layer(layer):
   """MLP: x (A), h (4 A), h (4 A) and y (A) are read or written, and weights of
   2 x 0.5 A. Attention: four projections read A and write A, with weights of 0.5
@@ -143,6 +144,7 @@ def test_update_of_a_layer(layer):
   assert 0.9 * 26 <= update <= 36
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('scan', mark_slow([True, False], slow=[True]))
 @pytest.mark.parametrize(
   'norm_position', mark_slow(['pre', 'post'], slow=['post'])

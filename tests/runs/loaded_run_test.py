@@ -189,6 +189,7 @@ def test_encode_layers(run, sentences):
   assert run.encode([], languages='de').shape == (0, 16)
 
 
+@pytest.mark.slow
 def test_attention_between_two_texts(run, sentences):
   (first,), (second,) = sentences('de', 1), sentences('ja', 1)
   pair_weights = run.attention_weights(first, second, languages=['de', 'ja'])

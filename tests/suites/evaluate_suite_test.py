@@ -227,6 +227,7 @@ def test_results_of_several_calls_are_merged(make_suite, runs, tmp_path):
   assert plain.evaluated[0].task == fakes.Counted(name='plain')
 
 
+@pytest.mark.slow
 def test_failures_are_those_of_the_call(make_suite, runs, tmp_path):
   suite = make_suite('plain', 'broken')
   assert _run(suite, runs[:1], tmp_path, names=['broken']).failures
@@ -269,6 +270,7 @@ def test_models_side_by_side(make_suite, runs, tmp_path):
   assert {c['difference'] for c in record['comparisons']} == {0.0}
 
 
+@pytest.mark.slow
 def test_some_tasks_and_steps(make_suite, runs, tmp_path):
   report = _run(
     make_suite(), runs[:1], tmp_path, names=['plain'], steps=[10, 20]

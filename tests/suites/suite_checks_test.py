@@ -138,6 +138,7 @@ def test_files_that_cannot_be_read_are_reported_before_fine_tuning(
   assert unreadable[1] == 0
 
 
+@pytest.mark.slow
 def test_missing_languages_are_reported_once_for_each_task(
   make_suite, make_run, write_files, tmp_path, caplog
 ):

@@ -158,6 +158,7 @@ def test_eight_devices_equal_one(name):
   assert spread > 10
 
 
+@pytest.mark.slow
 def test_gradient_of_an_output_table_is_summed_early_on_several_gpus():
   """Before the encoder's gradients, by a barrier; the values are the same."""
   case = _translation(

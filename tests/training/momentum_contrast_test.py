@@ -128,6 +128,7 @@ def test_key_encoder_is_sharded_as_the_parameters(sharded):
   ].sharding.is_fully_replicated
 
 
+@pytest.mark.slow
 def test_checkpoint_holds_queue_pointer_and_key_encoder(sharded, tmp_path):
   """All bits, read again on the same mesh and on one device."""
   factory, state, _ = sharded

@@ -24,6 +24,7 @@ def compiled(monkeypatch):
   jax.monitoring.unregister_event_duration_listener(heard)
 
 
+@pytest.mark.slow
 def test_the_step_is_compiled_once(compiled):
   setup = training_setup.Setup(make_settings(partitioner=tiny.one_device()))
   with setup.settings.partitioner.scope():

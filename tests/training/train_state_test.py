@@ -166,6 +166,7 @@ def test_a_state_compiled_quickly_is_the_same(monkeypatch):
   tiny.assert_trees_equal(*states)
 
 
+@pytest.mark.slow
 def test_parameters_that_will_be_replaced_are_not_drawn():
   factory = tiny.make_factory(use_ema=False)
   key = jax.random.key(0)

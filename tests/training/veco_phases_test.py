@@ -124,6 +124,7 @@ def test_phases(plug_out, tmp_path):
   assert all(name.endswith('key/bias') for name in still)  # softmax: no use
 
 
+@pytest.mark.slow
 def test_the_new_parameters_must_be_left_out(plug_out):
   with pytest.raises(errors.CheckpointError) as raised:
     _begin(_factory(_PHASE_1), plug_out)

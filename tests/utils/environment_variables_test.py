@@ -84,6 +84,7 @@ def _run(*arguments: str, **variables: str) -> subprocess.CompletedProcess:
   )
 
 
+@pytest.mark.slow
 def test_commands_check_the_variables(tmp_path):
   (tmp_path / 'mono').mkdir()
   (tmp_path / 'mono/en.txt').write_text('a b\n')

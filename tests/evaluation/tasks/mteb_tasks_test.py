@@ -150,6 +150,7 @@ def test_probes_from_the_command_line(make_run, tmp_path):
   assert row['low'] <= row['accuracy'] <= row['high'] and row['examples'] == 32
 
 
+@pytest.mark.slow
 def test_clustering_reads_files_with_a_text_and_a_class(make_run, tmp_path):
   run = make_run(tmp_path / 'run', steps=(1,))
   lines = [f'{text}\t{text[0]}\n' for text in _TEXTS[1:] * 8]

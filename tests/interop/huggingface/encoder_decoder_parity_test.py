@@ -313,6 +313,7 @@ def test_copies_of_the_shared_table(imported, tmp_path, name, prefix):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('name', mark_slow(['bart', 'mbart'], slow=['bart']))
 def test_heads_read_the_references_states_of_the_decoder(imported, name):
   """The reference shifts the tokens for the decoder by itself.

@@ -160,6 +160,7 @@ def test_an_adapter_of_peft_gives_the_same_logits(name, bases, tmp_path):
   _assert_same_logits(_ours(tmp_path / 'run', model), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   'options',
   [

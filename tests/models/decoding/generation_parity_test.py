@@ -98,6 +98,7 @@ def _reference(model, **options):
   return tokens.reshape(4, 2, -1), result.sequences_scores.reshape(4, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize('make', mark_slow([_mt5, _mbart], slow=[_mt5]))
 def test_beams_are_those_of_the_reference(make, tmp_path):
   model = make()

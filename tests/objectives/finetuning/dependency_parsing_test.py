@@ -101,6 +101,7 @@ def test_oracle_by_language(model, params, batch, ran, arcs):
     )
 
 
+@pytest.mark.slow
 def test_jitted_is_eager(batch):
   """With states that are tokens: an encoder of its own is tested elsewhere."""
   model = one_hot_model.OneHot()

@@ -155,6 +155,7 @@ def test_fresh_heads_are_trees_of_the_heads_module(model, head):
   ).shape == (1, 2, 3)
 
 
+@pytest.mark.slow
 def test_shared_plan_reads_with_the_languages_own_parts(batch):
   model = fixtures.make_model(
     sharing=parameter_sharing.SharingPlan(embeddings=True, layers=1)

@@ -38,6 +38,7 @@ def _theirs(auto, folder, texts):
     return tokens, model(**tokens, output_hidden_states=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
   ('options', 'model_type'),
   [
