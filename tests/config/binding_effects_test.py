@@ -1,6 +1,7 @@
 """Bindings without effect end a command and name similar bindings."""
 
 import pathlib
+import types
 
 import pytest
 
@@ -11,6 +12,7 @@ from xlflax import evaluate, trainer
 from xlflax.config import (
   binding_locations,
   config_files,
+  flag_validation,
   gin_config,
   gin_errors,
 )
@@ -463,6 +465,46 @@ def test_an_include_below_a_binding_that_replaces_it(tmp_path):
   text = pathlib.Path(mine).read_text() + 'LENGTH = 64\n'
   pathlib.Path(mine).write_text(text)
   gin_config.check_bindings([_configuration([mine])])
+
+
+@pytest.mark.parametrize('later', ['pretrain/mlm.gin', 'own.gin'])
+def test_a_later_file_of_xlflax_that_replaces_bindings(later, tmp_path):
+  mine = _write(tmp_path / 'mine.gin', 'TRAIN_STEPS = 7', 'LENGTH = 32')
+  if later == 'own.gin':
+    later = _write(tmp_path / later, "include 'pretrain/mlm.gin'")
+  options = types.SimpleNamespace(
+    gin_search_paths=(),
+    gin_file=(mine, later, 'models/tiny.gin'),
+    gin_bindings=("MODEL_DIR='runs/a'", "VOCABULARY='vocab'"),
+  )
+  with pytest.raises(errors.ConfigError) as error:
+    flag_validation.check_configuration(options)
+  assert error.value.got == 'TRAIN_STEPS, LENGTH'
+  assert error.value.where == f'{mine}:{_FIRST_LINE}, {mine}:{_FIRST_LINE + 1}'
+  assert_mentions(error.value.fix, mine, later)
+  with pytest.raises(errors.ConfigError) as error:
+    _configuration(options.gin_file)
+  assert error.value.got == 'LENGTH'  # A flag sets TRAIN_STEPS.
+
+
+def test_orders_of_files_in_which_bindings_have_an_effect(tmp_path):
+  mine = _write(tmp_path / 'mine.gin', 'LENGTH = 32')
+  other = _write(tmp_path / 'other.gin', 'LENGTH = 48')
+  recipe = _write(
+    tmp_path / 'recipe.gin',
+    "include 'pretrain/mlm.gin'",
+    "include 'models/small.gin'",
+    'LENGTH = 32',
+    'MODEL = None',
+  )
+  for files in (
+    (*_FILES, mine),
+    (*_FILES, mine, other),
+    ('pretrain/mlm.gin', mine, 'models/tiny.gin'),
+    (mine, *_FILES, other),
+    (recipe, 'models/tiny.gin'),
+  ):
+    _configuration(files)
 
 
 @pytest.mark.parametrize(

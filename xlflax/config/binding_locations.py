@@ -9,7 +9,7 @@ import ast
 import dataclasses
 import re
 import tokenize
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from typing import Any
 
 from gin import config_parser
@@ -227,6 +227,72 @@ def check_order(tree: config_files.Tree) -> None:
     )
 
 
+def check_file_order(
+  trees: Sequence[config_files.Tree], flags: Sequence[str] = ()
+) -> None:
+  """Raises an error if a later file of xlflax overrides a user's bindings.
+
+  A file that is a complete configuration may be followed by a file of xlflax
+  that changes it, such as models/tiny.gin, and is not checked.
+
+  Args:
+    trees: The gin files of a configuration, in order.
+    flags: 'NAME=VALUE' from the command line. Bindings that they replace as
+      well are not reported.
+
+  Raises:
+    ConfigError: If the bindings of a user's file have no effect, because a
+      later file is or includes a file of xlflax that replaces them.
+  """
+  if all(tree.file.is_shipped for tree in trees[:-1]):
+    return
+  pending: dict[tuple[str, str, str], tuple[Binding, str]] = {}
+  replaced: dict[tuple[str, str, str], tuple[Binding, str, str]] = {}
+  for tree in trees:
+    bindings = {
+      _order_key(binding): binding
+      for binding in read_bindings(list(tree.files()), ())
+    }
+    for key, binding in bindings.items():
+      if not binding.is_shipped:
+        replaced.pop(key, None)
+      elif key in pending:
+        replaced[key] = *pending[key], tree.file.name
+    if not _is_complete(bindings):
+      pending |= {
+        key: (binding, tree.file.name)
+        for key, binding in bindings.items()
+        if not binding.is_shipped
+      }
+  for binding in read_bindings((), flags):
+    replaced.pop(_order_key(binding), None)
+  if not replaced:
+    return
+  _, name, later_name = next(iter(replaced.values()))
+  ineffective = [
+    binding
+    for binding, *names in replaced.values()
+    if names == [name, later_name]
+  ]
+  raise errors.ConfigError(
+    f'The bindings in {name} have no effect, because the later gin file '
+    f'{later_name} replaces their values',
+    got=', '.join(binding.name for binding in ineffective),
+    where=', '.join(binding.location for binding in ineffective),
+    fix=f'Pass {name} after {later_name}.',
+  )
+
+
+def _is_complete(bindings: Iterable[tuple[str, str, str]]) -> bool:
+  """Returns whether bindings configure all that a command requires.
+
+  Args:
+    bindings: Keys of the bindings, as returned by `_order_key`.
+  """
+  bound = {key[1:] for key in bindings}
+  return any(bound.issuperset(parameters) for parameters in _COMPLETE)
+
+
 def _order_key(binding: Binding) -> tuple[str, str, str]:
   """Returns a key that identifies a parameter without its module's name."""
   return (binding.scope, binding.selector.rpartition('.')[2], binding.parameter)
@@ -298,8 +364,7 @@ def find_macros_without_effect(tree: config_files.Tree) -> set[str]:
     _order_key(binding): binding
     for binding in read_bindings(list(tree.files()), ())
   }
-  bound = {key[1:] for key in bindings}
-  if not any(bound.issuperset(parameters) for parameters in _COMPLETE):
+  if not _is_complete(bindings):
     return set()
   classes = set(_ROOTS)
   scopes: set[str] = set()

@@ -161,6 +161,7 @@ def check_configuration(
   if not files or any(not file.path.is_file() for file in files):
     return  # Only Gin finds the files of T5X.
   binding_locations.read_bindings(files, args.gin_bindings, option)
+  binding_locations.check_file_order(trees, args.gin_bindings)
   uses = {name for file in files for name in file.uses}
   for binding in args.gin_bindings:
     uses |= config_files.used_macros(binding)

@@ -452,13 +452,14 @@ def load_gin_files(
   Raises:
     ConfigError: If a file does not exist, the syntax or a name is invalid, a
       module cannot be imported, a macro is unused or missing, or an include
-      replaces a binding above it. The error contains the file and line, or the
-      flag.
+      or a later file of xlflax replaces a user's binding. The error contains
+      the file and line, or the flag.
   """
   folders = config_files.split_search_paths(search_paths)
   trees = [config_files.read_gin_file(name, folders) for name in gin_files]
   for tree in trees:
     binding_locations.check_order(tree)
+  binding_locations.check_file_order(trees, bindings)
   _warn_of_replaced_objectives(trees, bindings)
   files = [file for tree in trees for file in tree.files()]
   _import_user_modules(files)
