@@ -64,6 +64,7 @@ class _Engine:
   step: validation.NonNegativeInt | Literal['last'] = 'last'
   schedule: validation.PositiveFloat | _Box = 1.0
   texts: str | Sequence[str] = ''
+  languages: Sequence[str] = ()
   opened: _Opened | None = None
   function: Callable[[int], int] | None = None
   data: Annotated[
@@ -170,6 +171,9 @@ def test_invalid_values_raise_config_errors(field, value, where):
     ({'pooling': 'frist'}, 'first'),
     ({'power': '20'}, '20'),
     ({'gears': 3}, '[3]'),
+    ({'languages': 'en'}, "['en']"),
+    ({'languages': 'en,fr, de'}, "['en', 'fr', 'de']"),
+    ({'languages': 'a text, really'}, "['a text, really']"),
     ({'box': _Box}, '_Box(...)'),
     ({'opened': 'a'}, "open_it('a')"),
     ({'opened': pathlib.PurePosixPath('a')}, "open_it('a')"),

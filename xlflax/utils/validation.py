@@ -126,6 +126,7 @@ _UNIONS = (typing.Union, types.UnionType)
 _MAX_REPR_LENGTH = 80
 _GUIDE = 'docs/extending.md'
 # Parts of pydantic's messages that the fields of an error repeat.
+_WORD = re.compile(r'[\w./*-]+')
 _PREFIX = re.compile(r'^(?:Input should be |Value error, )|, got .*')
 
 
@@ -752,8 +753,10 @@ def _suggest(value: Any, hint: Any) -> str | None:
     if any(list(numeric_types(hint))) and _is_numeric_text(value):
       return f'Remove the quotes: {value}.'
   for member in members:
-    if _accepts(member, [value]) and not isinstance(value, list | tuple):
-      return f'Put it into a list: [{_shorten(value)}].'
+    items = _split_words(value) if isinstance(value, str) else [value]
+    if _accepts(member, items) and not isinstance(value, list | tuple):
+      pronoun = 'it' if len(items) == 1 else 'them'
+      return f'Put {pronoun} into a list: [{", ".join(map(_shorten, items))}].'
   if base_class := _suggest_base_class(value, hint):
     return base_class
   if type(value).__module__ == 'builtins':
@@ -762,6 +765,12 @@ def _suggest(value: Any, hint: Any) -> str | None:
     if opened_by := getattr(member, _OPENED_BY, None):
       return f'Pass an object such as {opened_by.format(repr("PATH"))}.'
   return None
+
+
+def _split_words(text: str) -> list[str]:
+  """Returns words that are separated by commas, or the text itself."""
+  words = [word.strip() for word in text.split(',')]
+  return words if all(map(_WORD.fullmatch, words)) else [text]
 
 
 def _suggest_base_class(value: Any, hint: Any) -> str | None:
