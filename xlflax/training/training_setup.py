@@ -33,7 +33,11 @@ from xlflax.training import (
 from xlflax.training.checkpointing import config_serialization, data_fingerprint
 from xlflax.training.devices import flops
 from xlflax.training.initialization import init_from
-from xlflax.training.optimization import default_learning_rate, update_direction
+from xlflax.training.optimization import (
+  default_learning_rate,
+  schedule_checks,
+  update_direction,
+)
 from xlflax.utils import errors, logs
 
 if TYPE_CHECKING:
@@ -86,6 +90,7 @@ class Setup:
       settings.datasets,
       self.spec,
     )
+    schedule_checks.check_learning_rates(settings.optimizer, settings.steps)
     self.factory = train_state.StateFactory(
       self.model,
       settings.objectives,

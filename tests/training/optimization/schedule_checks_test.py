@@ -1,0 +1,103 @@
+"""Errors for user-defined learning rate schedules with invalid values."""
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.errors import assert_mentions
+from xlflax.training.optimization import optimizers, schedule_checks, schedules
+from xlflax.utils import errors
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Own(schedules.Schedule):
+  """A user-defined schedule."""
+
+  compute: Callable
+
+  def __call__(self, step):
+    return self.compute(step)
+
+
+def _check(compute, num_steps=10):
+  optimizer = optimizers.AdamW(learning_rate=_Own(compute=compute))
+  schedule_checks.check_learning_rates(optimizer, num_steps)
+
+
+@pytest.mark.parametrize(
+  'compute, words',
+  [
+    (lambda step: 1e-3 * (1 - step / 5), ('-0.0002', 'step 6')),
+    (lambda step: jnp.where(step == 9, -1.0, 1.0), ('-1', 'step 9')),
+    (lambda step: -1e-3, ('-0.001', 'step 0')),
+    (lambda step: 1e-3 / step, ('inf', 'step 0')),
+    (lambda step: jnp.sqrt(3.0 - step), ('nan', 'step 4')),
+  ],
+)
+def test_negative_and_infinite_rates_are_rejected(compute, words):
+  with pytest.raises(errors.ConfigError) as caught:
+    _check(compute)
+  assert_mentions(caught.value, '_Own', 'schedule_checks_test.py', *words)
+
+
+@pytest.mark.parametrize(
+  'compute, words',
+  [
+    (lambda step: jnp.full((1,), 1e-3), ('[1]',)),
+    (lambda step: np.ones((2, 3)), ('[2, 3]',)),
+    (lambda step: None, ('None', 'return')),
+    (lambda step: '0.1', ("'0.1'",)),
+    (lambda step: step > 3, ('bool',)),
+  ],
+)
+def test_a_value_that_is_not_a_scalar_is_rejected(compute, words):
+  with pytest.raises(errors.ConfigError) as caught:
+    _check(compute)
+  assert_mentions(caught.value, '_Own.__call__', 'scalar', *words)
+
+
+def test_the_schedules_of_parameter_groups_are_checked():
+  optimizer = optimizers.AdamW(
+    learning_rate=1e-3,
+    lr_multipliers=(('heads/', _Own(compute=lambda step: 1.0 - step)),),
+  )
+  with pytest.raises(errors.ConfigError, match='_Own'):
+    schedule_checks.check_learning_rates(optimizer, 4)
+
+
+def test_an_exception_of_a_schedule_is_reported_with_its_class():
+  def fail(step):
+    raise KeyError('peak')
+
+  with pytest.raises(errors.ConfigError) as caught:
+    _check(fail)
+  assert_mentions(caught.value, '_Own.__call__', 'peak')
+
+
+@pytest.mark.parametrize(
+  'compute',
+  [
+    lambda step: 1e-3,
+    lambda step: 0,
+    lambda step: np.float32(1e-3),
+    lambda step: 1e-3 * (1 - step / 10),
+    lambda step: 1e-3 * (1 + jnp.cos(jnp.pi * step / 9)) - 1e-10,
+    lambda step: jnp.minimum(step**-0.5, step * 4**-1.5),
+    lambda step: jax.pure_callback(
+      lambda _: np.float32(1), jax.ShapeDtypeStruct((), jnp.float32), step
+    ),
+  ],
+)
+def test_valid_schedules_are_accepted(compute):
+  for num_steps in (0, 1, 10):
+    _check(compute, num_steps)
+
+
+def test_a_long_schedule_is_sampled():
+  _check(lambda step: 1.0 - step / 10**9, 10**9)
+  with pytest.raises(errors.ConfigError):
+    _check(lambda step: 0.9 - step / 10**9, 10**9)
