@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax.config import config_files
 from xlflax.evaluation import eval_task, task_families
 from xlflax.evaluation.metrics import metric
@@ -149,3 +149,14 @@ def test_names_and_metrics_are_declared_once():
 def test_a_task_without_metrics():
   with raises_error(errors.ConfigError, where='EvalTask'):
     _ = eval_task.EvalTask(name='x').primary_metric
+
+
+def test_a_class_without_a_default_name_is_reported():
+  @dataclasses.dataclass(frozen=True, kw_only=True)
+  class UnnamedTask(eval_task.EvalTask):
+    METRICS = (metric.F1,)
+
+  with pytest.raises(errors.ConfigError) as caught:
+    task_families.find_task_class('unnamed_task')
+  assert_mentions(caught.value.fix, 'UnnamedTask', "name: str = 'unnamed_task'")
+  assert '--task_module' not in caught.value.fix

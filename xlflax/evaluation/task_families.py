@@ -13,7 +13,7 @@ from typing import Any
 
 from xlflax.evaluation import eval_task, tasks
 from xlflax.evaluation.metrics.metric import Better, Metric
-from xlflax.utils import errors, name_suggestions
+from xlflax.utils import errors, name_suggestions, user_modules
 
 # Gin files that evaluate tasks on files of labeled examples.
 GIN_FILES = {
@@ -56,13 +56,62 @@ def find_task_class(name: str) -> type[eval_task.EvalTask]:
       got=name,
       expected='one of ' + ', '.join(task_names()),
       fix=name_suggestions.suggestion_or_hint(
-        name,
-        task_names(),
-        'Pass --task_module=MODULE, or a --gin_file that imports the module of '
-        'your own task.',
+        name, task_names(), _suggest_registration(name)
       ),
     )
   return eval_task.known_tasks()[name]
+
+
+def _suggest_registration(name: str) -> str:
+  """Returns the instruction that registers a user-defined task.
+
+  Args:
+    name: Requested name, which is not registered.
+  """
+  classes = _find_unnamed_tasks(eval_task.EvalTask)
+  if not classes:
+    return (
+      'Pass --task_module=MODULE, or a --gin_file that imports the module of '
+      'your own task.'
+    )
+  cls = next(
+    (c for c in classes if c.__name__.lower() == name.replace('_', '').lower()),
+    classes[0],
+  )
+  return (
+    f'The class {cls.__module__}.{cls.__qualname__} has no own default value '
+    f'of the field `name`, and is therefore not registered. Add `name: str = '
+    f'{name!r}` to the class.'
+  )
+
+
+def _find_unnamed_tasks(
+  base: type[eval_task.EvalTask],
+) -> list[type[eval_task.EvalTask]]:
+  """Returns the user-defined tasks without a name on the command line.
+
+  Private classes, and classes with subclasses, are not expected to have a name.
+
+  Args:
+    base: Class whose subclasses are searched.
+  """
+  registered = set(map(_import_path, eval_task.known_tasks().values()))
+  classes = []
+  for cls in base.__subclasses__():
+    if cls.__subclasses__():
+      classes += _find_unnamed_tasks(cls)
+    elif (
+      user_modules.is_user_extension(cls)
+      and not cls.__name__.startswith('_')
+      and _import_path(cls) not in registered
+    ):
+      classes.append(cls)
+  return classes
+
+
+def _import_path(cls: type) -> tuple[str, str]:
+  """Returns the module and the name of a class."""
+  return cls.__module__, cls.__qualname__
 
 
 def text_options(name: str) -> Mapping[str, inspect.Parameter]:
