@@ -293,3 +293,53 @@ def test_the_last_loss_of_a_short_run_is_compared_with_the_first(
   hook.after_training(run)
   [record] = caplog.records
   assert_mentions(record.getMessage(), 'mlm', '100.00')
+
+
+@pytest.mark.parametrize(
+  'fields, has_warning',
+  [
+    ({'grad_norm': 0.0}, True),
+    ({'grad_norm': 1e-30}, False),
+    ({'grad_norm': 0.0, 'loss': 0.0}, False),
+    ({'grad_norm': float('nan'), 'loss': float('nan')}, False),
+  ],
+)
+def test_a_gradient_of_zero_causes_one_warning(
+  run, caplog, fields, has_warning
+):
+  for step in (5, 10):
+    _report(run, step, **fields)
+  assert len(caplog.records) == has_warning
+  if has_warning:
+    assert_mentions(caplog.records[0].getMessage(), 'gradient', 'stop_gradient')
+
+
+def test_a_gradient_of_zero_after_the_first_report_causes_no_warning(
+  run, caplog
+):
+  _report(run, 5)
+  _report(run, 10, grad_norm=0.0)
+  assert not caplog.records
+
+
+def test_each_metric_that_is_not_finite_causes_one_warning(run, caplog):
+  one, nan = np.float64(1), np.float64('nan')
+  by_language = np.array([1.0, np.inf])
+  metrics = {'good': (one, one), 'empty': (0 * one, 0 * one)}
+  _report(run, 5, metrics=metrics)
+  assert not caplog.records
+  _report(run, 10, metrics=metrics | {'bad': (nan, one)})
+  _report(run, 15, metrics=metrics | {'bad': (nan, one), 'weight': (one, nan)})
+  assert len(caplog.records) == 2
+  first, second = (record.getMessage() for record in caplog.records)
+  assert_mentions(first, 'bad', 'step 10')
+  assert_mentions(second, 'weight', 'step 15')
+  assert 'bad' not in second and 'good' not in first
+  _report(run, 20, metrics={'parts': (by_language, np.ones(2))})
+  assert_mentions(caplog.records[-1].getMessage(), 'parts')
+
+
+def test_metrics_of_a_loss_that_is_not_finite_cause_no_warning(run, caplog):
+  nan = np.float64('nan')
+  _report(run, 5, loss=nan, grad_norm=nan, metrics={'bad': (nan, nan)})
+  assert not caplog.records

@@ -1,12 +1,14 @@
 """Hook that reports training metrics and speed periodically."""
 
 import logging
+import math
 import os
 import platform
 import sys
 from typing import Any
 
 import jax
+import numpy as np
 
 from xlflax.objectives import objective_base, objective_metrics
 from xlflax.training import (
@@ -38,6 +40,7 @@ class MetricsHook(hook_base.Hook):
     self._progress, self._step_times = progress_hook, step_time_hook
     self._plateaus = unigram_plateau.Plateaus({})
     self._last_metrics: dict[str, float] = {}
+    self._non_finite_metrics: set[str] = set()
     self._first_output: train_step.StepOutput | None = None
     self._environment: dict[str, Any] = {'environment': _describe_environment()}
 
@@ -90,6 +93,8 @@ class MetricsHook(hook_base.Hook):
       sums: Sums of the steps' losses and metrics since the last report.
     """
     step, tokens_per_step = run.step, sums.tokens / sums.steps
+    if distributed_job.is_lead():
+      self._warn_of_values(step, sums)
     metrics = self._last_metrics = _train_metrics(run, sums)
     seconds = run.activities.seconds()
     speed = {
@@ -103,6 +108,44 @@ class MetricsHook(hook_base.Hook):
     run.write_metrics(step, train=metrics, speed=speed, **self._environment)
     run.results['loss'] = run_metrics.json_number(sums.loss)
     self._environment = {}
+
+  def _warn_of_values(self, step: int, sums: metric_accumulator.Sums) -> None:
+    """Warns of a gradient of 0, and of metrics that are NaN or infinite.
+
+    The gradient is checked in the first report of the process. Each metric
+    causes at most one warning.
+
+    Args:
+      step: Step of the report.
+      sums: Sums of the steps' losses and metrics since the last report.
+    """
+    is_first_report = not self._last_metrics
+    # A loss of 0 may have a gradient of 0, such as a loss with a margin.
+    if is_first_report and sums.grad_norm == 0 and sums.loss != 0:
+      logging.warning(
+        'The gradient of the loss (%.4g) is 0 at all steps up to step %d, so '
+        'the loss does not change the parameters. Check whether the objective '
+        'computes the loss with jax.lax.stop_gradient or with operations '
+        'without a gradient, such as argmax, comparisons and rounding.',
+        sums.loss,
+        step,
+      )
+    if not math.isfinite(sums.loss):
+      return
+    names = {
+      name
+      for name, pair in sums.metrics.items()
+      if not all(np.all(np.isfinite(values)) for values in pair)
+    } - self._non_finite_metrics
+    self._non_finite_metrics |= names
+    if names:
+      logging.warning(
+        'Metrics are NaN or infinite at step %d, although the loss is finite: '
+        '%s. Check the objective for divisions by zero. A metric that is not '
+        'defined for a batch must have the total 0 and the weight 0.',
+        step,
+        ', '.join(sorted(names)),
+      )
 
   def _first_metrics(self, run) -> dict[str, float]:
     """Returns the metrics of the first step of this process, by name."""
