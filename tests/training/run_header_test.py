@@ -1,5 +1,6 @@
 """The header that a run logs at startup."""
 
+import dataclasses
 import types
 
 import numpy as np
@@ -170,6 +171,30 @@ def test_a_learning_rate_of_zero(rate, head_rate, has_warning):
   assert len(messages) == has_warning
   if has_warning:
     assert_mentions(messages[0], 'LEARNING_RATE')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _OwnSchedule(schedules.Peaked):
+  """A user-defined schedule, which is 0 because of an integer division."""
+
+  def __call__(self, step):
+    return self.peak_value * (step // 1000)
+
+
+@pytest.mark.parametrize(
+  'rate',
+  [
+    _OwnSchedule(peak_value=1e-3),
+    schedules.Piecewise(values=(0.0, 0.0), boundaries=(7,)),
+  ],
+)
+def test_a_schedule_of_zeros_is_named_instead_of_the_macro(rate):
+  settings = types.SimpleNamespace(
+    optimizer=optimizers.AdamW(learning_rate=rate), steps=8
+  )
+  [message] = run_header.zero_learning_rate_warnings(settings)
+  assert_mentions(message, type(rate).__name__)
+  assert 'LEARNING_RATE' not in message
 
 
 def _filtered_task(num_dropped, num_truncated, *, examples_read=869):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
+import jax.numpy as jnp
 
 from xlflax.config import setting_names
 from xlflax.data import corpus_checks, loader_base
@@ -20,7 +21,8 @@ from xlflax.models import (
 from xlflax.models.attention import attention_backends
 from xlflax.objectives.finetuning import classification_objective
 from xlflax.training import param_tree, training_setup
-from xlflax.utils import logs, name_suggestions
+from xlflax.training.optimization import schedules
+from xlflax.utils import logs, name_suggestions, user_modules
 
 if TYPE_CHECKING:
   from xlflax.trainer import Trainer
@@ -341,16 +343,36 @@ def zero_learning_rate_warnings(settings: 'Trainer') -> list[str]:
   if not all(_is_zero(rate, steps) for rate in rates):
     return []
   return [
-    'The learning rate is 0 at all steps, so the parameters do not change. Set '
-    'LEARNING_RATE to a positive number.'
+    'The learning rate is 0 at all steps, so the parameters do not change. '
+    + _suggest_positive_rate(optimizer.learning_rate)
   ]
+
+
+def _suggest_positive_rate(rate: Any) -> str:
+  """Returns the instruction that makes a learning rate positive.
+
+  The macro LEARNING_RATE sets the peak of the schedules of xlflax, but not the
+  fields of other schedules.
+
+  Args:
+    rate: Learning rate, which is 0 at all steps.
+  """
+  is_user_defined = user_modules.is_user_extension(type(rate))
+  if not callable(rate) or (
+    isinstance(rate, schedules.Peaked) and not is_user_defined
+  ):
+    return 'Set LEARNING_RATE to a positive number.'
+  name = type(rate).__name__
+  method = f'`{name}.__call__` or ' if is_user_defined else ''
+  return f'Correct {method}the settings of the schedule {name}.'
 
 
 def _is_zero(rate: Any, steps: Iterable[int]) -> bool:
   """Returns whether a constant or a schedule is 0 at the given steps."""
   if not callable(rate):
     return not rate
-  return all(float(rate(step)) == 0 for step in steps)
+  # Some user-defined schedules do not accept the integer 0.
+  return all(float(rate(jnp.asarray(step))) == 0 for step in steps)
 
 
 def language_warnings(
