@@ -99,9 +99,9 @@ class Setup:
       settings.partitioner,
       use_ema=settings.ema_decay is not None,
     )
-    update_direction.warn_of_ascent(
-      settings.optimizer, self.factory.abstract.params
-    )
+    params = self.factory.abstract.params
+    update_direction.warn_of_ascent(settings.optimizer, params)
+    update_direction.warn_of_ignored_rate(settings.optimizer, params)
 
   def _with_default_rate(self) -> 'Trainer':
     """Returns the run's settings with the default learning rate filled in."""

@@ -108,3 +108,47 @@ def test_other_optimizers_cause_no_warning(create, caplog):
   optimizer = _Own(learning_rate=0.1, create=create)
   update_direction.warn_of_ascent(optimizer, _PARAMS)
   assert not caplog.records
+
+
+@pytest.mark.parametrize('rate', [0.1, _LINEAR])
+def test_an_ignored_learning_rate_causes_a_warning(rate, caplog):
+  optimizer = _Own(learning_rate=rate, create=lambda rate: optax.adam(1e-3))
+  update_direction.warn_of_ignored_rate(optimizer, _PARAMS)
+  (record,) = caplog.records
+  assert_mentions(record.getMessage(), '_Own.make', '`rate`')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _WithoutRate(_Own):
+  """A user-defined optimizer without a learning rate."""
+
+  learning_rate: float = 1.0
+
+
+@pytest.mark.parametrize(
+  'create',
+  [
+    optax.sgd,
+    optax.adamw,
+    optax.lion,
+    optax.adafactor,
+    lambda rate: optax.MultiSteps(optax.sgd(rate), 4).gradient_transformation(),
+    lambda rate: optax.masked(optax.sgd(rate), {'bias': True}),
+    lambda rate: optax.set_to_zero(),
+    lambda rate: optax.contrib.muon(rate),
+    lambda rate: optax.contrib.schedule_free_sgd(rate),
+    lambda rate: optax.clip(rate),
+    _project,
+    _fail,
+  ],
+)
+def test_a_learning_rate_that_is_used_causes_no_warning(create, caplog):
+  optimizer = _Own(learning_rate=0.1, create=create)
+  update_direction.warn_of_ignored_rate(optimizer, _PARAMS)
+  assert not caplog.records
+
+
+def test_an_optimizer_with_a_default_learning_rate_may_ignore_it(caplog):
+  optimizer = _WithoutRate(create=lambda rate: optax.adam(1e-3))
+  update_direction.warn_of_ignored_rate(optimizer, _PARAMS)
+  assert not caplog.records

@@ -1,5 +1,9 @@
-"""Detection of user-defined optimizers whose updates increase the loss."""
+"""Detection of user-defined optimizers whose updates are wrong.
 
+The updates increase the loss, or they do not depend on the learning rate.
+"""
+
+import dataclasses
 import logging
 import re
 from typing import Any
@@ -17,6 +21,9 @@ from xlflax.utils import logs, user_modules
 _NUM_UPDATES = 6
 _MAX_DIMENSION = 2
 _LEARNING_RATE = 1e-3
+# An optimizer that uses the learning rate only as an upper limit is limited by
+# this learning rate.
+_LOW_LEARNING_RATE = 1e-6
 # Products of displacements and gradients above the rounding errors.
 _MIN_PROJECTION = 1e-7
 
@@ -48,6 +55,59 @@ def warn_of_ascent(optimizer: optimizers.Optimizer, params: Any) -> None:
     )
 
 
+def warn_of_ignored_rate(optimizer: optimizers.Optimizer, params: Any) -> None:
+  """Logs a warning if a user-defined optimizer ignores the learning rate.
+
+  Optimizers without a learning rate cause no warning if they keep the default
+  value of the field `learning_rate`.
+
+  Args:
+    optimizer: Optimizer of the run. Optimizers of xlflax are not checked.
+    params: Parameters of the run, as a tree of arrays or ShapeDtypeStructs.
+  """
+  cls = type(optimizer)
+  if not user_modules.is_user_extension(cls):
+    return
+  [field] = [f for f in dataclasses.fields(cls) if f.name == 'learning_rate']
+  if optimizer.learning_rate == field.default:
+    return
+  try:
+    is_ignored = ignores_learning_rate(optimizer, params)
+  except Exception:  # noqa: BLE001, the optimizer may require other parameters.
+    return
+  if is_ignored:
+    logging.warning(
+      'The updates of the optimizer %s do not depend on the learning rate. Use '
+      'the argument `rate` in `%s.make`, for example with '
+      'optax.scale_by_learning_rate(rate). If the optimizer has no learning '
+      'rate, declare a default value of the field `learning_rate` in %s, and do '
+      'not set it.',
+      cls.__name__,
+      cls.__name__,
+      cls.__name__,
+      extra=logs.ONCE,
+    )
+
+
+def ignores_learning_rate(optimizer: optimizers.Optimizer, params: Any) -> bool:
+  """Returns whether the updates of small parameters ignore the learning rate.
+
+  If the updates are 0, the result is False.
+
+  Args:
+    optimizer: Optimizer to check.
+    params: See `find_ascending_parameters`.
+
+  Raises:
+    Exception: If the optimizer does not support the small parameters.
+  """
+  low, high = (
+    _project_updates(optimizer, params, rate=rate)
+    for rate in (_LOW_LEARNING_RATE, _LEARNING_RATE)
+  )
+  return low == high and any(low.values())
+
+
 def find_ascending_parameters(
   optimizer: optimizers.Optimizer, params: Any
 ) -> list[str]:
@@ -68,18 +128,8 @@ def find_ascending_parameters(
   Raises:
     Exception: If the optimizer does not support the small parameters.
   """
-  rate: optimizers.Rate = _LEARNING_RATE
-  if callable(optimizer.learning_rate):
-    rate = schedules.Constant(peak_value=_LEARNING_RATE)
-  transform = optimizer.make(rate)
-  small_params = _small_params(params)
-  gradients = jax.tree.map(
-    lambda x: jnp.linspace(0.5, 1.5, x.size).reshape(x.shape), small_params
-  )
   uphill = [
-    _move(
-      transform, small_params, jax.tree.map(lambda g, s=sign: s * g, gradients)
-    )
+    _project_updates(optimizer, params, rate=_LEARNING_RATE, sign=sign)
     for sign in (1, -1)
   ]
   return [
@@ -87,6 +137,29 @@ def find_ascending_parameters(
     for name, projection in uphill[0].items()
     if min(projection, uphill[1][name]) > _MIN_PROJECTION
   ]
+
+
+def _project_updates(
+  optimizer: optimizers.Optimizer, params: Any, *, rate: float, sign: int = 1
+) -> dict[str, float]:
+  """Returns the projections of small parameters' displacements, as in `_move`.
+
+  Args:
+    optimizer: Optimizer to check.
+    params: See `find_ascending_parameters`.
+    rate: Learning rate, which replaces that of the optimizer.
+    sign: Sign of the gradient.
+  """
+  is_schedule = callable(optimizer.learning_rate)
+  transform = optimizer.make(
+    schedules.Constant(peak_value=rate) if is_schedule else rate
+  )
+  small_params = _small_params(params)
+  gradients = jax.tree.map(
+    lambda x: sign * jnp.linspace(0.5, 1.5, x.size).reshape(x.shape),
+    small_params,
+  )
+  return _move(transform, small_params, gradients)
 
 
 def _small_params(params: Any) -> dict[str, Any]:
