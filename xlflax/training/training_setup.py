@@ -90,6 +90,9 @@ class Setup:
       settings.datasets,
       self.spec,
     )
+    schedule_checks.check_scalars(
+      [list(settings.objectives.objectives), list(settings.datasets)]
+    )
     schedule_checks.check_learning_rates(settings.optimizer, settings.steps)
     self.factory = train_state.StateFactory(
       self.model,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.errors import assert_mentions
+from xlflax.objectives.pretraining import masked_lm
 from xlflax.training.optimization import optimizers, schedule_checks, schedules
 from xlflax.utils import errors
 
@@ -60,6 +61,18 @@ def test_a_value_that_is_not_a_scalar_is_rejected(compute, words):
   assert_mentions(caught.value, '_Own.__call__', 'scalar', *words)
 
 
+def test_schedules_in_objectives_and_datasets_must_return_scalars():
+  def objective(compute):
+    return masked_lm.MaskedLM(
+      mask_ratio=_Own(compute=compute), max_mask_ratio=0.5
+    )
+
+  schedule_checks.check_scalars([objective(lambda step: 0.1 + 0 * step), None])
+  with pytest.raises(errors.ConfigError) as caught:
+    schedule_checks.check_scalars([objective(lambda step: jnp.ones([2]))])
+  assert_mentions(caught.value, '_Own.__call__', 'scalar', '[2]')
+
+
 def test_the_schedules_of_parameter_groups_are_checked():
   optimizer = optimizers.AdamW(
     learning_rate=1e-3,
@@ -67,6 +80,29 @@ def test_the_schedules_of_parameter_groups_are_checked():
   )
   with pytest.raises(errors.ConfigError, match='_Own'):
     schedule_checks.check_learning_rates(optimizer, 4)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _ScheduledDecay(optimizers.AdamW):
+  """A user-defined optimizer with a second schedule."""
+
+  decay: schedules.Schedule
+
+
+def test_other_schedules_of_an_optimizer_may_be_negative():
+  schedule_checks.check_learning_rates(
+    _ScheduledDecay(
+      learning_rate=1e-3, decay=_Own(compute=lambda step: -1.0 * step)
+    ),
+    4,
+  )
+  with pytest.raises(errors.ConfigError, match='scalar'):
+    schedule_checks.check_learning_rates(
+      _ScheduledDecay(
+        learning_rate=1e-3, decay=_Own(compute=lambda step: jnp.ones(2))
+      ),
+      4,
+    )
 
 
 def test_an_exception_of_a_schedule_is_reported_with_its_class():

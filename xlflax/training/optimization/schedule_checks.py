@@ -1,10 +1,13 @@
-"""Checks of user-defined learning rate schedules before training."""
+"""Checks of user-defined schedules before training."""
 
+import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import linen as nn
 
 from xlflax.training.optimization import optimizers, schedules
 from xlflax.utils import errors, user_modules
@@ -25,24 +28,50 @@ def check_learning_rates(
     num_steps: Number of steps in the run.
 
   Raises:
-    ConfigError: If a schedule does not return a scalar, or if its value is
+    ConfigError: If a schedule does not return a scalar, or if a learning rate is
       negative or not finite at a step of the run.
   """
+  check_scalars(optimizer)
   rates = [optimizer.learning_rate, *(r for _, r in optimizer.lr_multipliers)]
-  for rate in rates:
-    if isinstance(rate, schedules.Schedule) and user_modules.is_user_extension(
-      type(rate)
+  for schedule in _find_user_schedules(rates):
+    _check_rates(schedule, num_steps)
+
+
+def check_scalars(value: Any) -> None:
+  """Checks that the user-defined schedules in an object return scalars.
+
+  Args:
+    value: Dataclass, tuple, list or plain value, which may contain schedules.
+
+  Raises:
+    ConfigError: If a schedule raises an exception, or does not return a scalar.
+  """
+  for schedule in _find_user_schedules(value):
+    # Training passes an array. Some schedules do not accept the integer 0, as
+    # in `step ** -0.5`.
+    with user_modules.converting_class_errors(schedule, '__call__'):
+      first_value = schedule(jnp.asarray(0))
+    _check_scalar(schedule, first_value)
+
+
+def _find_user_schedules(value: Any) -> Iterator[schedules.Schedule]:
+  """Yields the user-defined schedules that an object contains."""
+  if isinstance(value, list | tuple):
+    for element in value:
+      yield from _find_user_schedules(element)
+  elif dataclasses.is_dataclass(value) and not isinstance(
+    value, type | nn.Module
+  ):
+    if isinstance(value, schedules.Schedule) and user_modules.is_user_extension(
+      type(value)
     ):
-      _check_schedule(rate, num_steps)
+      yield value
+    for field in dataclasses.fields(value):
+      yield from _find_user_schedules(getattr(value, field.name, None))
 
 
-def _check_schedule(schedule: schedules.Schedule, num_steps: int) -> None:
-  """Checks the values of one schedule, as in `check_learning_rates`."""
-  # Training passes an array. Some schedules do not accept the integer 0, as in
-  # `step ** -0.5`.
-  with user_modules.converting_class_errors(schedule, '__call__'):
-    first_value = schedule(jnp.asarray(0))
-  check_scalar(schedule, first_value)
+def _check_rates(schedule: schedules.Schedule, num_steps: int) -> None:
+  """Checks the values of a learning rate schedule at the steps of a run."""
   if num_steps < 1:
     return
   steps = np.unique(
@@ -63,15 +92,15 @@ def _check_schedule(schedule: schedules.Schedule, num_steps: int) -> None:
       expected='a finite number of at least 0',
       where=_find_call(schedule),
       fix=f'Correct `{type(schedule).__name__}.__call__`, for example with '
-      'jnp.maximum(value, 0.0). If the decay has an own number of steps, it '
-      'must not be lower than the number of steps of the run.'
+      'jnp.maximum(value, 0.0). If the schedule sets its number of decay steps, '
+      'set it to at least the number of steps of the run.'
       if values[index] < 0
       else f'Correct `{type(schedule).__name__}.__call__`. Check for divisions '
       'by zero, for example at step 0.',
     )
 
 
-def check_scalar(schedule: schedules.Schedule, value: Any) -> None:
+def _check_scalar(schedule: schedules.Schedule, value: Any) -> None:
   """Checks that the value of a schedule is a real number of shape [].
 
   Args:
