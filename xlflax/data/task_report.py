@@ -160,8 +160,9 @@ def describe_preprocessing(
 
   Raises:
     CorpusError: If the task or the split does not exist, if a line is
-      malformed, or if the task adds special tokens. In the last case, the error
-      is raised after the last line.
+      malformed, if the examples do not have the output features of the task, or
+      if the task adds special tokens. In the last two cases, the error is
+      raised after the last line.
     VocabularyError: If the task was registered with a different vocabulary.
   """
   task = task_registry.get_task(name, split=split)
@@ -196,6 +197,7 @@ def _describe_steps(
     )
     dataset = step(dataset)
     yield from _examples(dataset, task, num_examples)
+  task._validate_preprocessing(dataset)
   if vocabulary and supervised_tasks.kind_of(task.name) is None:
     examples = list(data_sources.numpy_examples(dataset.take(num_examples)))
     seqio_reader.check_special_tokens(
@@ -267,6 +269,7 @@ def _examples(
   dataset: tf.data.Dataset, task: seqio.Task, num_examples: int
 ) -> Iterator[str]:
   examples = data_sources.numpy_examples(dataset.take(num_examples))
+  index = -1
   for index, example in enumerate(itertools.islice(examples, num_examples)):
     if not isinstance(example, dict):
       example = {'': example}
@@ -275,6 +278,8 @@ def _examples(
       for line in _value_lines(key, value, task):
         yield f'  {mark} {line}'
         mark = '   '
+  if index < 0:
+    yield '  (no examples)'
 
 
 def _value_lines(key: str, value, task: seqio.Task) -> Iterator[str]:

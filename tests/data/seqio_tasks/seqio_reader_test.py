@@ -279,3 +279,82 @@ def test_errors_of_own_tasks(
     list(task_reader.read_texts('reader.own'))
   with raises_error(errors.CorpusError, mentions=mentions):
     list(task_report.describe_preprocessing('reader.own', None, num_examples=2))
+
+
+@pytest.mark.parametrize(
+  ('values', 'got', 'fix'),
+  [
+    ([['a', 'b'], ['c', 'd']], 'rank 1', 'reduce_join'),
+    ([1.5, 2.5], 'float32', 'as_string'),
+  ],
+)
+@pytest.mark.parametrize('feature', ['text', 'targets'])
+def test_features_that_are_not_scalar_strings(
+  registry, toy_vocabulary, feature, values, got, fix
+):
+  name = f'not_scalar.{feature}'
+  columns = {'inputs': ['x', 'y'], feature: values}
+  source = seqio.FunctionDataSource(
+    lambda split, shuffle_files: tf.data.Dataset.from_tensor_slices(columns),
+    splits=['train'],
+  )
+  if feature == 'text':
+    registry.add_monolingual_task(name, source, language='en')
+  else:
+    registry.add_parallel_task(name, source, languages=('de', 'en'))
+  for read in (
+    lambda: task_reader.read_texts(name),
+    lambda: task_reader.read_tokenized_examples(name, toy_vocabulary),
+    lambda: task_report.describe_preprocessing(name, None),
+  ):
+    with raises_error(
+      errors.CorpusError, where=f'task {name}', mentions=(f'`{feature}`', fix)
+    ) as error:
+      list(read())
+    assert got in error.value.got
+
+
+def test_texts_of_unknown_shape(registry):
+  source = seqio.FunctionDataSource(
+    lambda split, shuffle_files: tf.data.Dataset.from_tensor_slices(
+      {'text': ['a']}
+    ).map(
+      lambda example: {
+        'text': tf.py_function(lambda x: x, [example['text']], tf.string)
+      }
+    ),
+    splits=['train'],
+  )
+  registry.add_monolingual_task('unknown.shape', source, language='en')
+  with raises_error(errors.CorpusError, mentions=('`text`', 'ensure_shape')):
+    list(task_reader.read_texts('unknown.shape'))
+
+
+@pytest.mark.parametrize(
+  ('ids', 'message'),
+  [([3, 4], 'rank'), ([[3.5], [4.5]], 'type'), (None, 'missing')],
+)
+def test_wrong_features_of_tasks_that_tokenize_their_text(
+  registry, toy_vocabulary, ids, message
+):
+  columns = {'other': [1, 2]} if ids is None else {'targets': ids}
+  seqio.TaskRegistry.add(
+    'wrong.features',
+    seqio.FunctionDataSource(
+      lambda split, shuffle_files: tf.data.Dataset.from_tensor_slices(columns),
+      splits=['train'],
+    ),
+    output_features={
+      'targets': seqio.Feature(seqio.PassThroughVocabulary(100))
+    },
+  )
+  registry.set_task_languages('wrong.features', ['en'])
+  for read in (
+    task_reader.read_tokenized_examples,
+    task_report.describe_preprocessing,
+  ):
+    with raises_error(
+      errors.CorpusError, where='task wrong.features', mentions='targets'
+    ) as error:
+      list(read('wrong.features', toy_vocabulary))
+    assert message in error.value.got

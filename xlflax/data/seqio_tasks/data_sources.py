@@ -25,6 +25,11 @@ _INVALID_TEXT = (
   tf.errors.DataLossError,
   tf.errors.PermissionDeniedError,
 )
+# Messages of SeqIO for examples that lack an output feature of their task, or in
+# which its type or rank is different.
+_INVALID_FEATURE = re.compile(
+  'Task dataset (is missing expected output feature|has incorrect)'
+)
 # Errors of sources, which TensorFlow does not pass on.
 _source_errors: collections.deque = collections.deque(maxlen=16)
 
@@ -117,8 +122,9 @@ def converting_task_errors(name: str) -> Iterator[None]:
 
   Raises:
     CorpusError: If a file is missing, if TensorFlow cannot process an example,
-      or if a function of the user raises an exception. In the last case, the
-      error contains the line.
+      if the examples do not have the output features of the task, or if a
+      function of the user raises an exception. In the last case, the error
+      contains the line.
   """
   try:
     yield
@@ -134,6 +140,16 @@ def converting_task_errors(name: str) -> Iterator[None]:
       f'tasks show {name}` to print examples after each preprocessor.',
     ) from error
   except Exception as error:
+    if isinstance(error, ValueError) and _INVALID_FEATURE.match(str(error)):
+      raise errors.CorpusError(
+        'The preprocessors of a task must return examples with the output '
+        'features of the task',
+        got=str(error).removeprefix('Task dataset '),
+        where=f'task {name}',
+        fix='Correct the preprocessors, or the argument `output_features` of '
+        f'the task. Run `xlflax tasks show {name}` to print examples after each '
+        'preprocessor.',
+      ) from error
     line = user_modules.find_user_line(error)
     if line is None:
       raise

@@ -182,3 +182,37 @@ def _check_features(
       else f'these features: {{{features}}}.'
     ),
   )
+
+
+def check_text_features(dataset: tf.data.Dataset, names: Iterable[str]) -> None:
+  """Checks that features of the examples in a dataset are scalar strings.
+
+  Args:
+    dataset: Dataset of examples.
+    names: Names of the features, which all examples have.
+
+  Raises:
+    CorpusError: If the type or the rank of a feature is different.
+  """
+  for name in names:
+    spec = dataset.element_spec[name]
+    dtype = getattr(spec, 'dtype', None)
+    rank = tf.TensorShape(getattr(spec, 'shape', None)).rank
+    if dtype == tf.string and rank == 0:
+      continue
+    if dtype != tf.string:
+      advice = 'return text, for example with tf.strings.as_string'
+    elif rank is None:
+      advice = 'set the shape, as in tf.ensure_shape(text, [])'
+    else:
+      advice = (
+        'join the strings with tf.strings.reduce_join, or return one example '
+        'for each string'
+      )
+    raise errors.CorpusError(
+      f'The feature `{name}` must be a scalar string',
+      got=str(spec)
+      if dtype is None
+      else f'type {dtype.name}, rank {"unknown" if rank is None else rank}',
+      fix=f'In the preprocessor that returns this feature, {advice}.',
+    )

@@ -362,20 +362,33 @@ def name_monolingual(dataset):
   """Renames `text` to `targets` and keeps `starts_document`.
 
   All other features are dropped.
+
+  Raises:
+    CorpusError: If the examples lack a feature, or if `text` is not a scalar
+      string.
   """
-  return preprocessors.rename_features(
+  renamed_dataset = preprocessors.rename_features(
     dataset, {'targets': 'text', 'starts_document': 'starts_document'}
   )
+  preprocessors.check_text_features(dataset, ['text'])
+  return renamed_dataset
 
 
 _MONOLINGUAL = (preprocessors.mark_documents, name_monolingual)
 
 
 def name_parallel(dataset):
-  """Drops all features except the parallel texts `inputs` and `targets`."""
-  return preprocessors.rename_features(
+  """Drops all features except the parallel texts `inputs` and `targets`.
+
+  Raises:
+    CorpusError: If the examples lack a feature, or if a text is not a scalar
+      string.
+  """
+  renamed_dataset = preprocessors.rename_features(
     dataset, {'inputs': 'inputs', 'targets': 'targets'}
   )
+  preprocessors.check_text_features(dataset, ['inputs', 'targets'])
+  return renamed_dataset
 
 
 def tokenize(dataset, output_features):
