@@ -9,6 +9,8 @@ import shutil
 
 import numpy as np
 import pytest
+import seqio
+import tensorflow as tf
 
 from tests.errors import assert_mentions, raises_error
 from xlflax.data import dataset_config, loader_factory
@@ -94,6 +96,42 @@ def test_filters_that_leave_nothing(toy_corpus, toy_vocabulary):
     errors.CorpusError, mentions=('s', 'corpus.parallel.de_en', 50)
   ):
     loader.rows(0, 0, 8)
+
+
+@pytest.mark.parametrize('texts', [['a', 'b'], ['a', '']])
+def test_tasks_without_text(registry, toy_vocabulary, texts):
+  registry.add_monolingual_task(
+    'filtered.en',
+    seqio.FunctionDataSource(
+      lambda split, shuffle_files: tf.data.Dataset.from_tensor_slices(
+        {'text': texts}
+      ),
+      splits=['train'],
+    ),
+    language='en',
+    preprocessors=[
+      lambda dataset: dataset.filter(
+        lambda example: tf.equal(example['text'], '')
+      )
+    ],
+  )
+  loader = live_loader.LiveLoader(
+    dataset_config.DatasetConfig(
+      name='s',
+      mixture='filtered.en',
+      layout='sentences',
+      length=16,
+      batch_size=4,
+    ),
+    vocabulary=toy_vocabulary,
+    seed=0,
+  )
+  with raises_error(
+    errors.CorpusError,
+    where='task filtered.en',
+    mentions=('filtered.en', "'train'", 'preprocessors'),
+  ):
+    loader.rows(0, 0, 4)
 
 
 @pytest.mark.parametrize('alpha', [None, 0.5])

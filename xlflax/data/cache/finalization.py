@@ -6,6 +6,7 @@ import logging
 import pathlib
 from collections.abc import Iterable
 
+from xlflax.data import loader_base
 from xlflax.data.cache import cache_format, shard_plan, write_plan
 from xlflax.data.plain_text import text_tasks
 from xlflax.storage import checksums
@@ -36,7 +37,7 @@ def finalize_task(
   Raises:
     CacheError: If a shard is missing or truncated, or if shards differ in their
       text, vocabulary or tokenization library.
-    CorpusError: If no example has a token.
+    CorpusError: If there are no examples, or if no example has a token.
   """
   entries = _read_entries(job)
   _check_libraries(job, entries)
@@ -57,6 +58,8 @@ def finalize_task(
     shard_size=job.shard_size,
     shards=entries,
   )
+  if not meta.examples and not meta.empty:
+    raise loader_base.no_text_error(job.task, job.split)
   if not meta.examples:
     raise errors.CorpusError(
       f'The split {job.split!r} of the task {job.task} contains no text to '

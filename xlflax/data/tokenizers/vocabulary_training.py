@@ -165,7 +165,7 @@ def sentence_quotas(
     raise errors.CorpusError(
       'The corpus contains no training text. A corpus directory must contain '
       'a folder mono/ or parallel/ in addition to valid/ and test/. A mixture '
-      'must contain tasks with a train split',
+      'must contain tasks that provide examples with text in the train split',
       where=str(corpus),
     )
   if settings.anchors is Anchors.JOINT:
