@@ -36,6 +36,13 @@ def test_compare_runs(runs, capsys):
     (['x=a', 'x=b'], errors.ConfigError, {'got': 'x, x'}),
     (['aa'], errors.RunDirectoryError, {'got': 'aa'}),
     (
+      ['x=a,b', 'y=b,a'],
+      errors.ConfigError,
+      {'got': 'x=a,b', 'mentions': '--new_languages'},
+    ),
+    (['a,aa', 'b'], errors.ConfigError, {'mentions': '--new_languages'}),
+    (['suite,b', 'suite'], errors.ConfigError, {'mentions': '--new_languages'}),
+    (
       ['a', 'suite'],
       errors.ConfigError,
       {'mentions': ('run directories (1)', 'suite outputs (1)')},

@@ -78,6 +78,7 @@ def main(options: ReportOptions) -> None:
   if options.new_languages is not None:
     print(_report_forgetting(options, options.new_languages.split(',')))
     return
+  _check_single_directories(options.directories)
   are_suites = [_is_suite_output(text) for text in options.directories]
   shared_options.check_requires(
     options,
@@ -168,6 +169,26 @@ def _join_suites(options: ReportOptions) -> pathlib.Path:
     samples=options.num_bootstrap_samples,
   )
   return output / report_files.PAGE
+
+
+def _check_single_directories(items: Sequence[str]) -> None:
+  """Raises an error if an argument is a list of directories.
+
+  Raises:
+    ConfigError: If an argument contains a comma and is not an existing path.
+  """
+  for text in items:
+    directory = name_path_pairs.split_name(text)[1]
+    if ',' in directory and not paths.to_path(directory).exists():
+      raise errors.ConfigError(
+        'Several directories of one model, as in NAME=DIR,DIR, can only be '
+        'passed with --new_languages',
+        got=text,
+        expected='DIR or NAME=DIR, with a single directory',
+        where='DIRECTORIES',
+        fix='For a forgetting report, pass --new_languages=LANGUAGES. '
+        'Otherwise, pass the directories as separate arguments.',
+      )
 
 
 def _is_suite_output(text: str) -> bool:
