@@ -232,6 +232,16 @@ def test_many_truncated_examples_are_reported_with_the_length(setup):
   assert_mentions(line, 201, 800, 'corpus.parallel.en_sw (dataset mono)', 256)
 
 
+def test_only_single_texts_can_be_split_into_shorter_lines(setup):
+  pairs = _filtered_task(0, 400)
+  [line] = _length_warnings(setup, pairs)
+  assert_mentions(line, 'truncated')
+  assert 'split' not in line
+  single = dataclasses.replace(pairs, languages=('en',))
+  [line] = _length_warnings(setup, single)
+  assert_mentions(line, 'truncated', 'split the text')
+
+
 def test_length_warnings_name_the_flags_of_the_dataset(setup):
   flags = {
     'length': 'LENGTH',

@@ -290,12 +290,14 @@ def _length_warnings(
     )
   num_kept = task.examples_read - task.dropped
   if task.truncated > MANY_TRUNCATED * num_kept > 0:
+    remedy = f'Increase {setting_names.name_setting(dataset.name, "length")}'
+    # The lines of a pair must stay aligned, so pairs cannot be split.
+    if len(task.languages) == 1:
+      remedy += ', or split the text into shorter lines'
     messages.append(
       f'{task.truncated:,} of {num_kept:,} examples of {where} are truncated to '
       f'sequences of {dataset.length:,} tokens, and the rest of their text is '
-      'not read. Increase '
-      f'{setting_names.name_setting(dataset.name, "length")}, or split the text '
-      'into shorter lines.'
+      f'not read. {remedy}.'
     )
   return messages
 
