@@ -98,6 +98,25 @@ def test_text_in_the_language_of_another_task(add, toy_sentences, toy_corpus):
   assert_mentions(message, 'web', 'en', 'de')
 
 
+def test_tasks_are_compared_with_a_corpus_that_they_do_not_read(
+  add, toy_sentences, toy_corpus
+):
+  corpus_tasks.register_corpus(toy_corpus)
+  web = add('web', ('en',), text=toy_sentences['de'])
+  [message] = task_samples.find_anomalies([web])
+  assert_mentions(message, 'web', 'en', 'de')
+  pairs = add(
+    'pairs',
+    ('en', 'de'),
+    inputs=toy_sentences['de'],
+    targets=toy_sentences['en'],
+  )
+  [message] = task_samples.find_anomalies([pairs])
+  assert_mentions(message, 'pairs', "('de', 'en')")
+  valid = add('valid', ('en',), text=toy_sentences['en'])
+  assert task_samples.find_anomalies([valid]) == []
+
+
 def test_the_live_loader_checks_its_tasks(add, toy_sentences, toy_vocabulary):
   loader = live_loader.LiveLoader(
     dataset_config.DatasetConfig(

@@ -2,6 +2,8 @@
 
 import itertools
 
+import seqio
+
 from xlflax.data.corpus.corpus_directory import Corpus
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
 from xlflax.data.plain_text import corpus_directory_tasks
@@ -58,6 +60,18 @@ def register_corpus(
       )
       names.append(mixture)
   return tuple(names)
+
+
+def registered_tasks(prefix: str = 'corpus') -> list[str]:
+  """Returns the names of the tasks that `register_corpus` registered.
+
+  Args:
+    prefix: Prefix of the task names.
+  """
+  registered = seqio.TaskRegistry.names()
+  return [
+    name for name in _registered_names.get(prefix, ()) if name in registered
+  ]
 
 
 def _register(task: corpus_directory_tasks.TextTask) -> None:

@@ -9,6 +9,7 @@ from xlflax.data import corpus_checks
 from xlflax.data.corpus.corpus_directory import TRAIN
 from xlflax.data.seqio_tasks import (
   code_switched_text,
+  corpus_tasks,
   data_sources,
   seqio_reader,
   task_registry,
@@ -24,26 +25,24 @@ _NUM_CHARACTERS = 1000
 def find_anomalies(tasks: Iterable[str], split: str = TRAIN) -> list[str]:
   """Returns a message for each probable mistake in the text of tasks.
 
-  The first examples of each task are read. Tasks of a corpus directory, whose
-  files are checked separately, are only compared with the other tasks. Tasks
-  that provide token ids or code-switched text are not checked. Errors of reading
-  a task are ignored, because they are raised when the task is used.
+  The first examples of each task are read. Tasks of the registered corpus
+  directory, whose files are checked separately, are only compared with the other
+  tasks, including those that are not in `tasks`. Tasks that provide token ids or
+  code-switched text are not checked. Errors of reading a task are ignored,
+  because they are raised when the task is used.
 
   Args:
     tasks: Names of registered tasks. Tasks without the split are ignored.
     split: Name of the split to read.
   """
-  texts: list[corpus_checks.TaskText] = []
-  corpus_texts: list[corpus_checks.TaskText] = []
-  for name in tasks:
-    task = task_registry.get_task(name)
-    if split not in task.splits or not _has_plain_text(task.preprocessors):
-      continue
-    with contextlib.suppress(errors.XlflaxError, UnicodeDecodeError):
-      is_corpus = isinstance(task.source, data_sources.TextSource)
-      (corpus_texts if is_corpus else texts).append(_read_sample(name, split))
+  tasks = list(tasks)
+  is_corpus = {name: _reads_corpus(name) for name in tasks}
+  texts = _read_samples([x for x in tasks if not is_corpus[x]], split)
   if not texts:
     return []
+  corpus_names = [x for x in tasks if is_corpus[x]]
+  corpus_names += corpus_tasks.registered_tasks()
+  corpus_texts = _read_samples(dict.fromkeys(corpus_names), split)
   return corpus_checks.find_task_anomalies(texts, corpus_texts)
 
 
@@ -51,6 +50,25 @@ def log_anomalies(tasks: Iterable[str], split: str = TRAIN) -> None:
   """Logs a warning for each message of `find_anomalies`."""
   for anomaly in find_anomalies(tasks, split):
     logging.warning('%s', anomaly, extra=logs.ONCE)
+
+
+def _reads_corpus(name: str) -> bool:
+  """Returns whether a task reads the text of a corpus directory."""
+  source = task_registry.get_task(name).source
+  return isinstance(source, data_sources.TextSource)
+
+
+def _read_samples(
+  tasks: Iterable[str], split: str
+) -> list[corpus_checks.TaskText]:
+  """Reads the first examples of the tasks that have the split and plain text."""
+  texts: list[corpus_checks.TaskText] = []
+  for name in tasks:
+    task = task_registry.get_task(name)
+    if split in task.splits and _has_plain_text(task.preprocessors):
+      with contextlib.suppress(errors.XlflaxError, UnicodeDecodeError):
+        texts.append(_read_sample(name, split))
+  return texts
 
 
 def _has_plain_text(steps) -> bool:
