@@ -1,6 +1,7 @@
 """Cards as the Hub's own code reads them."""
 
 import huggingface_hub
+import pytest
 
 from tests.errors import assert_mentions
 from tests.interop.huggingface.huggingface_export_test import run_of
@@ -62,6 +63,41 @@ def test_measured_results_are_in_the_card(run_of):
     'retrieval (test)'
   }
   assert card.data.model_name == 'mine' and card.data.license == 'mit'
+
+
+def test_languages_outside_the_vocabulary_are_not_in_the_card(run_of):
+  directory, *_ = run_of()
+  result = eval_task.EvalResult(
+    metrics={
+      'perplexity/mean': 20.0,
+      'perplexity/en': 4.0,
+      'perplexity/de': 9.0,
+      'perplexity/sw': 500.0,
+      'accuracy/sw': 0.25,
+      'accuracy/mean': 0.25,
+    },
+    score_metrics=('perplexity', 'accuracy'),
+  )
+  identity = {
+    'split': 'test',
+    'task': {'name': 'perplexity'},
+    'seed': 0,
+    'parameters': 'default',
+  }
+  result_store.write_result(directory, result, step=3, identity=identity)
+  checked = huggingface_export.check_export(directory)
+  assert {'en', 'de'} <= set(checked.run.vocabulary.spec.languages)
+  text = model_card.format_model_card(checked, name='mine')
+  # The geometric mean of 4 and 9 is 6.
+  assert {
+    result.metric_name: result.metric_value
+    for result in huggingface_hub.ModelCard(text).data.eval_results
+  } == {
+    'perplexity/en': 4.0,
+    'perplexity/de': 9.0,
+    'perplexity/mean': pytest.approx(6.0),
+  }
+  assert_mentions(text.partition('## Evaluation')[2], 'sw')
 
 
 def test_test_corpora_of_one_task_have_different_names(run_of):

@@ -60,7 +60,7 @@ def format_model_card(
   if is_average:
     step = f'average of checkpoints up to {step}'
   version = importlib.metadata.version('xlflax')
-  results = _find_results(
+  results, unknown_languages = _find_results(
     export, 'text-ranking' if _is_reranker(export) else _PIPELINES[export.task]
   )
   return '\n'.join(
@@ -76,7 +76,7 @@ def format_model_card(
       f'{version}.',
       '',
       *_training(settings, origin),
-      *_evaluation(results),
+      *_evaluation(results, unknown_languages),
       *_notice(settings.get('corpus')),
       *_excluded_parameters(export.left_out),
     ]
@@ -123,14 +123,21 @@ def _model_index(results: Sequence[Mapping[str, Any]], name: str) -> list[str]:
   return ['model-index: ' + json.dumps([{'name': name, 'results': results}])]
 
 
-def _find_results(export: Export, pipeline: str) -> list[dict[str, Any]]:
+def _find_results(
+  export: Export, pipeline: str
+) -> tuple[list[dict[str, Any]], list[str]]:
   """Returns the evaluation results of this checkpoint for a `model-index`.
 
   Args:
     export: The export.
     pipeline: Type of the results of tasks that do not pool hidden states.
+
+  Returns:
+    The results, and the languages and pairs whose scores are omitted because
+    they are not in the vocabulary.
   """
   results = []
+  unknown_languages: set[str] = set()
   group_results = {
     group: result_by_step[export.step]
     for group, result_by_step in result_store.find_results(
@@ -144,13 +151,22 @@ def _find_results(export: Export, pipeline: str) -> list[dict[str, Any]]:
     (group.task, group.split) for group in group_results
   )
   for group, result in group_results.items():
-    metrics = []
-    for metric_name, value in result.metrics.items():
-      metric_type = metric_name.partition('/')[0]
-      if metric_type in result.score_metrics and math.isfinite(value):
-        metrics.append(
-          {'type': metric_type, 'name': metric_name, 'value': value}
-        )
+    scores = {
+      name: value
+      for name, value in result.metrics.items()
+      if name.partition('/')[0] in result.score_metrics
+    }
+    # The main score of a task of `mteb` is a mean over all of its subsets.
+    if not group.task.startswith(mteb_task.PREFIX):
+      scores, unknown_parts = _drop_unknown_languages(
+        scores, export.run.vocabulary.spec.languages
+      )
+      unknown_languages |= unknown_parts
+    metrics = [
+      {'type': name.partition('/')[0], 'name': name, 'value': value}
+      for name, value in scores.items()
+      if math.isfinite(value)
+    ]
     settings = _read_settings(export, group)
     if metrics:
       is_unique = num_groups[group.task, group.split] == 1
@@ -166,7 +182,48 @@ def _find_results(export: Export, pipeline: str) -> list[dict[str, Any]]:
       results.append(
         {'task': {'type': task_type}, 'dataset': dataset, 'metrics': metrics}
       )
-  return results
+  return results, sorted(unknown_languages)
+
+
+def _drop_unknown_languages(
+  scores: Mapping[str, float], languages: Sequence[str]
+) -> tuple[dict[str, float], set[str]]:
+  """Drops the scores of languages that are not in the vocabulary.
+
+  The means are computed over the other languages.
+
+  Args:
+    scores: Scores by metric and part, such as 'accuracy/de' or 'accuracy/mean'.
+    languages: Languages of the vocabulary.
+
+  Returns:
+    The remaining scores, and the languages and pairs that were dropped.
+  """
+  parts = [name.partition('/')[2] for name in scores]
+  unknown_parts = result_tables.find_unknown_parts(parts, languages)
+  known_scores = {
+    name: value
+    for name, value in scores.items()
+    if name.partition('/')[2] not in unknown_parts
+  }
+  if not unknown_parts:
+    return known_scores, unknown_parts
+  for name in [name for name in known_scores if name.endswith('/mean')]:
+    metric = name.removesuffix('/mean')
+    values = [
+      value
+      for other_name, value in known_scores.items()
+      if other_name.startswith(f'{metric}/') and other_name != name
+    ]
+    if values:
+      mean = result_tables.mean_of_parts(
+        values, geometric=metric.endswith('perplexity')
+      )
+      assert mean is not None
+      known_scores[name] = mean
+    else:
+      del known_scores[name]
+  return known_scores, unknown_parts
 
 
 def _read_settings(export: Export, group: result_store.Group) -> dict[str, Any]:
@@ -287,8 +344,18 @@ def _read_pooling(settings: Mapping[str, Any]) -> dict[str, Any] | None:
   }
 
 
-def _evaluation(results: Sequence[Mapping[str, Any]]) -> list[str]:
-  """Returns the section that states the pooling of the evaluation results."""
+def _evaluation(
+  results: Sequence[Mapping[str, Any]], unknown_languages: Sequence[str]
+) -> list[str]:
+  """Returns the section about the evaluation results.
+
+  The section states the pooling of the results, and the languages whose scores
+  are omitted.
+
+  Args:
+    results: Results of the `model-index`.
+    unknown_languages: Languages and pairs that are not in the vocabulary.
+  """
   names_by_pooling: dict[str, list[str]] = {}
   for result in results:
     pooling = result['metrics'][0].get('args')
@@ -297,13 +364,18 @@ def _evaluation(results: Sequence[Mapping[str, Any]]) -> list[str]:
       description = f'`{pooling["pooling"]}` ({encoding})'
       names = names_by_pooling.setdefault(description, [])
       names.append(result['dataset']['name'])
-  if not names_by_pooling:
-    return []
   lines = [
     f'- {", ".join(dict.fromkeys(names))}: The pooling of the hidden states '
     f'is {description}.'
     for description, names in names_by_pooling.items()
   ]
+  if unknown_languages:
+    lines.append(
+      '- Scores are omitted for languages that are not in the vocabulary '
+      f'({", ".join(unknown_languages)}). The means exclude these languages.'
+    )
+  if not lines:
+    return []
   return ['## Evaluation', '', *lines, '']
 
 
