@@ -176,10 +176,27 @@ def test_a_model_without_some_tasks(tmp_path):
   report_files.write_report(tmp_path, [_table('a'), small], samples=10)
   markdown = (tmp_path / report_files.MARKDOWN).read_text(encoding='utf-8')
   assert (
-    '| small | – (1 of 4 tasks, 1 of its 3 test sets) | 50.0 (1 of 3 languages) '
-    '| – | – | – |'
+    '| small | – (1 of 4 tasks; test sets of this task: 1 of 3) '
+    '| 50.0 (1 of 3 languages) | – | – | – |'
   ) in markdown
-  assert '| a | – (3 of 4 tasks, 6 of their 6 test sets) | 50.0 ±' in markdown
+  assert (
+    '| a | – (3 of 4 tasks; test sets of these tasks: 6 of 6) | 50.0 ±'
+  ) in markdown
+
+
+@pytest.mark.parametrize(
+  'tasks, expected, missing',
+  [
+    (['xnli'], 1, '(1 of 1 task; test sets of this task: 1 of 2)'),
+    ([], 9, '(0 of 9 tasks)'),
+  ],
+)
+def test_missing_test_sets_of_one_task(tasks, expected, missing):
+  scores = tuple(_score(task, 'accuracy', 'de', 0.5) for task in tasks)
+  num_languages = {'xnli': 2} | {f't{i}': 2 for i in range(expected - 1)}
+  table = score_table.ScoreTable('a', scores, expected=num_languages)
+  summary = leaderboard.summarize_model(table, num_languages=num_languages)
+  assert summary.missing == missing
 
 
 def test_missing_tasks_of_a_model_are_counted():
@@ -197,7 +214,7 @@ def test_missing_tasks_of_a_model_are_counted():
     table, num_languages=num_languages_by_task
   )
   assert (summary.average, summary.gap, summary.xtreme) == (None, None, {})
-  assert summary.missing == '(2 of 9 tasks, 7 of their 69 test sets)'
+  assert summary.missing == '(2 of 9 tasks; test sets of these tasks: 7 of 69)'
   assert summary.tasks['udpos'].missing == '(2 of 33 languages)'
   assert (
     leaderboard.count_languages(

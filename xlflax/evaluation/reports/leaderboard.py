@@ -80,9 +80,9 @@ class Summary:
     xtreme: XTREME averages of each task group and of all nine tasks. An average
       is only included if none of its tasks and languages is missing.
     gap: Mean transfer gap over the tasks in `average`.
-    missing: Coverage such as '(2 of 9 tasks, 7 of their 69 test sets)', or ''
-      if nothing is missing. Each language of a task is one test set. Only the
-      test sets of the available tasks are counted.
+    missing: Coverage such as '(2 of 9 tasks; test sets of these tasks: 7 of
+      69)', or '' if nothing is missing. Each language of a task is one test
+      set. Only the test sets of the available tasks are counted.
   """
 
   model: str
@@ -192,11 +192,12 @@ def summarize_model(
   if len(complete) < num_tasks:
     num_scored = sum(len(summary.languages) for summary in averaged.values())
     num_expected = sum(summary.of for summary in averaged.values())
-    owner = 'its' if len(averaged) == 1 else 'their'
-    missing = (
-      f'({len(averaged)} of {num_tasks} tasks, '
-      f'{num_scored} of {owner} {num_expected} test sets)'
-    )
+    tasks_noun = 'task' if num_tasks == 1 else 'tasks'
+    owner = 'this task' if len(averaged) == 1 else 'these tasks'
+    coverage = [f'{len(averaged)} of {num_tasks} {tasks_noun}']
+    if averaged:
+      coverage.append(f'test sets of {owner}: {num_scored} of {num_expected}')
+    missing = f'({"; ".join(coverage)})'
   gaps = [
     summary.gap for summary in averaged.values() if summary.gap is not None
   ]
