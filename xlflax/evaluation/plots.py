@@ -527,7 +527,7 @@ def write_task_plots(
 
 
 def _task_title(task: eval_task.EvalTask | result_tables.Recorded) -> str:
-  return task.name if task.split == 'all' else f'{task.name} ({task.split})'
+  return result_tables.add_split(task.name, task.split)
 
 
 def _task_bars(

@@ -400,13 +400,12 @@ def result_table(
       for step in dict.fromkeys((steps[0], steps[-1]))
     ),
   ]
-  split = '' if task.split == 'all' else f', {task.split} split'
   explained = task_families.find_metric(task.primary_metric).explained
   last = by_step[steps[-1]]
   unit, counts = count_items(last)
   notes = {unit: counts, **baseline_scores(task.primary_metric, last)}
   title = (
-    f'{display_name or task.name}: {explained}{split}'
+    f'{display_name or task.name}: {explained}{label_split(task.split)}'
     f'{label_development(by_step.values(), task.split)}'
   )
   notes = {name: values for name, values in notes.items() if values}
@@ -733,6 +732,23 @@ def label_intervals(metric: str, intervals: Iterable[str]) -> str:
     return ''
   is_unbounded = task_families.find_metric(metric).unit is Unit.UNBOUNDED
   return '[95 % interval]' if is_unbounded else '± 95 % interval'
+
+
+def label_split(split: str) -> str:
+  """Returns the title suffix for a split, or '' for data without splits."""
+  return '' if split == 'all' else f', {split} split'
+
+
+def add_split(name: str, split: str) -> str:
+  """Returns a name of a task with its split, such as 'retrieval (test)'.
+
+  Data without splits have only the name of the task.
+
+  Args:
+    name: Name of the task or of the group of results.
+    split: Name of the split that was evaluated.
+  """
+  return name if split == 'all' else f'{name} ({split})'
 
 
 def label_development(

@@ -428,3 +428,11 @@ def test_runs_with_different_layers_have_them_in_their_headings(tmp_path):
     'mlm, step 10, layer 12 of 12',
     'tlm, step 10, layer 6 of 6',
   ]
+
+
+@pytest.mark.parametrize('split, has_split', [('all', False), ('test', True)])
+def test_titles_name_only_splits_of_the_data(tmp_path, split, has_split):
+  run = _run(tmp_path, [1, 0, 1, 1])
+  group = _GROUP._replace(split=split)
+  run.results[group] = run.results.pop(_GROUP)
+  assert ('split' in _table([run], group).title) == has_split

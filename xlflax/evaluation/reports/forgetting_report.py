@@ -280,13 +280,13 @@ def compare_results(
   names = _name_groups(models)
   for model in others:
     for group, stored in model.results.items():
+      name = result_tables.add_split(names[group], group.split)
       if group not in start.results:
         notes.append(
-          f'{model.name}: {names[group]} ({group.split}) is not compared, because '
+          f'{model.name}: {name} is not compared, because '
           f'{start.name} has no result with the same text and settings.'
         )
         continue
-      name = f'{names[group]} ({group.split})'
       metric = _comparable_metric(
         name, stored, start.vocabularies | model.vocabularies, notes
       )
@@ -742,7 +742,8 @@ def _build_tables(
       for stored in model.results.get(group, ())
     ]
     title = (
-      f'{names_by_group[group]}: {explained}, {group.split} split'
+      f'{names_by_group[group]}: {explained}'
+      f'{result_tables.label_split(group.split)}'
       f'{result_tables.label_development(results, group.split)}'
     )
     tables.append(text.Table(title, head, rows))

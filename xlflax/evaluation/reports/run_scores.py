@@ -114,7 +114,8 @@ def build_table(
 
   explanation = task_families.find_metric(metric).explained
   title = [
-    f'{display_name or group.task}: {explanation}, {group.split} split'
+    f'{display_name or group.task}: {explanation}'
+    f'{result_tables.label_split(group.split)}'
     f'{result_tables.label_development(results, group.split)}'
   ]
   if not has_baseline and score_table.is_bounded(metric):
@@ -439,8 +440,8 @@ def describe_vocabulary_problem(
   if not problem:
     return []
   return [
-    f'{display_name or group.task} ({group.split}): The perplexities of the '
-    f'runs cannot be compared, because {problem}. For masked language models, '
+    f'{result_tables.add_split(display_name or group.task, group.split)}: The '
+    f'perplexities of the runs cannot be compared, because {problem}. For masked language models, '
     'compare bits_per_byte of the task pseudo_perplexity, which does not depend '
     'on the vocabulary.'
   ]
@@ -469,7 +470,7 @@ def describe_unknown_tokens(
     return []
   metric = metric or find_primary_metric(_last_results(group, runs))
   return [
-    f'{display_name or group.task} ({group.split}): '
+    f'{result_tables.add_split(display_name or group.task, group.split)}: '
     + unknown_tokens.describe_high_rate(metric, part, run.name, rate)
     for run in runs
     for part, rate in unknown_tokens.find_high_rates(
