@@ -497,7 +497,11 @@ def test_orders_of_files_in_which_bindings_have_an_effect(tmp_path):
     'LENGTH = 32',
     'MODEL = None',
   )
+  required = _write(
+    tmp_path / 'required.gin', 'MODEL = %gin.REQUIRED', 'TRAIN_STEPS = 9'
+  )
   for files in (
+    ('pretrain/mlm.gin', required, 'models/tiny.gin'),
     (*_FILES, mine),
     (*_FILES, mine, other),
     ('pretrain/mlm.gin', mine, 'models/tiny.gin'),

@@ -19,6 +19,8 @@ from xlflax.utils import errors
 
 # Classes and functions that the commands build.
 _ROOTS = frozenset({'Trainer', 'Evaluation', 'Suite', 'evaluate'})
+# Gin's constant for a value that another file or a flag must set.
+_REQUIRED = 'gin.REQUIRED'
 # Parameters that a complete configuration of training or evaluation sets.
 _COMPLETE = (
   {('Trainer', 'datasets'), ('WeightedObjective', 'objective')},
@@ -233,7 +235,8 @@ def check_file_order(
   """Raises an error if a later file of xlflax overrides a user's bindings.
 
   A file that is a complete configuration may be followed by a file of xlflax
-  that changes it, such as models/tiny.gin, and is not checked.
+  that changes it, such as models/tiny.gin, and is not checked. Values
+  that another file must set (`%gin.REQUIRED`) are not checked either.
 
   Args:
     trees: The gin files of a configuration, in order.
@@ -262,7 +265,7 @@ def check_file_order(
       pending |= {
         key: (binding, tree.file.name)
         for key, binding in bindings.items()
-        if not binding.is_shipped
+        if not binding.is_shipped and binding.macros != (_REQUIRED,)
       }
   for binding in read_bindings((), flags):
     replaced.pop(_order_key(binding), None)
