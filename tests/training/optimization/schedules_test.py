@@ -9,7 +9,7 @@ import pytest
 
 from tests.errors import assert_mentions, raises_error
 from xlflax.objectives.pretraining import masked_lm
-from xlflax.training.optimization import schedules
+from xlflax.training.optimization import optimizers, schedules
 from xlflax.utils import errors
 
 
@@ -141,6 +141,33 @@ def test_a_run_shorter_than_its_warm_up_warms_up_over_a_tenth(caplog):
   assert float(schedules.resolve_schedules(schedule, 1)(0)) == 1.0
   unchanged = schedules.resolve_schedules(schedule, 1001)
   assert unchanged.warmup_steps == 1000
+
+
+@pytest.mark.parametrize(
+  'schedule',
+  [
+    schedules.InverseSqrt(peak_value=1.0, warmup_steps=40),
+    schedules.Constant(peak_value=1.0, warmup_steps=40),
+    schedules.Linear(peak_value=1.0, warmup_steps=0.4, total_steps=100),
+  ],
+)
+def test_a_fixed_warm_up_that_outlasts_the_run_is_reported(caplog, schedule):
+  optimizer = optimizers.AdamW(learning_rate=schedule)
+  assert schedules.resolve_schedules(optimizer, 41) == optimizer
+  assert not caplog.text
+  assert schedules.resolve_schedules(optimizer, 40) == optimizer
+  field = f'{type(schedule).__name__}.warmup_steps'
+  assert_mentions(caplog.text, 'warmup of 40', 'run of 40', field)
+
+
+def test_schedules_without_a_warm_up_are_not_reported(caplog):
+  values = (
+    schedules.Constant(peak_value=1.0),
+    schedules.Linear(peak_value=1.0, total_steps=9),
+    schedules.Piecewise(values=(1.0, 2.0), boundaries=(5,)),
+  )
+  schedules.resolve_schedules(values, 1)
+  assert not caplog.text
 
 
 def test_wsd_is_stable_and_then_falls():

@@ -270,7 +270,9 @@ def resolve_schedules(value: Any, total_steps: int) -> Any:
 
   Schedules that set it already are not changed. A warmup that is at least as
   long as the run is shortened to a tenth of the run, so that default settings
-  can be used in short test runs.
+  can be used in short test runs. In a schedule without `total_steps`, or with a
+  `total_steps` that is already set, such a warmup is not changed, but a warning
+  is logged.
 
   Args:
     value: Dataclass, tuple, list or plain value. Nested values are resolved,
@@ -300,6 +302,8 @@ def resolve_schedules(value: Any, total_steps: int) -> Any:
       warmup_steps = _resolve_steps(value.warmup_steps, total_steps)
       if warmup_steps >= max(total_steps, 1):
         changed['warmup_steps'] = _shorten_warmup(warmup_steps, total_steps)
+  else:
+    _warn_about_long_warmup(value, total_steps)
   return dataclasses.replace(value, **changed) if changed else value
 
 
@@ -315,6 +319,26 @@ def _shorten_warmup(warmup_steps: int, total_steps: int) -> int:
     extra=logs.ONCE,
   )
   return shortened_warmup
+
+
+def _warn_about_long_warmup(schedule: Any, total_steps: int) -> None:
+  """Logs a warning if a fixed warmup is not shorter than the run."""
+  if isinstance(schedule, _Decay):
+    warmup_steps = schedule._num_warmup_steps()
+  elif isinstance(schedule, (Constant, InverseSqrt)):
+    warmup_steps = schedule.warmup_steps
+  else:
+    return
+  if warmup_steps >= max(total_steps, 1):
+    logging.warning(
+      'The warmup of %d steps is not shorter than the run of %d steps, so the '
+      'schedule does not reach its peak value. Decrease %s, or train for more '
+      'steps.',
+      warmup_steps,
+      total_steps,
+      errors.field_location(schedule, 'warmup_steps'),
+      extra=logs.ONCE,
+    )
 
 
 def _resolve_steps(steps: float, total_steps: int) -> int:
