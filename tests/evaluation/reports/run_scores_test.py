@@ -27,6 +27,7 @@ def _run(tmp_path, right: list[int]):
   for name, text in eval_task.statistics_files('de', single).items():
     (folder / name).write_text(text)
   return types.SimpleNamespace(
+    selection_metric=None,
     name='mlm',
     results={_GROUP: {10: result}},
     directory=tmp_path,
@@ -329,6 +330,7 @@ def _perplexity_run(tmp_path, name, scale, *, unknown_rates):
   metrics |= {f'unknown_rate/{code}': x for code, x in unknown_rates.items()}
   result = eval_task.EvalResult(metrics=metrics, score_metrics=('perplexity',))
   return types.SimpleNamespace(
+    selection_metric=None,
     name=name,
     results={_GROUP: {10: result}},
     directory=tmp_path / name,
@@ -436,3 +438,23 @@ def test_titles_name_only_splits_of_the_data(tmp_path, split, has_split):
   group = _GROUP._replace(split=split)
   run.results[group] = run.results.pop(_GROUP)
   assert ('split' in _table([run], group).title) == has_split
+
+
+def test_the_metric_that_selected_a_run_is_compared(tmp_path):
+  run = _run(tmp_path, [1, 0, 1, 1])
+  run.results[_GROUP][10].metrics['f1/de'] = 0.5
+  for task, expected in (
+    ('retrieval', ['accuracy', 'f1']),
+    ('retriev', ['accuracy']),
+  ):
+    run.selection_metric = f'{task}/f1/de'
+    assert run_scores.compared_metrics(_GROUP, [run]) == expected
+  group = _GROUP._replace(task='retrieval_test')
+  run.results[group] = run.results.pop(_GROUP)
+  for metric, expected in (
+    ('retrieval/f1/de', ['accuracy', 'f1']),
+    ('retrieval/accuracy/de', ['accuracy']),
+    ('retrieval/precision/de', ['accuracy']),
+  ):
+    run.selection_metric = metric
+    assert run_scores.compared_metrics(group, [run]) == expected

@@ -121,6 +121,8 @@ class RunRecord:
     directory: Directory that contains the result files.
     languages: Languages of the run's vocabulary, or its training languages if
       the vocabulary does not specify languages.
+    selection_metric: Metric by which the best checkpoint of the run was
+      selected, such as 'tagging/accuracy/en', or None.
   """
 
   name: str
@@ -136,6 +138,7 @@ class RunRecord:
   ]
   directory: pathlib.Path
   languages: tuple[str, ...] = ()
+  selection_metric: str | None = None
 
 
 def read_run(directory: pathlib.Path, *, name: str) -> RunRecord:
@@ -179,6 +182,7 @@ def read_run(directory: pathlib.Path, *, name: str) -> RunRecord:
     directory=directory,
     languages=data_fingerprint.read_vocabulary_languages(run)
     or _training_languages(losses),
+    selection_metric=_read_selection_metric(run),
   )
 
 
@@ -243,6 +247,17 @@ def _read_settings(directory: pathlib.Path) -> dict[str, Any]:
     return {}
   record = run_directory.read_run_file(directory, run_directory.TRAINER)
   return config_serialization.identity_of_description(record)
+
+
+def _read_selection_metric(directory: pathlib.Path) -> str | None:
+  """Returns `metric_for_best_model` of a run, or None if it is not recorded."""
+  settings = run_directory.read_trainer(directory).get(
+    config_serialization.FIELDS, {}
+  )
+  checkpoints = settings.get('checkpoints') or {}
+  return checkpoints.get(config_serialization.FIELDS, {}).get(
+    'metric_for_best_model'
+  )
 
 
 def _describe_vocabulary(directory: pathlib.Path) -> dict[str, str]:

@@ -37,7 +37,8 @@ def compared_metrics(
 
   It is the primary metric. If it is a perplexity of tokens that cannot be
   compared between the runs, the metrics of the results that do not depend on
-  the vocabulary follow.
+  the vocabulary follow. The metric by which a run was selected on a development
+  set of the task is also included.
 
   Args:
     group: Group of comparable results.
@@ -57,6 +58,30 @@ def compared_metrics(
         result_tables.parts_of(text_metric, {0: result}) for result in results
       )
     ]
+  metrics += [
+    selection_metric
+    for selection_metric in _selection_metrics(group, shown_runs)
+    if any(
+      result_tables.parts_of(selection_metric, {0: result})
+      for result in results
+    )
+  ]
+  return list(dict.fromkeys(metrics))
+
+
+def _selection_metrics(
+  group: result_store.Group, runs: Sequence[Any]
+) -> list[str]:
+  """Returns the metrics by which runs were selected on a task.
+
+  `xlflax finetune` evaluates a test set as the task '<name>_test' if the task
+  of the development set has the same name.
+  """
+  metrics = []
+  for run in runs:
+    task, _, metric = (run.selection_metric or '').partition('/')
+    if metric and group.task in (task, f'{task}_test'):
+      metrics.append(metric.partition('/')[0])
   return metrics
 
 
@@ -433,8 +458,8 @@ def describe_vocabulary_problem(
     display_name: Name of the group. If None, the name of the task is used.
   """
   shown_runs = [run for run in runs if run.results.get(group)]
-  metric, *text_metrics = compared_metrics(group, runs)
-  if len(shown_runs) < 2 or text_metrics:
+  metric, *other_metrics = compared_metrics(group, runs)
+  if len(shown_runs) < 2 or not set(_TEXT_METRICS).isdisjoint(other_metrics):
     return []
   problem = _find_vocabulary_problem(metric, shown_runs)
   if not problem:
