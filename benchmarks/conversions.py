@@ -144,7 +144,7 @@ def run_xlflax(*flags: str) -> tuple[int, float]:
 def measure_size(
   directory: pathlib.Path, gigabytes: float, *, sparse: bool = False
 ) -> list[str]:
-  """Measures conversions of one model size and returns the table rows."""
+  """Converts a model from and to Hugging Face, and returns the measurements."""
   published, ours = directory / 'published', directory / 'ours'
   sizes = make_folder(published, gigabytes, sparse=sparse)
   rows = []

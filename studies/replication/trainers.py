@@ -38,7 +38,7 @@ _TEACHER_SEED = 0
 
 
 def run_directory(work: pathlib.Path, name: str, seed: int) -> str:
-  """Returns the directory in which a run of a condition is saved."""
+  """Returns the run directory of an experimental condition and a seed."""
   return str(work / 'runs' / name / str(seed))
 
 

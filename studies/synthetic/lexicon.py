@@ -186,8 +186,8 @@ def _add_word(
       lexicon.stems[concept.id] = stem
       return
   raise errors.ConfigError(
-    'The generator cannot create enough different words for all synthetic '
-    'languages that are written in the same script',
+    'Too many synthetic languages use the same script. The generator cannot '
+    'create enough different words for them',
     got=lexicon.language.code,
     expected='fewer languages with the same script',
     where='synthetic languages',

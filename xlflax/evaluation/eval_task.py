@@ -65,7 +65,7 @@ class EvalModel:
     vocabulary: Vocabulary of the training run.
     partitioner: Partitioner that shards batches over its device mesh. If None,
       a single device is used.
-    seed: Random seed for the tasks, such as for sampling masked tokens.
+    seed: Random seed of the tasks, for example for sampling masked tokens.
     batch_size: Number of sentences per batch. Sequences of more than 128 tokens
       are evaluated in proportionally smaller batches. Tasks only use this batch
       size if it does not affect their results.

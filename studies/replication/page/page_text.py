@@ -32,7 +32,7 @@ class PageText:
 # Text above the table of results on both pages.
 RESULTS = """\
 Each claim compares two experimental conditions. In the following table, the column "paper" contains the published scores of both conditions, and the column "here" contains the scores of the small models. A dash means that the
-paper does not state a value, and *figure* means that the paper shows the values only in a figure. The training conditions have the names that the papers use in their tables, such as *Sep Emb* in ECS and *Both* in MetaXLM. Claims marked *no paper* are hypotheses of the xlflax project and not of a paper. Controls do not affect the verdicts on claims marked *no paper*, and the table of verdicts does not include these claims.
+paper does not state a value, and *figure* means that the paper shows the values only in a figure. The training conditions have the names that the papers use in their tables, such as *Sep Emb* in ECS and *Both* in MetaXLM. Claims marked *no paper* are hypotheses of the xlflax project and not of a paper. The table of verdicts does not include the claims marked *no paper*, and the controls do not change the verdicts on them.
 """
 
 SYNTHETIC = PageText(

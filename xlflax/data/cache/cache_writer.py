@@ -47,7 +47,7 @@ class Plan:
     vocabulary: Vocabulary that encodes the text (`base_vocabulary.Vocabulary`).
     open_tasks: Function that opens the tasks. It is called once in each
       process.
-    shard_size: Amount of text in each shard in bytes.
+    shard_size: Amount of text in each shard, in bytes.
     changed: Whether to replace, extend or reject tasks whose text has changed
       since they were cached.
   """

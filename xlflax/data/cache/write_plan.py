@@ -30,7 +30,7 @@ class Job:
     languages: Language codes of the source and target texts.
     vocabulary: Hash of the vocabulary that encodes the text.
     fingerprint: Fingerprint of the task's source, as JSON text.
-    shard_size: Amount of text in each shard in bytes, S in `shard_plan`.
+    shard_size: Amount of text in each shard, in bytes.
     dtype: Name of the dtype in which token ids are stored.
     parts: Parts of the task's text, such as its files, in order.
   """

@@ -172,8 +172,8 @@ class LanguageCode:
     code: Language code in its original spelling.
     language: Shortest ISO 639 code, such as `zh` for `cmn` and `zho`. Codes
       that are not registered, such as `xx1`, are kept.
-    script: ISO 15924 code of the script that the code specifies or that is most
-      likely. None if the script is unknown.
+    script: ISO 15924 code of the script. If the language code does not contain a
+      script, the most likely script. None if the script is unknown.
     region: ISO 3166 code, such as `TW`. None if the code has no region.
     macrolanguage: Code of the macrolanguage, such as `zh` for `yue`. Equal to
       `language` if there is no macrolanguage.

@@ -175,7 +175,7 @@ class LiveLoader:
     ]
 
   def find_text_anomalies(self) -> list[str]:
-    """Returns a message for each probable mistake in the text of the tasks."""
+    """Returns a warning for each probable defect in the text of the tasks."""
     return task_samples.find_anomalies(self._schedule.tasks, self.dataset.split)
 
   def close(self) -> None:

@@ -23,7 +23,7 @@ _NUM_CHARACTERS = 1000
 
 
 def find_anomalies(tasks: Iterable[str], split: str = TRAIN) -> list[str]:
-  """Returns a message for each probable mistake in the text of tasks.
+  """Returns a warning for each probable defect in the text of SeqIO tasks.
 
   The first examples of each task are read. Tasks of the registered corpus
   directory, whose files are checked separately, are only compared with the other

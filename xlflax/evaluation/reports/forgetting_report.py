@@ -100,7 +100,7 @@ _Draws = dict[tuple[result_store.Group, str, str], bootstrap.Drawn | None]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScoreChange:
-  """Change in a test score due to further training of a start model.
+  """Change in a test score between a model and its further trained version.
 
   Attributes:
     task: Name of the evaluation task.
@@ -521,7 +521,8 @@ def _find_language_group(
   Args:
     part: Language, language pair or file of a test set.
     new_languages: Codes of the added languages.
-    start_languages: Languages of the start model. Empty if they are unknown.
+    start_languages: Languages of the model before the further training. Empty if
+      they are unknown.
   """
   codes = part.split('-')
   if not set(codes).isdisjoint(new_languages):
