@@ -15,7 +15,7 @@ from typing import Protocol
 import jax
 
 from xlflax.config import setting_names
-from xlflax.data import batch_keys, dataset_config
+from xlflax.data import batch_keys, dataset_config, task_errors
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
 from xlflax.utils import errors, name_suggestions
 
@@ -233,17 +233,6 @@ def suggest_filter_changes(dataset: dataset_config.DatasetConfig) -> list[str]:
   return changes
 
 
-def no_text_error(task: str, split: str) -> errors.CorpusError:
-  """Returns the error for a task that provides no examples with text."""
-  return errors.CorpusError(
-    f'The task {task} provides no examples with text in the split {split!r}',
-    where=f'task {task}',
-    fix='Check whether its files contain text, and whether its preprocessors '
-    f'drop all examples. Run `xlflax tasks show {task}` to print examples after '
-    'each preprocessor.',
-  )
-
-
 def no_examples_error(dataset, task: str, examples: int) -> errors.CorpusError:
   """Returns the error for a task without examples, or without those to keep.
 
@@ -254,7 +243,7 @@ def no_examples_error(dataset, task: str, examples: int) -> errors.CorpusError:
       dataset drop. If 0, the task itself provides no text.
   """
   if not examples:
-    return no_text_error(task, dataset.split)
+    return task_errors.no_text_error(task, dataset.split)
   limits = (
     f'at least {dataset.pairs.min_tokens} tokens in the source and in the '
     'target'

@@ -307,6 +307,7 @@ def test_the_last_loss_of_a_short_run_is_compared_with_the_first(
 def test_a_gradient_of_zero_causes_one_warning(
   run, caplog, fields, has_warning
 ):
+  caplog.set_level('WARNING')
   for step in (5, 10):
     _report(run, step, **fields)
   assert len(caplog.records) == has_warning
@@ -317,12 +318,14 @@ def test_a_gradient_of_zero_causes_one_warning(
 def test_a_gradient_of_zero_after_the_first_report_causes_no_warning(
   run, caplog
 ):
+  caplog.set_level('WARNING')
   _report(run, 5)
   _report(run, 10, grad_norm=0.0)
   assert not caplog.records
 
 
 def test_each_metric_that_is_not_finite_causes_one_warning(run, caplog):
+  caplog.set_level('WARNING')
   one, nan = np.float64(1), np.float64('nan')
   by_language = np.array([1.0, np.inf])
   metrics = {'good': (one, one), 'empty': (0 * one, 0 * one)}
@@ -340,6 +343,7 @@ def test_each_metric_that_is_not_finite_causes_one_warning(run, caplog):
 
 
 def test_metrics_of_a_loss_that_is_not_finite_cause_no_warning(run, caplog):
+  caplog.set_level('WARNING')
   nan = np.float64('nan')
   _report(run, 5, loss=nan, grad_norm=nan, metrics={'bad': (nan, nan)})
   assert not caplog.records

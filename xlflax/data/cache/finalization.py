@@ -6,7 +6,7 @@ import logging
 import pathlib
 from collections.abc import Iterable
 
-from xlflax.data import loader_base
+from xlflax.data import task_errors
 from xlflax.data.cache import cache_format, shard_plan, write_plan
 from xlflax.data.plain_text import text_tasks
 from xlflax.storage import checksums
@@ -59,7 +59,7 @@ def finalize_task(
     shards=entries,
   )
   if not meta.examples and not meta.empty:
-    raise loader_base.no_text_error(job.task, job.split)
+    raise task_errors.no_text_error(job.task, job.split)
   if not meta.examples:
     raise errors.CorpusError(
       f'The split {job.split!r} of the task {job.task} contains no text to '
