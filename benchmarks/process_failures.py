@@ -19,13 +19,14 @@ import os
 import pathlib
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from xlflax.launch import supervisor
 
 _NUM_PROCESSES = 3
 _HEARTBEAT_TIMEOUT_SECONDS = 10
@@ -122,13 +123,6 @@ class Outcome:
   message: str
 
 
-def free_port() -> int:
-  """Returns a TCP port of this machine that is not in use."""
-  with socket.socket() as server:
-    server.bind(('127.0.0.1', 0))
-    return server.getsockname()[1]
-
-
 class Job:
   """Worker processes of a job, and their output files.
 
@@ -147,14 +141,14 @@ class Job:
     self._processes: dict[int, subprocess.Popen] = {}
     self._paths: dict[int, pathlib.Path] = {}
     self.start_time = time.monotonic()
-    address = f'127.0.0.1:{free_port()}'
+    address = f'127.0.0.1:{supervisor.free_port()}'
     environment = {
       name: value
       for name, value in os.environ.items()
       if 'proxy' not in name.lower()
     } | {'JAX_PLATFORMS': 'cpu'}
     for name, value in failure.environment.items():
-      environment[name] = value.format(port=free_port())
+      environment[name] = value.format(port=supervisor.free_port())
     for process_id in range(_NUM_PROCESSES):
       is_failing = process_id == failure.process_id
       if is_failing and failure.is_missing:

@@ -79,8 +79,8 @@ def _suggest_registration(name: str) -> str:
     classes[0],
   )
   return (
-    f'The class {cls.__module__}.{cls.__qualname__} has no own default value '
-    f'of the field `name`, and is therefore not registered. Add `name: str = '
+    f'The class {cls.__module__}.{cls.__qualname__} is not registered, because '
+    'it does not define a default value for the field `name`. Add `name: str = '
     f'{name!r}` to the class.'
   )
 

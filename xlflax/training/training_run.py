@@ -222,7 +222,7 @@ class TrainingRun:
 
   @property
   def is_finished(self) -> bool:
-    """Whether the run has reached its last step."""
+    """True if the run has reached its last step."""
     return self.step >= self.trainer.steps
 
   def _last_loss(self) -> float | None:

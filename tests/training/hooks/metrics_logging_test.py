@@ -326,13 +326,15 @@ def test_a_gradient_of_zero_after_the_first_report_causes_no_warning(
 
 def test_each_metric_that_is_not_finite_causes_one_warning(run, caplog):
   caplog.set_level('WARNING')
-  one, nan = np.float64(1), np.float64('nan')
+  weight, nan = np.float64(1), np.float64('nan')
   by_language = np.array([1.0, np.inf])
-  metrics = {'good': (one, one), 'empty': (0 * one, 0 * one)}
+  metrics = {'good': (weight, weight), 'empty': (0 * weight, 0 * weight)}
   _report(run, 5, metrics=metrics)
   assert not caplog.records
-  _report(run, 10, metrics=metrics | {'bad': (nan, one)})
-  _report(run, 15, metrics=metrics | {'bad': (nan, one), 'weight': (one, nan)})
+  _report(run, 10, metrics=metrics | {'bad': (nan, weight)})
+  _report(
+    run, 15, metrics=metrics | {'bad': (nan, weight), 'weight': (weight, nan)}
+  )
   assert len(caplog.records) == 2
   first, second = (record.getMessage() for record in caplog.records)
   assert_mentions(first, 'bad', 'step 10')
