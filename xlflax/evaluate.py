@@ -55,12 +55,13 @@ class Report:
 
   Attributes:
     tasks: Tasks that were evaluated.
-    results: Results by task name and step, computed by this call or read from
-      the store. The step of the randomly initialized model is 'untrained'.
-    failures: Errors of the checkpoints, the tasks, and the languages or splits
-      of a task that could not be evaluated.
+    results: Evaluation results by task name and step, computed by this call or
+      read from the store. The step of the randomly initialized model is
+      'untrained'.
+    failures: Checkpoints, tasks, languages and splits that could not be
+      evaluated, with the error of each.
     computed: Number of results that this call computed.
-    folders: Map from task name to the folder with the task's results.
+    folders: Mapping from task names to the folders with the tasks' results.
   """
 
   tasks: tuple[eval_task.EvalTask, ...]
@@ -131,7 +132,7 @@ def evaluate(
       `watch`. If None, there is no timeout.
     seed: Random seed for the tasks' random choices and for the randomly
       initialized model.
-    batch_size: Number of sentences per batch. It does not change results.
+    batch_size: Number of sentences per batch. It does not affect the results.
     partitioner: Partitioner for parameters and batches. If None, batches are
       split over all devices.
     command: Words of the command line, which are displayed on the results page.

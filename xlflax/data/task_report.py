@@ -60,7 +60,7 @@ def group_by_family(rows: Sequence[dict]) -> list[dict]:
   The family of a name without such a prefix is the name without its last part.
 
   Args:
-    rows: Rows returned by `list_registered`.
+    rows: Table rows of tasks and mixtures, as returned by `list_registered`.
 
   Returns:
     A table row for each family, sorted by name: the kinds and the number of its

@@ -13,7 +13,8 @@ class Ragged(NamedTuple):
 
   Attributes:
     tokens: Token ids of all texts, int of shape [sum of lengths].
-    lengths: Number of tokens in each text, int64 of shape [examples].
+    lengths: Number of tokens in each text, int64 of shape [examples], with one
+      text per example.
   """
 
   tokens: np.ndarray
@@ -62,8 +63,8 @@ class Examples(NamedTuple):
   """Batch of consecutive examples from a task.
 
   Attributes:
-    sides: One `Ragged` with all texts for a monolingual task, or two (source
-      and target) for a parallel task.
+    sides: Token ids of the texts: one `Ragged` for a monolingual task, or two
+      (source and target) for a parallel task.
     starts_document: Whether each example is the first in its document, bool of
       shape [examples].
   """

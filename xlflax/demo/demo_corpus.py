@@ -140,7 +140,8 @@ def split_messages(
   `held_out_split.remove_near_duplicates`).
 
   Args:
-    messages: Mapping from language code and English text to the translation.
+    messages: Mapping from language codes to translations, each of which is a
+      mapping from English texts to texts in the language.
     num_test: Number of messages held out for the test split.
     num_validation: Number of messages held out for the validation split.
     seed: Random seed for choosing held-out messages.

@@ -30,7 +30,8 @@ class Settings:
       language.
     num_test: Number of messages held out for evaluation in every language.
     gin_files: Gin files that configure training.
-    gin_bindings: Bindings 'NAME=VALUE' to apply after the gin files.
+    gin_bindings: Gin bindings in the form 'NAME=VALUE', which override the gin
+      files.
     gin_search_paths: Folders in which to search for gin files.
   """
 

@@ -25,7 +25,8 @@ def select_held_out(
   """Selects dissimilar English texts that are translated into all languages.
 
   Args:
-    messages: Mapping from language code and English text to the translation.
+    messages: Mapping from language codes to translations, each of which is a
+      mapping from English texts to texts in the language.
     count: Maximum number of texts to select.
     seed: Random seed for the order of candidates. The order does not depend on
       the platform or the order of `messages`.

@@ -21,7 +21,8 @@ def find(
 
   Args:
     model_dir: Directory of a run. Its last checkpoint is used.
-    corpus: Corpus directory whose test split contains pairs with English.
+    corpus: Corpus directory whose test split contains sentence pairs with
+      English.
 
   Returns:
     Dicts with the keys 'language', 'query', 'answer' (the English translation

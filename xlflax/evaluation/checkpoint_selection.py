@@ -36,10 +36,11 @@ def select_checkpoints(
 
   Args:
     run: Run whose checkpoints are selected.
-    steps: 'last', 'all', 'best', 'none' or a sequence of steps.
-    metric_for_best_model: Metric for 'best', in the form
-      '<task>/<metric>/<part>'. The declaration of the metric determines whether
-      higher or lower is better.
+    steps: Checkpoints to select: 'last', 'all', 'best', 'none' or a sequence of
+      training steps.
+    metric_for_best_model: Metric that selects the checkpoint for 'best', in the
+      form '<task>/<metric>/<part>'. The declaration of the metric determines
+      whether higher or lower is better.
     may_be_none: Whether to return an empty list if the run has no checkpoint.
 
   Raises:

@@ -30,9 +30,9 @@ class Evaluation:
     tasks: Tasks to evaluate.
     eval_interval_steps: Number of training steps between two evaluations. The
       last step is always evaluated.
-    num_evaluations: Number of evaluations in the run, at equal intervals, which
-      replaces `eval_interval_steps`. If it equals the number of epochs, the
-      tasks run after each epoch. If None, `eval_interval_steps` is used.
+    num_evaluations: Number of evaluations in the run, at equal intervals. If it
+      equals the number of epochs, the tasks run after each epoch. If None,
+      `eval_interval_steps` determines the interval instead.
     batch_size: Number of sentences per batch.
     seed: Random seed for the tasks. It is the same at every step.
     use_ema: Whether to evaluate the averaged weights if EMA is enabled.
@@ -106,7 +106,8 @@ def evaluate_state(
 
   Args:
     evaluation: Evaluation tasks, with their interval and batch size.
-    setup: `Setup` object of the training run.
+    setup: `Setup` object of the training run, which contains the model, the
+      vocabulary and the training settings.
     state: Train state to evaluate.
 
   Returns:

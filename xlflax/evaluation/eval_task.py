@@ -59,9 +59,9 @@ class EvalModel:
   """A model with restored parameters, as passed to evaluation tasks.
 
   Attributes:
-    model: Flax Linen encoder.
-    params: `{'model': ..., 'heads': ...}`, unboxed. The arrays may be sharded
-      over the mesh.
+    model: Flax Linen module of an encoder or an encoder-decoder.
+    params: Parameters of the model and its heads, `{'model': ..., 'heads':
+      ...}`, unboxed. The arrays may be sharded over the mesh.
     vocabulary: Vocabulary of the training run.
     partitioner: Partitioner that shards batches over its device mesh. If None,
       a single device is used.
@@ -69,10 +69,11 @@ class EvalModel:
     batch_size: Number of sentences per batch. Sequences of more than 128 tokens
       are evaluated in proportionally smaller batches. Tasks only use this batch
       size if it does not affect their results.
-    objectives: Training objectives of the run by name. They contain the labels
-      of the heads.
-    inputs: Settings by which the run converted labeled examples to model
-      inputs, by the name of the objective.
+    objectives: Mapping from names to the run's training objectives, which
+      contain the labels of the heads.
+    inputs: Mapping from each objective's name to the settings with which the
+      run converted labeled examples to model inputs, such as `length` and
+      `separator`.
     sentence: Definition of how sentence vectors are computed from hidden
       states.
   """
@@ -642,7 +643,7 @@ def warn_of_unexpected_metrics(
 
   Args:
     task: Task that computed the metrics.
-    metrics: Metrics of its result by name.
+    metrics: Metric values of the task's result, by name, such as 'accuracy/de'.
   """
   declared = {metric.name: metric for metric in task.METRICS}
   undeclared = [key for key in metrics if key.split('/')[0] not in declared]
@@ -706,7 +707,8 @@ def recall_metrics(declarations: Iterable[Metric]) -> None:
   """Adds the metric declarations of a stored result to `known_metrics`.
 
   Args:
-    declarations: Declarations from `EvalResult.declarations`.
+    declarations: Metric declarations that are stored with a result, as in
+      `EvalResult.declarations`.
   """
   _stored_metrics.update({metric.name: metric for metric in declarations})
 

@@ -13,9 +13,8 @@ class TestData:
 
   Attributes:
     parts: Languages or files that can be read.
-    unlabeled: Mapping from each language or file in `parts` that has examples
-      without gold labels to its numbers of labeled examples and of all
-      examples.
+    unlabeled: Numbers of labeled examples and of all examples, by language or
+      file. Only languages or files with unlabeled examples are included.
     failures: Languages or files that cannot be read, with the reason for each.
   """
 
@@ -35,7 +34,8 @@ def read_test_data(
 
   Args:
     tasks: Evaluation tasks for test sets.
-    failures: Recorder of the languages or files that cannot be read.
+    failures: Recorder that catches errors and records the languages or files
+      that cannot be read.
   """
   parts = []
   unlabeled = {}

@@ -56,7 +56,7 @@ def find_objective(
     objectives: Objectives of the run by name.
     name: Name of the objective.
     kind: Expected class of the objective.
-    where: Name of the evaluation task in the error message.
+    where: Name of the evaluation task to report in the error message.
 
   Raises:
     ConfigError: If the run does not have the objective, or if the objective has
@@ -110,7 +110,7 @@ def predict_rows(
     objective: Objective that trained the head. Its `predict` is compiled once
       for each shape.
     rows: N input sequences. They need not contain labels.
-    maker: Featurizer of the examples, which is used to pad the sequences.
+    maker: Featurizer that created the sequences, which is used to pad them.
     max_length: Maximum number of tokens per sequence.
 
   Yields:

@@ -283,7 +283,8 @@ def plan_batches(
     max_length: Maximum number of tokens per sentence.
     batch_size: Number of sequences per batch. Batches of sequences with more
       than 128 tokens have fewer rows.
-    multiple: Divisor of the number of rows in each batch.
+    multiple: Number by which the number of rows in each batch must be
+      divisible.
 
   Yields:
     Indices of n sentences of shape [n], the number of rows (at least n), and

@@ -40,11 +40,11 @@ def check_labels_known(
   Args:
     examples: Evaluation examples, such as those for one language.
     known_labels: Labels that the head was trained with.
-    unseen: How to treat labels that the head was not trained with.
+    unseen: Treatment of labels that the head was not trained with.
     part: Name of the evaluated language or file, for messages.
     notes: List to which a note about unseen labels is appended.
-    name: Function that maps a label to the name that is compared with
-      `known_labels`. By default, the label itself is compared.
+    name: Function that maps a label to the name that is compared with the names
+      of `known_labels`. By default, the label itself is compared.
     source: Source of the examples, from which the locations of labels in
       messages are determined. If None, messages name only `part`.
 

@@ -161,9 +161,10 @@ def name_groups(
   does not differ, the name contains the hash of the settings instead.
 
   Args:
-    results: Results of each group.
-    has_split: Whether names contain the split if groups differ in it. If False,
-      groups with different splits can have the same name.
+    results: Mapping from each group to its evaluation results.
+    has_split: Whether the name of a group contains the split if groups of a
+      task have different splits. If False, groups with different splits can
+      have the same name.
   """
   splits: dict[str, set[str]] = {}
   groups_by_split: dict[tuple[str, str], list[Group]] = {}

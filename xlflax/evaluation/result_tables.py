@@ -61,8 +61,8 @@ class Recorded(NamedTuple):
   Attributes:
     name: Name of the evaluation task.
     split: Data split.
-    primary_metric: Metric to show in tables.
-    further_metrics: Additional metrics to show in tables.
+    primary_metric: Name of the task's main metric, which tables show.
+    further_metrics: Names of additional metrics that tables show.
   """
 
   name: str
@@ -135,7 +135,7 @@ def print_tables(
   The rows are languages or language pairs, the columns are checkpoints.
 
   Args:
-    tasks: Tasks to print.
+    tasks: Evaluation tasks whose results are printed.
     results: Results by task name and step.
     console: Console to print to.
   """
@@ -519,7 +519,8 @@ def find_unknown_parts(
   and the result is empty.
 
   Args:
-    parts: Languages, language pairs or files, and 'mean'.
+    parts: Names of languages, language pairs or files. The name 'mean' is
+      ignored.
     languages: Languages of the vocabulary.
   """
   candidates = {part for part in parts if part != 'mean'}
@@ -726,7 +727,8 @@ def label_intervals(metric: str, intervals: Iterable[str]) -> str:
 
   Args:
     metric: Name of the metric.
-    intervals: Names of the scores with intervals, such as 'accuracy/de'.
+    intervals: Names of the scores that have confidence intervals, such as
+      'accuracy/de'.
   """
   if not any(name.partition('/')[0] == metric for name in intervals):
     return ''

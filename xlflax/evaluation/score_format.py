@@ -42,7 +42,7 @@ def format_tick(value: float, position: float | None = None) -> str:
 
   Args:
     value: Number at the tick.
-    position: Position of the tick on the axis, which has no effect.
+    position: Position of the tick, which matplotlib passes. It is ignored.
   """
   del position
   if 1000 <= abs(value) < _SCIENTIFIC:

@@ -18,7 +18,7 @@ class TaskText(text_sources.TextSource):
 
   Attributes:
     mixture: Name of a mixture or task, such as 'wiki40b'.
-    split: Data split of the tasks.
+    split: Name of the split to read, such as 'test'.
     languages: Codes of the languages to read. If None, all languages are read.
     max_lines: Maximum number of examples per language. If None, all examples
       are read.
@@ -53,7 +53,7 @@ class SeqioPairs(text_sources.PairSource):
 
   Attributes:
     mixture: Name of a mixture or task, such as 'wmt19'.
-    split: Data split of the tasks.
+    split: Name of the split to read, such as 'test'.
     languages: Languages whose pairs with English are read, or pairs such as
       'de-fr'. If None, all pairs.
     max_pairs: Maximum number of sentence pairs per language pair. If None, all
@@ -92,7 +92,8 @@ def _tasks(
   Args:
     source: Text source whose field `mixture` is the name of a SeqIO mixture or
       task.
-    num_languages: 1 for monolingual tasks, 2 for parallel tasks.
+    num_languages: Number of languages per task: 1 for monolingual tasks, 2 for
+      parallel tasks.
   """
   registry = _registry()
   tasks: dict[tuple[str, ...], list[str]] = {}

@@ -69,8 +69,8 @@ def finetune(
     output: Output directory of the hyperparameter grid.
     configuration: Training configuration, without MODEL_DIR and the values of
       the axes.
-    axes: Gin macros and their values, which span the grid. If empty, there is a
-      single trial.
+    axes: Axes of the hyperparameter grid, each with a gin macro and its values.
+      If empty, there is a single trial.
     select: Metric that training evaluates on the (English) dev set, such as
       'classification/accuracy/en'. It determines the best checkpoint of a trial
       and, by its mean over seeds, the best setting. If None, the grid must have
@@ -204,7 +204,7 @@ def make_trials(
 
   Args:
     runner: Runner that creates the trials.
-    axes: Gin macros and their values, which span the grid.
+    axes: Axes of the hyperparameter grid, each with a gin macro and its values.
     untrained: Whether to add trials with randomly initialized parameters.
 
   Raises:
@@ -233,7 +233,7 @@ def trial_configurations(
   Args:
     configuration: Training configuration, without MODEL_DIR and the values of
       the axes.
-    axes: Gin macros and their values, which span the grid.
+    axes: Axes of the hyperparameter grid, each with a gin macro and its values.
     select: Metric that training evaluates on the dev set, as in `finetune`.
   """
   configurations = []

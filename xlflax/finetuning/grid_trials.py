@@ -67,11 +67,12 @@ class TrialResult:
   Attributes:
     trial: Gin macro values of the trial.
     directory: Model directory of the trial.
-    status: Status of the trial.
-    config: Hash of the trainer's configuration, numbers of steps and epochs,
-      and a hash of the inputs.
-    judged_by: Selection metric, and a hash of the evaluation tasks that compute
-      the metric on the dev set.
+    status: Outcome of the trial: finished, diverged, failed or stopped.
+    config: Fingerprint of the trial, which consists of a hash of the trainer's
+      configuration, the numbers of steps and epochs, and a hash of the initial
+      checkpoints, corpus and token cache.
+    judged_by: Fingerprint of the model selection, which consists of the
+      selection metric and a hash of the evaluation tasks on the dev set.
     message: Error message, or an empty string.
     exit_status: Exit status that corresponds to the error; see
       `errors.ExitStatus`.

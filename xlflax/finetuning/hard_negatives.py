@@ -28,8 +28,9 @@ class Mining:
       are excluded.
     max_score_ratio: Maximum cosine between a query and a negative, as a
       fraction of the cosine between the query and its positive.
-    range_max: Number of nearest documents to consider as negatives.
-    range_min: Number of nearest documents to skip.
+    range_max: Number of nearest documents among which negatives are selected,
+      including the `range_min` documents that are skipped.
+    range_min: Number of nearest documents to skip because they may be relevant.
   """
 
   num_negatives: validation.PositiveInt = 1
@@ -92,10 +93,10 @@ def mine_hard_negatives(
   """Mines hard negatives and writes queries with their documents to a file.
 
   Args:
-    run: An `xlflax.runs.loaded_run.Run` that encodes the texts with its
-      prompts.
+    run: Loaded run (`xlflax.runs.loaded_run.Run`), which encodes the texts with
+      its prompts.
     pairs: JSON-lines file with queries and documents in `search` format.
-    output: Output file, also JSON lines in `search` format.
+    output: JSON-lines file to write, also in `search` format.
     language: Language code of the texts.
     mining: Criteria for selecting negatives from all documents of `pairs`.
     batch_size: Number of texts to encode at a time.

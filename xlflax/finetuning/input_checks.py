@@ -196,10 +196,11 @@ def _describe_overlap(
 
   Args:
     source: Source of the evaluated examples.
-    name: Name of the evaluated set, such as 'test set'.
-    other: Examples of the other set.
-    other_name: Name of the other set, such as 'training'.
-    hint: Sentence that explains the consequence.
+    name: Name of the evaluated set in the sentence, such as 'test set'.
+    other: Training or development examples with which the evaluated examples
+      are compared.
+    other_name: Type of the examples in `other`: 'training' or 'development'.
+    hint: Sentence to append, which explains the consequence of the overlap.
   """
   if not isinstance(source, example_source.ExampleSource):
     return
@@ -228,8 +229,8 @@ def _list_files(source: Any, parts: Sequence[str] | None = None) -> list[str]:
 
   Args:
     source: Source of examples.
-    parts: Language splits. If None, the files of all language splits are
-      returned.
+    parts: Names of the language splits whose files are returned. If None, the
+      files of all language splits are returned.
   """
   if isinstance(source, concatenated_source.ConcatDataset):
     return [

@@ -37,8 +37,8 @@ class WordLines(example_source.ExampleSource):
   """Unlabeled sentences, one per line with words separated by spaces.
 
   Attributes:
-    files: Mapping from languages to files without tabs. Empty lines are
-      skipped.
+    files: Mapping from languages to text files, which must not contain tabs.
+      Empty lines are skipped.
   """
 
   files: Annotated[

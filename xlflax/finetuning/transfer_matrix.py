@@ -128,7 +128,7 @@ def write_matrices(
 
   Args:
     output: Output directory.
-    matrices: Matrices to write.
+    matrices: Transfer matrices to write, one for each task.
 
   Returns:
     Paths to the written files.

@@ -83,7 +83,7 @@ class ArtifactType:
     """Returns the group of files that a path belongs to.
 
     Args:
-      name: Path relative to the directory.
+      name: Path of a file, relative to a directory of this type.
 
     Raises:
       KeyError: If no pattern matches the path.

@@ -88,7 +88,7 @@ def _verify_task(
   """Verifies the cached files for one task and split.
 
   Args:
-    directory: Directory of one task and split.
+    directory: Cache directory of one task and split.
     key: Task and split, separated by `/`.
     generations: Mapping from each generation of the cache (its state after text
       was added) to the digest of the task's metadata file, as recorded in the

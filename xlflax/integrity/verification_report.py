@@ -118,9 +118,10 @@ def verify_manifest(
 
   Args:
     directory: Directory that contains the manifest.
-    fix: Function that returns the instruction for a damaged file.
-    repair: Function that maps a damaged file to a function that repairs it, or
-      to None if the file cannot be repaired.
+    fix: Function that maps the path of a damaged file, relative to the
+      directory, to the instruction for resolving the damage.
+    repair: Function that maps the path of a damaged file to a function that
+      repairs it, or to None if the file cannot be repaired.
 
   Yields:
     One finding for each damaged file, and one that summarizes all valid files.

@@ -56,7 +56,8 @@ class LabeledLoader:
       dataset: Configuration of the labeled dataset.
       vocabulary: Vocabulary that encodes the examples.
       seed: Random seed that determines the order of the sequences.
-      cache_dir: Directory for cached sequences. If None, they are not saved.
+      cache_dir: Directory in which the encoded sequences are cached. If None,
+        they are not cached.
 
     Raises:
       CorpusError: If the source lacks a language split, or if a split has no

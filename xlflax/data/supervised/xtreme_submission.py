@@ -23,7 +23,7 @@ def file_name(
 
   Args:
     task: Name of the task.
-    language: Language code, or a language and English, such as 'fr-en'.
+    language: Language code, or a language pair with English, such as 'fr-en'.
     version: Benchmark version, 'xtreme' or 'xtreme-r'.
 
   Raises:
@@ -49,7 +49,8 @@ def entities_json(run: str, *, count: int = 20) -> str:
   `{"m1": ["Q64", "Q90"]}`.
 
   Args:
-    run: Lines of the ranking in the TREC run format.
+    run: Text of a ranking in the TREC run format, one retrieved document per
+      line.
     count: Maximum number of documents to keep for each query.
   """
   documents_by_query: dict[str, list[str]] = {}
@@ -69,9 +70,10 @@ def write_submission(
   """Writes a submission's files and returns the names of missing files.
 
   Args:
-    directory: Folder of the submission. Existing files with other names are not
-      changed.
-    contents: Text of each file, by the name that `file_name` returns.
+    directory: Folder of the submission. Files in it that are not in `contents`
+      remain unchanged.
+    contents: Mapping from each file's relative path, as returned by
+      `file_name`, to the text of the file.
     version: Benchmark version, 'xtreme' or 'xtreme-r'.
 
   Returns:

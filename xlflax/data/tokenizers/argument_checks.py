@@ -19,7 +19,7 @@ def check_index(index: Any, size: int, *, where: str) -> None:
   Args:
     index: Value to check.
     size: Number of tokens in the vocabulary.
-    where: Location for the error message.
+    where: Location of the value to report in the error message.
 
   Raises:
     VocabularyError: If the value is not an integer in [0, size).

@@ -89,19 +89,20 @@ class Vocabulary:
   tokens and ignores this argument.
 
   Attributes:
-    spec: Specification for models and objectives: sizes and special ids.
+    spec: Vocabulary size, special token ids and languages, as passed to models
+      and objectives.
     hash: SHA-256 digest of the tokenizer files and the special ids. Two
       vocabularies with the same hash encode text identically.
     description: Content of `vocabulary.json`, such as training settings and
       statistics.
     kind: Name of the vocabulary type in `vocabulary.json`.
-    needs_language: Whether to encode each text with tokens specific to its
-      language.
-    library: Name and version of the tokenization library, or empty if no
-      library is used. The version is recorded because versions break ties
-      between encodings differently.
-    INIT_ARGUMENTS: Names of the class's attributes that are arguments of its
-      constructor. Pickling stores these attributes and `description`.
+    needs_language: Whether the token ids of a text depend on its language.
+    library: Name and version of the tokenization library, or '' if no library
+      is used. The version is recorded because different versions can encode the
+      same text differently.
+    INIT_ARGUMENTS: Names of the attributes that are constructor arguments of
+      the class. When a vocabulary is pickled, these attributes and
+      `description` are stored.
   """
 
   INIT_ARGUMENTS: ClassVar[tuple[str, ...]]

@@ -43,11 +43,13 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
 
   Attributes:
     model: Serialized SentencePiece model.
-    id_layout: Order of the token ids, as described in the module's docstring.
+    id_layout: Convention for the order of token ids: that of fairseq, T5 or
+      DeBERTa (see the table in the module's docstring).
     layout: Vocabulary properties that the SentencePiece model does not specify,
       such as languages and special tokens.
     extra_ids: Number of T5 sentinels that follow the model's tokens.
-    codes: mBART's language symbols, in the order of their ids.
+    codes: Language symbols of mBART, in the order of their ids. Empty for
+      models other than mBART.
     model_ids: Vocabulary id of each token of the SentencePiece model, int32
       [model tokens].
   """
@@ -73,9 +75,11 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
       model: Serialized SentencePiece model.
       layout: Vocabulary properties that the SentencePiece model does not
         specify, such as languages and special tokens.
-      id_layout: Order of the token ids, as described in the module's docstring.
+      id_layout: Convention for the order of token ids: that of fairseq, T5 or
+        DeBERTa (see the table in the module's docstring).
       extra_ids: Number of T5 sentinels that follow the model's tokens.
-      codes: mBART's language symbols, in the order of their ids.
+      codes: Language symbols of mBART, in the order of their ids. Empty for
+        models other than mBART.
       description: Existing content of `vocabulary.json` to preserve.
 
     Raises:

@@ -29,8 +29,8 @@ def compute_fertility(
   Args:
     vocabulary: Vocabulary to evaluate.
     corpus: Corpus that contains the text.
-    languages: Codes of the languages. If None, the languages of the
-      vocabulary.
+    languages: Codes of the languages to evaluate. If None, all languages of the
+      vocabulary are evaluated.
     max_sentences: Maximum number of sentences to use for each language.
 
   Returns:
@@ -105,7 +105,7 @@ def compare_vocabularies(
   """Compares the tokenization statistics of a vocabulary and its extension.
 
   Args:
-    base: Vocabulary that was extended.
+    base: Original vocabulary, before it was extended.
     extended: Extended vocabulary.
     corpus: Corpus that contains the text.
     max_sentences: Maximum number of sentences to use for each language.

@@ -36,8 +36,8 @@ class Layout:
     size: Number of rows in the embedding table. Rows after those of the
       tokenizer's tokens are unused. If None, the table has one row for each
       token.
-    symbols: Token that represents each language. Empty if the vocabulary has no
-      language tokens.
+    symbols: Token that represents each language, in the order of `languages`.
+      Empty if the vocabulary has no language tokens.
   """
 
   roles: Mapping[str, str]
@@ -89,7 +89,7 @@ class Layout:
 
     Args:
       kind: Name of the vocabulary type.
-      files: Contents of the tokenizer files, by name.
+      files: Mapping from the names of the tokenizer files to their contents.
       size: Number of tokens in the vocabulary.
     """
     symbols = [self.symbols] if self.symbols else []
@@ -256,7 +256,8 @@ class ImportedVocabulary(base_vocabulary.Vocabulary):
     """Creates a vocabulary from the contents of its tokenizer files.
 
     Args:
-      contents: Content of each file in `FILES`, by name.
+      contents: Mapping from the file names in `FILES` to the contents of the
+        files.
       layout: Vocabulary properties that the tokenizer files do not specify,
         such as languages and special tokens.
       description: Content of `vocabulary.json`.

@@ -45,7 +45,8 @@ class Reservoir:
   Each line has a random key, and the lines with the smallest keys are kept.
 
   Attributes:
-    count: Total number of lines that were added.
+    count: Total number of lines that were added, including lines that were not
+      kept.
   """
 
   def __init__(self, capacity: int):
@@ -58,7 +59,7 @@ class Reservoir:
     """Adds lines, and keeps only the lines with the smallest random keys.
 
     Args:
-      keys: Random key of each line, uint64 [lines].
+      keys: Random key of each line, uint64 of shape [lines].
       texts: Lines to add, in the same order as `keys`.
     """
     self.count += len(texts)
@@ -186,7 +187,8 @@ def write_reservoirs(
     directory: Directory of the sample, which is the same for all shards.
     shard: Pair (i, n) for shard i of n shards, where i is zero-based.
     reservoirs: Mapping from language codes to reservoirs.
-    origin: Settings and text of the sample.
+    origin: Sampling settings and training files from which the sample was
+      drawn.
   """
   serialized_origin = json.dumps(dataclasses.asdict(origin))
   arrays: dict[str, Any] = {_ORIGIN_NAME: np.array(serialized_origin)}
@@ -207,15 +209,16 @@ def read_reservoirs(directory, origin: Origin) -> dict[str, Reservoir]:
 
   Args:
     directory: Directory to which the shards were written.
-    origin: Required settings and text of the sample. If the shards have a
-      larger capacity, only the lines with the smallest keys are used.
+    origin: Sampling settings and training files that the shards must have. If
+      the shards have a larger capacity, only the lines with the smallest keys
+      are used.
 
   Returns:
     The reservoir of each language, in the order of their codes.
 
   Raises:
     CorpusError: If a shard is missing, is damaged or has a different origin, or
-      if the names of the shards contain different total numbers of shards.
+      if the file names of the shards contain different numbers of shards.
   """
   shard_paths = sorted(paths.to_path(directory).glob('shard-*-of-*.npz'))
   counts = {int(path.stem.rpartition('-')[2]) for path in shard_paths}

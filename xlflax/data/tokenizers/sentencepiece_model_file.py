@@ -44,7 +44,8 @@ class ScoredPiece(NamedTuple):
     text: Token, with word-boundary marks.
     score: Logarithm of the probability in a unigram model. In a BPE model,
       merges that result in tokens with higher scores are applied first.
-    type: Type of the token.
+    type: Type of the token in the model file: NORMAL for text, or CONTROL for
+      special symbols.
   """
 
   text: str

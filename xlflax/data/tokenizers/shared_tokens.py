@@ -43,7 +43,7 @@ def assign_word_ids(
   Args:
     pieces: Tokens of each language, without special symbols.
     first: Smallest id to assign, which follows the ids of the special symbols.
-    anchors: Tokens that are shared between languages.
+    anchors: Rule that determines which tokens the languages share.
 
   Returns:
     For each language, the ids of its tokens in their order, int32 [tokens].
@@ -90,8 +90,8 @@ def find_owners(
   """Maps each union vocabulary id to a language and a language-specific id.
 
   Args:
-    ids: For each language, the ids that its tokens have in the union of the
-      vocabularies, [tokens].
+    ids: Union vocabulary ids of each language's tokens, one int array of shape
+      [tokens] per language.
     size: Number of token ids in the union of the vocabularies.
 
   Returns:

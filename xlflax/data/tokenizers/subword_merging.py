@@ -25,7 +25,8 @@ class NewToken(NamedTuple):
   Attributes:
     text: Token, with word-boundary marks.
     parts: The two tokens that are merged. None for a single character.
-    num_occurrences: Number of occurrences of the character or the pair in the text.
+    num_occurrences: Number of occurrences of the character or the pair in the
+      text.
   """
 
   text: str
@@ -48,13 +49,14 @@ def learn_merges(
   tokens `▁ab` (5 occurrences) and `▁abc` (2 occurrences).
 
   Args:
-    words: Number of occurrences of each segmented word.
+    words: Mapping from each word, as a tuple of tokens, to its number of
+      occurrences in the text.
     num_merges: Maximum number of tokens to create.
     join: Function that returns the token into which two adjacent tokens are
       merged.
     can_merge: Function that returns whether a token may be part of a merge.
     is_excluded: Function that returns whether a token must not be created, for
-      example because it exists.
+      example because it already exists.
     min_count: Minimum number of times that two tokens must occur next to each
       other to be merged.
 

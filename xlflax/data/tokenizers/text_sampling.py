@@ -115,7 +115,7 @@ def exponential_rates(
   'sw': 1/11}`.
 
   Args:
-    sizes: Number of sentences N_i of each language i.
+    sizes: Mapping from each language i to its number of sentences N_i.
     alpha: Exponent α. If it is 1, the rates are proportional to the sizes. If
       it is 0, all rates are equal.
   """
@@ -134,7 +134,7 @@ def sampling_quotas(
   fewer sentences than its quota, they are repeated.
 
   Args:
-    sizes: Number of sentences available for each language.
+    sizes: Mapping from each language to its number of available sentences.
     alpha: Exponent α of the sampling rates.
     max_sentences: Maximum total number of sentences to draw.
   """
@@ -159,8 +159,8 @@ def sample_sentences(
   Args:
     corpus: Corpus that contains the text.
     quotas: Number of sentences to yield for each language.
-    seed: Random seed for choosing the sentences that are yielded one more time
-      than the other sentences.
+    seed: Random seed for choosing the k % n sentences that are yielded once
+      more than the others.
   """
   for language, quota in quotas.items():
     repeats, remainder = divmod(quota.drawn, quota.available)

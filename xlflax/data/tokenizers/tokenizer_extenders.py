@@ -44,7 +44,7 @@ class SegmentedWord(NamedTuple):
   """Word that a tokenizer has split into tokens.
 
   Attributes:
-    tokens: Tokens, with word-boundary marks.
+    tokens: Tokens of the word, with word-boundary marks.
     is_known: Whether the vocabulary can represent the word, so that the tokens
       contain no unknown token and no byte of an unknown character.
   """

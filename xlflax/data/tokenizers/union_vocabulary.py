@@ -30,8 +30,8 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
   """Vocabulary that encodes each language with its own SentencePiece model.
 
   Attributes:
-    anchors: Tokens that are shared between languages. `Anchors.JOINT` is not
-      allowed.
+    anchors: Rule that determines which tokens the languages share: `SHARED`,
+      `NONE` or `SEPARATE`, but not `JOINT`.
     members: Mapping from language codes to each language's own vocabulary, in
       the order of `spec.languages`.
   """
@@ -54,7 +54,7 @@ class UnionVocabulary(base_vocabulary.Vocabulary):
       models: Serialized SentencePiece model for each language code. All models
         must have the same special symbols, including one symbol for each of
         these languages.
-      anchors: Tokens that are shared between languages.
+      anchors: Rule that determines which tokens the languages share.
       description: Existing content of `vocabulary.json` to preserve.
 
     Raises:

@@ -17,7 +17,7 @@ DEFAULT_ALPHA = 0.7
 
 
 class Anchors(enum.Enum):
-  """Tokens that are shared between the languages of a vocabulary.
+  """Rule that determines which tokens the languages of a vocabulary share.
 
   Attributes:
     JOINT: The languages share all tokens. One model is trained on all
@@ -56,9 +56,9 @@ class VocabularyConfig:
     merges: Number of tokens that byte-pair encoding creates by merging. The
       vocabulary size is then the number of special symbols, characters and
       merges, plus 256 if `byte_fallback` is set.
-    anchors: Tokens that are shared between languages. With JOINT, one
-      model is trained on all languages, and otherwise one model is trained for
-      each language.
+    anchors: Rule that determines which tokens the languages share. With JOINT,
+      one model is trained on all languages, and otherwise one model is trained
+      for each language.
     sentinels: Number of sentinel symbols `<extra_id_0>`, …, which represent
       dropped spans.
     model_type: Training algorithm: unigram language model or byte-pair

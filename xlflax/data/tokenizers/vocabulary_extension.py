@@ -57,7 +57,7 @@ class ExtensionConfig:
       their token ids.
     character_coverage: Fraction of the new languages' characters that the
       tokens must cover.
-    max_sentences: Maximum number of sentences per language that are read.
+    max_sentences: Maximum number of sentences to read per language.
   """
 
   size: validation.PositiveInt

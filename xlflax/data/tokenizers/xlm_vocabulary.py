@@ -47,7 +47,8 @@ class XLMVocabulary(imported_vocabulary.ImportedVocabulary):
   """Vocabulary of an XLM model, with language-dependent tokenization.
 
   Attributes:
-    contents: Contents of the vocabulary's two files, by file name.
+    contents: Mapping from the names of the vocabulary's two files to their
+      contents.
     layout: Vocabulary properties that the files do not specify, such as
       languages and special tokens.
     lower: Whether to convert text to lower case and remove accents.
@@ -69,7 +70,8 @@ class XLMVocabulary(imported_vocabulary.ImportedVocabulary):
     """Creates a vocabulary from the contents of vocab.json and merges.txt.
 
     Args:
-      contents: Contents of the vocabulary's two files, by file name.
+      contents: Mapping from the names of the vocabulary's two files to their
+        contents.
       layout: Vocabulary properties that the files do not specify, such as
         languages and special tokens.
       lower: Whether to convert text to lower case and remove accents.

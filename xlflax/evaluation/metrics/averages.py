@@ -34,7 +34,7 @@ def transfer_gap(
   of exact match and F1.
 
   Args:
-    scores: Score for each language.
+    scores: Mapping from language codes to scores.
     source: Language of the fine-tuning data.
 
   Returns:
@@ -58,8 +58,9 @@ def head_tail_averages(
   head language, such as Serbian in Latin script, is a tail language.
 
   Args:
-    scores: Score for each language.
-    head_languages: Codes of the head languages, in any spelling.
+    scores: Mapping from language codes to scores.
+    head_languages: Codes of the head languages. Spelling variants of a code are
+      accepted.
 
   Returns:
     The means 'head', 'tail' and 'all'. A mean over no language is omitted.
@@ -79,7 +80,8 @@ def group_head_tail(
 
   Args:
     languages: Language codes.
-    head_languages: Codes of the head languages, in any spelling.
+    head_languages: Codes of the head languages. Spelling variants of a code are
+      accepted.
 
   Returns:
     The languages in the groups 'head', 'tail' and 'all'.
@@ -97,9 +99,10 @@ def xtreme_average(scores: Mapping[str, float]) -> dict[str, float]:
   """Computes the XTREME average and the average of each XTREME task group.
 
   Args:
-    scores: Score of each task over all languages (including English if the task
-      has it), as the mean of its metrics (F1 and exact match for question
-      answering). Tasks that are not part of XTREME are ignored.
+    scores: Mapping from the name of each task to its score over all languages
+      (including English if the task has it), as the mean of the task's metrics
+      (F1 and exact match for question answering). Tasks that are not part of
+      XTREME are ignored.
 
   Returns:
     Mean over the tasks of each group by group name, and the mean over all nine

@@ -87,9 +87,9 @@ class ContentScores:
     clas: Score that requires a correct head and relation.
     mlas: Score that additionally requires a correct part of speech, correct
       universal features and correct dependent function words, with their parts
-      of speech and features. None without gold tags.
-    blex: Score that requires a correct head, relation and lemma. None without
-      gold lemmas.
+      of speech and features. None if the gold trees have no tags.
+    blex: Score that requires a correct head, relation and lemma. None if the
+      gold trees have no lemmas.
   """
 
   clas: example_statistics.Statistics
@@ -132,13 +132,13 @@ class _Word(NamedTuple):
   """A word in a dependency tree, with all properties that the metrics compare.
 
   Attributes:
-    head: Position of the word's head.
-    relation: Universal dependency relation to the head.
+    head: Position of the word's head, counted from 1, or 0 for the root.
+    relation: Universal dependency relation between the word and its head.
     tag: Universal part of speech.
     features: Universal morphological features.
     lemma: Lemma of the word.
-    function_words: Index, relation, part of speech and features of each
-      dependent function word.
+    function_words: Function words that depend on the word, as tuples of index,
+      relation, part of speech and features.
   """
 
   head: int

@@ -98,7 +98,8 @@ class Statistics:
 
   Attributes:
     rows: Per-example statistics of shape [N, K], or [N] if K is 1.
-    aggregate: Function that computes the score from the K statistics.
+    aggregate: Aggregation function that computes the score from the statistics
+      of all N examples.
     clusters: Group identifier of each example, of shape [N], such as the text
       of a question. Examples with the same identifier are resampled together.
       If None, each example is resampled on its own.

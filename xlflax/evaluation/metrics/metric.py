@@ -37,7 +37,8 @@ class Metric:
     better: Direction in which the metric improves, up or down.
     unit: Unit of the metric's values, which determines the displayed range. By
       default, the values are unbounded, and no range is displayed.
-    title: Display name. If '', the metric's name with spaces is displayed.
+    title: Display name. If '', the metric's name is displayed with spaces
+      instead of underscores.
     description: One or two sentences that define the metric on report pages. It
       is not compared when several tasks declare the same metric.
   """
@@ -90,7 +91,7 @@ class Metric:
 
     Raises:
       ValueError: If the direction or the unit is unknown.
-      KeyError: If an entry is missing.
+      KeyError: If a required key is missing.
     """
     return cls(
       name=value['name'],

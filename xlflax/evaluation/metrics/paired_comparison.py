@@ -15,9 +15,9 @@ def compare_paired(
   """Compares two systems with a paired t-test over the seeds.
 
   Args:
-    first: Scores of the first system's runs.
-    second: Scores of the second system's runs, with the seeds in the same order
-      as in `first`.
+    first: Scores of the first system's runs, one for each random seed.
+    second: Scores of the second system's runs, one for each random seed, in the
+      same order of seeds as in `first`.
 
   Returns:
     The mean scores, their difference (second - first) with its 95 % confidence

@@ -86,7 +86,8 @@ def entity_scores(gold: Tags, predicted: Tags) -> EntityScores:
   of type X starts a new entity.
 
   Args:
-    gold: Gold tags of N sentences: O, and B-X or I-X (also E-X and S-X).
+    gold: Gold entity tags of N sentences, in a scheme such as IOB2 or IOBES:
+      'O', or an entity type after 'B-', 'I-', 'E-' or 'S-'.
     predicted: Predicted tags for the same words as `gold`.
 
   Raises:

@@ -62,11 +62,12 @@ class ModelResults:
 
   Attributes:
     name: Display name of the model.
-    vocabularies: Identities of the vocabularies of the model's runs. None
+    vocabularies: Sizes and hashes of the vocabularies of the model's runs. None
       stands for a run without a recorded vocabulary.
-    results: Results of a checkpoint by group. The checkpoint is the last one,
-      or the one that a fine-tuning run selected. Several results of a group
-      are those of fine-tuning runs with different seeds.
+    results: Evaluation results by task, split and settings. They are those of
+      the last checkpoint, or of the checkpoint that was selected in
+      fine-tuning. A group has several results if there are fine-tuning runs
+      with different seeds.
     languages: Languages of the vocabulary and the training data of the model's
       first run. Empty if they are unknown.
   """
@@ -117,7 +118,8 @@ class ScoreChange:
     better: Whether the change is an improvement. None if the scores are equal
       or not comparable.
     significance: Confidence interval and p-value of the difference. None if
-      per-example statistics are not available or the scores not comparable.
+      per-example statistics are not available, or if the scores are not
+      comparable.
     adjusted_p: p-value, adjusted by Holm's method for all changes of the
       report.
     is_comparable: Whether the scores can be compared. False for likelihoods of
@@ -398,17 +400,19 @@ def _compare_group(
   """Compares two models on the test sets of one task.
 
   Args:
-    group: Group of the compared results.
+    group: Task, split and settings of the compared results.
     metric: Metric to compare.
-    stored: Results of the start model, and results of the model that was
-      trained further.
+    stored: Pair of the start model's results and the results of the model that
+      was trained further.
     model: Name of the model that was initialized from the start model and
       trained further.
-    languages: Codes of the added languages, and languages of the start model.
+    languages: Pair of the codes of the added languages and the codes of the
+      start model's languages.
     start_draws: Resampled scores of the start model, which earlier comparisons
       have computed with the same samples and seed. Missing scores are added.
-    incomparable_parts: Languages, language pairs or files whose scores are
-      listed without a difference. The same holds for means over them.
+    incomparable_parts: Languages, language pairs or files whose scores cannot
+      be compared. These scores, and means that include them, are listed without
+      a difference.
     samples: Number of bootstrap samples to draw.
     seed: Random seed for bootstrap resampling.
   """

@@ -30,7 +30,8 @@ class TaskSummary:
       other languages. None if there is no score in the source language or in
       any other language.
     metric_means: Mean over languages for each metric.
-    metric_gaps: Transfer gap for each metric that has one.
+    metric_gaps: Transfer gap by metric. Metrics without a transfer gap are not
+      included.
     of: Expected number of languages in the task.
   """
 

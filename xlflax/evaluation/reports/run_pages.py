@@ -102,20 +102,21 @@ class RunRecord:
 
   Attributes:
     name: Display name for the run in tables and figures.
-    settings: Settings that identify the run, by field path, such as
-      'path.to.field'.
+    settings: Settings that identify the run, as a flat mapping from the path of
+      each field, such as 'a.b.c', to its value.
     losses: Training losses by name and step. The name is 'loss' for the
       weighted sum over all objectives, or has the form 'mlm/loss' or
       'mlm/loss/en'.
     tokens: Number of training tokens by objective and language. The language ''
       is the sum over all languages.
-    environments: Versions, devices and processes, as logged with the first
-      metrics after each start of training, with the step at which they were
-      logged.
+    environments: Software versions, devices and processes of the training job,
+      in the order of logging. They are logged with the first metrics, and again
+      if they have changed after a restart. The key 'step' is the step of
+      logging.
     speed: Last logged values of the training speed, such as 'tokens_per_second'
       and 'run_seconds'.
-    restarts: Failure that caused each restart of training, and the seconds of
-      training time that were lost.
+    restarts: Records of training restarts, with the failure that caused each
+      restart and the time lost in each phase, in seconds.
     steps: Steps of the available checkpoints.
     results: Evaluation results by group and step.
     directory: Directory that contains the result files.
@@ -280,7 +281,8 @@ def write_comparison(
 
   Args:
     directory: Directory for the report. It is created if necessary.
-    runs: Records of the runs in display order, with distinct names.
+    runs: Settings and results of each run, in display order. The names of the
+      runs must differ.
     command: Command-line arguments with which the report was created.
 
   Returns:
@@ -410,8 +412,9 @@ def _name_groups(
   """Returns the name of each group of results of the runs on the page.
 
   Args:
-    runs: Records of the runs.
-    has_split: Whether names contain the split if groups differ in it.
+    runs: Settings and results of each run on the page.
+    has_split: Whether the name of a group contains the split if groups of a
+      task have different splits.
   """
   results: dict[result_store.Group, list[eval_task.EvalResult]] = {}
   for run in runs:
@@ -429,8 +432,8 @@ def _baseline_notes(
   model, such as string_overlap.
 
   Args:
-    runs: Records of the runs.
-    names: Name of each group of results.
+    runs: Settings and results of each run on the page.
+    names: Mapping from each group of results to its name on the page.
   """
   notes = []
   for run in runs:
@@ -480,7 +483,7 @@ def _training_table(
   """Returns the steps, last loss and speed of each run.
 
   Args:
-    runs: Records of the runs.
+    runs: Settings and results of each run on the page.
     differences: Names of settings that differ between the runs, so that their
       losses cannot be compared.
   """

@@ -41,8 +41,8 @@ def compared_metrics(
   set of the task is also included.
 
   Args:
-    group: Group of comparable results.
-    runs: Records of the runs to compare.
+    group: Group of results with the same task, split and settings.
+    runs: `RunRecord` of each run to compare.
   """
   shown_runs = [run for run in runs if run.results.get(group)]
   results = _last_results(group, shown_runs)
@@ -106,9 +106,8 @@ def build_table(
   shown.
 
   Args:
-    group: Group of comparable results, which have the same task, split and
-      settings.
-    runs: Records of the runs to compare.
+    group: Group of results with the same task, split and settings.
+    runs: `RunRecord` of each run to compare.
     differences: Differences between two runs, as returned by `compare_runs`.
     display_name: Name of the group in the title. If None, the name of the task
       is used.
@@ -243,8 +242,8 @@ def _collect_notes(
   Args:
     metric: Primary metric of the table.
     results_by_run: Results in the table by name of the run.
-    known_parts: Languages over which the scores of baselines are averaged, as
-      the value of `_KNOWN_MEAN`.
+    known_parts: Languages whose mean baseline score is computed. It is returned
+      under the key `_KNOWN_MEAN`.
   """
   notes_by_run: dict[str, dict[str, dict[str, str]]] = {}
   for run, results in results_by_run.items():
@@ -313,8 +312,8 @@ def shown_metrics(group: result_store.Group, runs: Sequence[Any]) -> list[str]:
   """Returns the metrics, baselines and counts that the tables show.
 
   Args:
-    group: Group of comparable results.
-    runs: Records of the runs to compare.
+    group: Group of results with the same task, split and settings.
+    runs: `RunRecord` of each run to compare.
   """
   names: list[str] = []
   for run in runs:
@@ -352,11 +351,11 @@ def summarize(
   cannot be compared.
 
   Args:
-    group: Group of comparable results.
-    runs: Records of the runs to compare.
+    group: Group of results with the same task, split and settings.
+    runs: `RunRecord` of each run to compare.
     differences: Differences between two runs, as returned by `compare_runs`.
     display_name: Name of the group. If None, the name of the task is used.
-    metric: Compared metric. If None, the primary metric.
+    metric: Metric to compare. If None, the primary metric is compared.
   """
   metric = metric or find_primary_metric(_last_results(group, runs))
   better = task_families.find_metric(metric).better
@@ -407,8 +406,8 @@ def compare_runs(
   two runs with comparable scores.
 
   Args:
-    group: Group of comparable results.
-    runs: Records of the runs to compare.
+    group: Group of results with the same task, split and settings.
+    runs: `RunRecord` of each run to compare.
     metric: Metric to compare. If None, the primary metric is compared.
   """
   results = _last_results(group, runs)
@@ -453,8 +452,8 @@ def describe_vocabulary_problem(
   metrics that do not depend on the vocabulary.
 
   Args:
-    group: Group of comparable results.
-    runs: Records of the runs to compare.
+    group: Group of results with the same task, split and settings.
+    runs: `RunRecord` of each run to compare.
     display_name: Name of the group. If None, the name of the task is used.
   """
   shown_runs = [run for run in runs if run.results.get(group)]
@@ -486,10 +485,11 @@ def describe_unknown_tokens(
   sentence for each such language and run. It is empty for a single run.
 
   Args:
-    group: Group of comparable results.
-    runs: Records of the runs to compare.
+    group: Group of results with the same task, split and settings.
+    runs: `RunRecord` of each run to compare.
     display_name: Name of the group. If None, the name of the task is used.
-    metric: Metric that is not compared. If None, the primary metric.
+    metric: Name of the metric that is not compared. If None, the primary
+      metric.
   """
   if len(runs) < 2:
     return []

@@ -171,8 +171,9 @@ def _summary_cell(
     details: Confidence intervals, significance marks and links to display next
       to scores.
     summary: Summary of the model's scores.
-    task: Name of the task, or ALL.
-    language: MEAN or GAP.
+    task: Name of the task, or ALL for the mean over tasks.
+    language: MEAN for the cell of the mean over languages, or GAP for the cell
+      of the transfer gap.
   """
   mean: float | None = None
   gap: float | None = None

@@ -40,7 +40,7 @@ class Classification(head_task.HeadOnTexts):
   part without any label (a blind test set) yields predictions only.
 
   Attributes:
-    unseen: How to treat gold classes that the head was not trained with. An
+    unseen: Treatment of gold classes that the head was not trained with. An
       error is always raised if the head was trained with none of the gold
       classes of a language or file.
     positive: Positive class, for tasks with two classes such as those in GLUE.

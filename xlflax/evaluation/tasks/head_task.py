@@ -464,7 +464,7 @@ def mean_metrics(
   The mean of all metrics `<name>/<part>` is returned as `<name>/mean`.
 
   Args:
-    metrics: Metrics for all languages or files.
+    metrics: Metric values of all languages or files, by names such as 'f1/de'.
     names: Names of the metrics to average. If None, all metrics are averaged.
   """
   if names is None:

@@ -38,7 +38,7 @@ class _Collections(NamedTuple):
   Attributes:
     languages: Language codes of the two collections.
     texts: Distinct sentences in each collection.
-    ids: Id of each sentence, or None if the sentence occurs repeatedly.
+    ids: Id of each sentence. None for a sentence that occurs repeatedly.
     gold: Published gold pairs of ids, or None if they are unknown.
     repeated: Number of sentences that occur repeatedly, counting every
       occurrence.
@@ -75,8 +75,8 @@ class BitextMining(sentence_task.CollectionTask):
     development: Sentence collections in the same language pairs, with gold
       pairs, for the choice of the threshold. If None, the threshold is chosen
       on `source`.
-    margin: Similarity score of a pair: 'absolute' (cosine), 'distance' or
-      'ratio'.
+    margin: Margin score by which sentence pairs are ranked: 'absolute' (cosine
+      similarity), 'distance' or 'ratio'.
     direction: Method that selects candidates (see
       `xlflax.similarity.margin_scoring`).
     num_neighbors: Number of nearest neighbors over which the margin score

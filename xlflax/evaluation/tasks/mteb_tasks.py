@@ -450,10 +450,10 @@ def score_run(run, relevance) -> dict[str, Statistics]:
   """Returns per-query statistics of a document ranking, by metric.
 
   Args:
-    run: Documents and scores by query, the best document first. Missing queries
-      have a score of 0.
-    relevance: Relevance by query and document. Each query has a relevant
-      document.
+    run: Mapping from each query to its ranked documents and their scores, best
+      document first. A query that is missing has a score of 0.
+    relevance: Mapping from each query to the relevance of its documents. Each
+      query has a relevant document.
   """
   metrics: dict[str, Callable[..., float]] = {
     'ndcg@10': embedding_metrics.ndcg,

@@ -398,9 +398,9 @@ def evaluate_parts(
     score: Function that returns an array like that of `score_rows`, optionally
       with additional columns.
     notes: Notes to add to the result.
-    columns: Tuples of a metric's name, the indices of the two columns that the
-      metric is computed from, and their aggregation. A metric whose second
-      column sums to 0 is left out.
+    columns: Metrics to compute from the array that `score` returns, as tuples
+      of the metric's name, the indices of two columns, and their aggregation. A
+      metric whose second column sums to 0 is left out.
     unknown_rates: Rates of unknown tokens by language or file, to which `score`
       adds the rate of the scored text. If None, no rates are reported.
   """
@@ -466,8 +466,9 @@ def record_unknown_rate(
     part: Language, language pair or file of the text.
     num_unknown: Number of unknown tokens.
     num_tokens: Number of tokens, including unknown tokens.
-    rates: Mapping to which the rate of the part is added.
-    notes: List to which the note is added.
+    rates: Mapping from languages, language pairs or files to rates of unknown
+      tokens, to which the new rate is added.
+    notes: List to which a note is appended if the rate is high.
     are_scored: Whether the task scores unknown tokens.
   """
   if not num_unknown:

@@ -33,11 +33,11 @@ class ExtractiveQA(head_task.HeadOnTexts):
   questions are scored by the text of the answer, like all other questions.
 
   Attributes:
-    rules: 'squad' (also for XQuAD and TyDiQA), 'squad_v2' for data with
-      unanswerable questions, or 'mlqa' with its normalization for each
-      language.
-    null_score_diff_threshold: Minimum difference between the "no answer" score
-      and the best span's score for an empty answer. If None, the answer is
+    rules: Rules for answer normalization and scoring: 'squad' (also for XQuAD
+      and TyDiQA), 'squad_v2' for data with unanswerable questions, or 'mlqa'
+      with its normalization for each language.
+    null_score_diff_threshold: Threshold for the "no answer" score minus the
+      best span's score, above which the answer is empty. If None, the answer is
       always a span.
     doc_stride: Number of tokens between the starts of consecutive context
       windows. If None, the value used in fine-tuning.

@@ -81,7 +81,7 @@ class _LayerScores(NamedTuple):
   1, sentences of the second language are the queries.
 
   Attributes:
-    rows: Metrics for each direction.
+    rows: Row of metrics for each of the two directions.
     is_nearest: Whether the translation of each query is its nearest neighbor,
       of shape [2, N].
     is_in_top10: Whether the translation of each query is among the query's ten

@@ -33,7 +33,8 @@ class SimilaritySearch(sentence_task.SentenceTask):
 
   Attributes:
     source: Source of sentence pairs, such as `ParallelFiles` with FLORES-200.
-    margin: Similarity score of a pair: 'ratio', 'distance' or 'absolute'.
+    margin: Margin score by which candidates are ranked: 'ratio', 'distance' or
+      'absolute' (cosine similarity).
     num_neighbors: Number of nearest neighbors over which the margin score
       averages similarities.
     altered: File of altered sentences for each second language, with one
@@ -145,7 +146,8 @@ def search_errors(
       Candidate i is the translation of query i.
     texts: Candidate texts, M strings.
     k: Number of nearest neighbors among which the best candidate is chosen.
-    margin: Similarity score of a pair: 'ratio', 'distance' or 'absolute'.
+    margin: Margin score by which candidates are ranked: 'ratio', 'distance' or
+      'absolute' (cosine similarity).
   """
   candidate_pairs = margin_scoring.find_candidates(
     first, second, k=min(k, len(first)), margin=margin, direction='forward'

@@ -79,11 +79,11 @@ class Tagging(head_task.HeadTask):
   predictions are joined, so that every word gets a label.
 
   Attributes:
-    scheme: Type of the word labels. If None, the type of the labels that the
-      head was fine-tuned with (see `infer_scheme`). Summary tables show F1 for
-      ENTITIES, and accuracy for TAGS. If None, they show the metric for the
-      labels of the examples.
-    unseen: How to treat gold labels that the head was not trained with. By
+    scheme: Type of the word labels: ENTITIES, whose main metric is F1, or TAGS,
+      whose main metric is accuracy. If None, the type of the labels that the
+      head was fine-tuned with (see `infer_scheme`). In this case, the main
+      metric in summary tables depends on the labels of the test examples.
+    unseen: Treatment of gold labels that the head was not trained with. By
       default, words with such a label count as wrong, so that a single unknown
       entity type does not exclude a language.
     predicted: Postprocessing of predicted entity labels: VALID_IOB2, RAW or

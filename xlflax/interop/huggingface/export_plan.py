@@ -88,7 +88,7 @@ def choose_export(
     config: Configuration of the model.
     shapes: Mapping from the names of all parameters to their shapes.
     objectives: Mapping from names to the run's objectives.
-    drop: Name patterns of parameters that the user excludes.
+    drop: Name patterns of parameters that the user excludes from the export.
     model_type: Model type that the user chose, or None for a default.
     task: Task that the user chose, or None for a default.
     origin: Record of the published model from which the run was initialized.
@@ -146,7 +146,8 @@ def equivalent_configs(
   Args:
     config: Configuration of the model. The first element of the result is this
       configuration, in which `by_linear_head` replaces a tied head.
-    first: Row of the first position in the architecture's position table.
+    first: Index of the first position's row in the architecture's position
+      table.
     by_linear_head: Whether the architecture represents a tied head by a head
       with an identity transform.
   """
@@ -202,7 +203,7 @@ def plug_out(config: Config, names: Sequence[str]) -> tuple[Config, list[str]]:
 
   Args:
     config: Configuration of the model.
-    names: Names of the parameters.
+    names: Names of the run's parameters.
 
   Returns:
     The configuration without the module, and the names of its parameters.
@@ -223,7 +224,7 @@ def without_token_head(
   Args:
     config: Configuration of the model.
     task: Task of the exported head.
-    names: Names of the parameters.
+    names: Names of the run's parameters.
 
   Returns:
     The configuration without the head, and the names of its parameters.
@@ -246,8 +247,8 @@ def training_heads(
   must exclude it.
 
   Args:
-    names: Names of the parameters.
-    objectives: Mapping from names to the run's objectives.
+    names: Names of the run's parameters.
+    objectives: Mapping from names to the run's training objectives.
   """
   return [
     name
@@ -360,7 +361,7 @@ def choose_task(
     task: Task that the user chose, or None for a default.
     origin: Task of the Hugging Face model from which the run was initialized.
       None if it is not known.
-    names: Names of the parameters.
+    names: Names of the run's parameters.
 
   Raises:
     ConfigError: If the architecture does not support the task, or if the run

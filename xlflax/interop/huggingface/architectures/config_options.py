@@ -123,7 +123,7 @@ class Options:
 
   Attributes:
     values: Mapping from option names to values, with aliases resolved.
-    problems: Descriptions of the problems found, one per line.
+    problems: Problems found in the options, one description per list element.
     has_bias: Whether the weight files contain an output bias. The files of base
       models do not contain one.
     has_output: Whether the weight files contain an output table that differs

@@ -129,8 +129,9 @@ def _find_results(
   """Returns the evaluation results of this checkpoint for a `model-index`.
 
   Args:
-    export: The export.
-    pipeline: Type of the results of tasks that do not pool hidden states.
+    export: Export whose checkpoint was evaluated.
+    pipeline: Task type on the Hub, such as 'fill-mask', for results that are
+      not based on pooled hidden states.
 
   Returns:
     The results, and the languages and pairs whose scores are omitted because
@@ -264,12 +265,12 @@ def _describe_dataset(
   """Returns the fields that describe a result's data set in a Hub model card.
 
   Args:
-    export: The export.
+    export: Export whose checkpoint was evaluated.
     group: Task, split and settings of the result.
-    result: The result, which is marked if it was computed during training or
-      on some of the examples.
-    has_test_data: Whether the name contains the directory or SeqIO mixture with
-      the test data, because the task and the split are not a sufficient name.
+    result: Evaluation result. The description states if it was computed during
+      training or on some of the examples only.
+    has_test_data: Whether the name of the data set includes the directory or
+      SeqIO mixture with the test data, because task and split are ambiguous.
       Only the last component of a path is published.
 
   Returns:
@@ -311,7 +312,7 @@ def _matches_export(export: Export, settings: Mapping[str, Any]) -> bool:
   the run, which the card states.
 
   Args:
-    export: The export.
+    export: Export whose checkpoint was evaluated.
     settings: Settings that identify the result.
   """
   if settings['parameters'] != 'default':
@@ -353,7 +354,7 @@ def _evaluation(
   are omitted.
 
   Args:
-    results: Results of the `model-index`.
+    results: Evaluation results in the `model-index` format of model cards.
     unknown_languages: Languages and pairs that are not in the vocabulary.
   """
   names_by_pooling: dict[str, list[str]] = {}
