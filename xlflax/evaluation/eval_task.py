@@ -154,9 +154,9 @@ class EvalResult:
       task overrides them.
     is_development: Whether the task was evaluated during training. Such results
       may select checkpoints and settings, so they are not test results.
-    layers: Indices of the layers whose hidden states the scores use. 0 is the
-      embedding output. The tuple is empty if the scores are computed from
-      the model's outputs.
+    layers: Indices of the layers from whose hidden states the scores are
+      computed. 0 is the embedding output. The tuple is empty if the scores are
+      computed from the model's outputs.
     num_layers: Number of the model's layers. None if `layers` is empty.
     declarations: Declarations of the task's metrics, by which reports interpret
       a stored result if the module of the task is not imported.

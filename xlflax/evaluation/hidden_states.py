@@ -354,8 +354,8 @@ def language_batches(
   parameters. The batch shapes are those of `plan_batches`.
 
   Args:
-    eval_model: Model. If it has language-specific parameters, every batch
-      contains a single language.
+    eval_model: Model to evaluate. If it has language-specific parameters, every
+      batch contains a single language.
     token_ids: Token ids of N sentences, without special tokens.
     language_ids: Language id of each sentence, an int array of shape [N].
     limit: Maximum number of tokens per sentence, including special tokens.

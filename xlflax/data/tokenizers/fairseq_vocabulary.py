@@ -50,8 +50,8 @@ class MovedSentencePieceVocabulary(imported_vocabulary.ImportedVocabulary):
     extra_ids: Number of T5 sentinels that follow the model's tokens.
     codes: Language symbols of mBART, in the order of their ids. Empty for
       models other than mBART.
-    model_ids: Vocabulary id of each token of the SentencePiece model, int32
-      [model tokens].
+    model_ids: Vocabulary id of each token of the SentencePiece model, int32 of
+      shape [model tokens].
   """
 
   kind = 'sentencepiece_moved'

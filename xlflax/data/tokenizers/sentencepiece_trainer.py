@@ -67,8 +67,8 @@ def train_sentencepiece(
     The serialized model.
 
   Raises:
-    VocabularyError: If the text does not allow the requested size or number of
-      merges.
+    VocabularyError: If the requested vocabulary size or number of merges is too
+      small or too large for the text.
     ConfigError: If the normalization is unknown to SentencePiece.
     Exception: Any exception that `make_text` raises.
   """

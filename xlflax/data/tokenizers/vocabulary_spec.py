@@ -14,8 +14,8 @@ class VocabularySpec:
     size: Number of tokens. The ids are 0 to size - 1.
     pad_id: Id of the padding token, which fills sequences up to their length
       and is never attended to.
-    bos_id: Id of the token that starts a sequence (`<s>`, `[CLS]`). Its hidden
-      state is the first-token representation.
+    bos_id: Id of the token that starts a sequence (`<s>`, `[CLS]`). In
+      first-token pooling, its hidden state represents the sequence.
     eos_id: Id of the token that ends a sequence and separates texts (`</s>`,
       `[SEP]`).
     unk_id: Id of the unknown token.
@@ -29,9 +29,9 @@ class VocabularySpec:
       `languages`. Empty if the vocabulary has no language symbols.
     sentinel_ids: Ids of the sentinels that represent dropped spans (T5), in the
       order in which they are used.
-    language_words: For each language, the ranges (start, stop) of ids that can
-      occur in its text, excluding special ids. Empty if all languages use all
-      ids.
+    language_words: Ids that can occur in the text of each language, excluding
+      special ids, as half-open ranges (start, stop). Empty if all languages use
+      all ids.
     word_starts: Bit mask of the tokens that start a word. Id i is represented
       by bit i % 8 of byte i // 8, counted from the lowest bit. Empty if the
       word starts are unknown.

@@ -76,7 +76,7 @@ def train_vocabulary(
 
   Raises:
     VocabularyError: If the directory contains a different vocabulary, or if the
-      text does not allow the requested size.
+      requested vocabulary size is too small or too large for the text.
     ConfigError: If a setting is invalid.
     CorpusError: If a line in the corpus is invalid.
   """

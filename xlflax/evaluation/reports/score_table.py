@@ -42,8 +42,8 @@ class Cost:
 
   Attributes:
     parameters: Number of parameters in the pretrained body, without heads.
-    training_seconds: Duration of pretraining in seconds, according to its
-      metrics.
+    training_seconds: Duration of pretraining in seconds, according to the run's
+      logged metrics.
     cpu_seconds: CPU seconds spent on fine-tuning and evaluation.
     device_seconds: Accelerator seconds spent on fine-tuning and evaluation,
       which are wall-clock seconds times the number of accelerators.

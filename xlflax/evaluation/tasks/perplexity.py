@@ -139,8 +139,8 @@ class Perplexity(_MaskedPerplexity):
 
   Attributes:
     source: Source of monolingual text.
-    layout: BLOCKS (joined lines, as in pretraining) or SENTENCES (one line per
-      sequence, truncated to its length).
+    layout: Layout of the sequences: BLOCKS (joined lines, as in pretraining) or
+      SENTENCES (one line per sequence, truncated to its length).
   """
 
   name: str = 'perplexity'
@@ -395,8 +395,9 @@ def evaluate_parts(
     task: Name of the evaluation task.
     parts: Mapping from the name of each language or file to the argument with
       which `score` is called.
-    score: Function that returns an array like that of `score_rows`, optionally
-      with additional columns.
+    score: Function that maps a value of `parts` to an array of sums per
+      sequence, as returned by `score_rows`. The array may have additional
+      columns.
     notes: Notes to add to the result.
     columns: Metrics to compute from the array that `score` returns, as tuples
       of the metric's name, the indices of two columns, and their aggregation. A

@@ -149,7 +149,7 @@ class TsvPairs(text_sources.PairSource):
     files: Path to the file of each language pair, such as 'en-ja'. Gin files
       may also pass pairs of names and paths.
     max_pairs: Maximum number of sentence pairs per file, from the beginning. If
-      None, all are used.
+      None, all sentence pairs are read.
   """
 
   files: dict[str, str]
