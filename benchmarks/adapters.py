@@ -38,8 +38,9 @@ def measure_method(
   """Times the training steps of one fine-tuning method in this process.
 
   Args:
-    method: One of `METHODS`.
-    model: Name of a file in `gin_configs/models/`.
+    method: Fine-tuning method, one of `METHODS`.
+    model: Name of the model's gin file in `gin_configs/models/`, without the
+      suffix `.gin`.
     vocabulary: Number of tokens in the vocabulary.
     batch: Number of sequences per batch.
     length: Number of tokens per sequence.
@@ -130,7 +131,8 @@ def format_table(results: dict[str, dict]) -> str:
   """Formats the measurements of all methods as a Markdown table.
 
   Args:
-    results: Measurements by method, which include those of 'full'.
+    results: Map from method to its measurements (see `measure_method`). It must
+      contain the method 'full', relative to which times are shown.
   """
   lines = [
     '| method | trained parameters | optimizer state (MB) | activations and '

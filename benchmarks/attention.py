@@ -94,7 +94,8 @@ def compute_attention(
   """Computes attention in which tokens attend only within their segment.
 
   Args:
-    variant: One of `VARIANTS`, or 'formula' for the float32 reference.
+    variant: Attention implementation: one of `VARIANTS`, or 'formula' for the
+      float32 reference.
     query: Queries of shape [batch, length, heads, width].
     key: Keys of the same shape as `query`.
     value: Values of the same shape as `query`.
@@ -207,8 +208,8 @@ def compare_backends(sizes: Sizes, *, calls: int, variants=VARIANTS) -> dict:
 
   Args:
     sizes: Dimensions and data type of the input arrays.
-    calls: Number of timed calls.
-    variants: Variants to measure.
+    calls: Number of timed calls of each variant.
+    variants: Attention implementations to measure, a subset of `VARIANTS`.
 
   Returns:
     Map from variant to its measurements, or to {'refused': reason} if it cannot

@@ -21,9 +21,9 @@ def make_translate_function(
   """Returns a function that translates random sentences.
 
   Args:
-    variant: One of `VARIANTS`.
+    variant: Implementation of beam search, one of `VARIANTS`.
     shape: Sizes of the model. Translations have at most `shape.length` tokens.
-    count: Number of sentences.
+    count: Number of sentences to translate.
   """
   from benchmarks.baselines import converted
 

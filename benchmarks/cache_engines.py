@@ -92,7 +92,8 @@ def measure_with_kills(
     work: Directory for the cache.
     flags: Flags for `xlflax cache`, without `--output`.
     num_caches: Number of caches to write.
-    seconds: Maximum number of seconds after which a shard's process is killed.
+    seconds: Maximum time in seconds for which a process runs before it is
+      killed. The actual time is random.
     expected: Digest that a correctly written cache must have.
 
   Returns:

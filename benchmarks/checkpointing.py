@@ -70,7 +70,7 @@ def make_step(seconds: float):
   """Returns a jitted training step that modifies every value in the state.
 
   Args:
-    seconds: Approximate computation time of the step.
+    seconds: Approximate computation time of the step in seconds.
   """
   matrix = jnp.ones([512, 512], jnp.float32) / 512
 
@@ -122,7 +122,7 @@ def measure_checkpointing(
   Args:
     directory: Directory for the checkpoints.
     megabytes: Approximate size of the train state in MB.
-    step_seconds: Approximate computation time of a step.
+    step_seconds: Approximate computation time of a step in seconds.
     saves: Number of saves that are timed.
 
   Returns:

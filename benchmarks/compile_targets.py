@@ -375,8 +375,8 @@ def compile_case(work: pathlib.Path, case: Case, devices: str) -> dict:
 
   Args:
     work: Directory in which the results are stored.
-    case: Step to compile.
-    devices: Devices, as in `--devices`.
+    case: Training step to compile.
+    devices: Devices to compile for, such as 'gpu:H200:8'.
 
   Returns:
     The output of `count_step`, or {'error': last lines of the error output}.
@@ -394,8 +394,8 @@ def estimate_case(work: pathlib.Path, case: Case, devices: str) -> dict:
 
   Args:
     work: Directory in which the plans are stored.
-    case: Step to plan.
-    devices: Devices, as in `--devices`.
+    case: Training step to plan.
+    devices: Devices to plan for, such as 'gpu:H200:8'.
 
   Returns:
     The plan, or {'error': last lines of the error output}.
@@ -496,9 +496,9 @@ def find_faults(figures: dict, recorded: dict, devices: str) -> list[str]:
   """Returns descriptions of the problems that make `--check` fail.
 
   Args:
-    figures: Current measurements of the step. Empty if the step does not
+    figures: Current measurements of the step. It is empty if the step does not
       compile.
-    recorded: Recorded measurements of the step. Empty if the step has no
+    recorded: Recorded measurements of the step. It is empty if the step has no
       record.
     devices: Devices for which the step was compiled.
   """

@@ -74,8 +74,9 @@ def measure_devices(
   All processes in a job must call this function together.
 
   Args:
-    matmul_size: Rows and columns of the matrices.
-    dtype: Data type of the matrices.
+    matmul_size: Number of rows and columns of the square matrices that are
+      multiplied.
+    dtype: Data type of the matrices that are multiplied.
     memory_bytes: Size of the copied array in bytes.
     link_bytes: Size of the all-reduced array in bytes.
     repeats: Number of timed repetitions of each measurement.

@@ -366,7 +366,8 @@ def interpolate_seconds(curve: list[list[float]], target_loss: float) -> float:
   Times between checkpoints are interpolated linearly.
 
   Args:
-    curve: [tokens, CPU seconds, loss] of each checkpoint of the variant.
+    curve: List with [tokens, CPU seconds, loss] for each checkpoint of the
+      variant.
     target_loss: Loss that must be reached.
 
   Returns:

@@ -29,9 +29,9 @@ def make_states_function(
   """Returns a function that encodes random sentences.
 
   Args:
-    variant: One of `VARIANTS`.
+    variant: Implementation of the encoder, one of `VARIANTS`.
     shape: Sizes of the model.
-    count: Number of sentences.
+    count: Number of sentences to encode.
 
   Returns:
     A function that returns the mean hidden states of every layer, of shape

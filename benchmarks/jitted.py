@@ -14,9 +14,9 @@ def measure_jitted(
   """Compiles and times the JAX function call `function(*arguments)`.
 
   Args:
-    function: Function that can be jitted.
+    function: Function to compile with `jax.jit` and to time.
     *arguments: Arguments of the function.
-    calls: Number of timed calls after one warm-up call.
+    calls: Number of timed calls, after one warm-up call.
 
   Returns:
     The measurements and the function's result. The measurements are the

@@ -111,8 +111,8 @@ class Outcome:
     seconds: Time in seconds from the failure until all remaining processes had
       exited or the benchmark stopped waiting. If the failure occurs at startup,
       the time since the start of the processes.
-    exit_codes: Exit codes of the remaining processes, by process number. None
-      for a process that was still running.
+    exit_codes: Map from the number of each remaining process to its exit code,
+      or to None if the process was still running.
     is_training: Whether the job trained despite the failure.
     message: Line of a remaining process's output that identifies the failure.
   """
@@ -128,11 +128,12 @@ class Job:
 
   Args:
     library: Library that connects the processes: 'jax' or 'xlflax'.
-    failure: Failure of the job.
+    failure: Failure to inject into the job.
     directory: Directory for the output of the processes.
 
   Attributes:
-    start_time: Time at which the first process was started, in seconds.
+    start_time: Time at which the first process was started, in seconds, as
+      returned by `time.monotonic`.
   """
 
   def __init__(self, library: str, failure: Failure, directory: pathlib.Path):
@@ -213,7 +214,8 @@ class Job:
     The wait ends after `_MAX_SECONDS` at the latest.
 
     Args:
-      failure_time: Time of the failure.
+      failure_time: Time of the failure in seconds, as returned by
+        `time.monotonic`.
       is_training: Whether the job trains despite the failure. In this case, the
         method does not wait.
     """
@@ -305,7 +307,8 @@ def run_worker(options: Mapping[str, Any]) -> int:
   """Runs a process of a job until it is killed or fails.
 
   Args:
-    options: Options that `Job` sets.
+    options: Settings of the process, such as 'library' and 'process_id', as
+      passed by `Job`.
 
   Returns:
     The exit code.

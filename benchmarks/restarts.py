@@ -277,8 +277,9 @@ def measure_goodput(job: Job, seconds: float, every: float) -> dict[str, float]:
 
   Args:
     job: Training run, which this function starts and stops.
-    seconds: Duration of the measurement.
-    every: Seconds between two kills, each of which ends a random process.
+    seconds: Duration of the measurement in seconds.
+    every: Interval between two kills in seconds. Each kill ends a random
+      process.
 
   Returns:
     The goodput, the number of kills, the duration, the seconds lost per kill,

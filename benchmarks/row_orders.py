@@ -83,9 +83,11 @@ def make_trainer(
 
   Args:
     work: Directory that contains the vocabulary and the cache.
-    locality: Order of the sequences. If None, all sequences are shuffled.
+    locality: Settings for shuffling the sequences block by block. If None, all
+      sequences are shuffled together.
     args: Parsed arguments with the batch size and number of steps.
-    seed: Random seed for the parameters, masks and order.
+    seed: Random seed for the parameters, the masks and the order of the
+      sequences.
   """
   dataset = dataset_config.DatasetConfig(
     name='mono',
@@ -149,10 +151,10 @@ def compare_curves(
   reference, and the standard errors of the differences.
 
   Args:
-    curves: Mean losses with the sequence order, by seed and quarter of
-      training.
-    reference: Mean losses with the reference order, by seed and quarter of
-      training. With a single seed, there is no standard error.
+    curves: Mean losses with the compared order: one list per seed, with one
+      loss for each quarter of training.
+    reference: Mean losses with the reference order, in the format of `curves`.
+      With a single seed, there is no standard error.
   """
   differences = [
     [

@@ -102,10 +102,11 @@ def make_mesh_flags(model: Model, devices: int, mesh: str) -> list[str]:
   Args:
     model: Model whose training steps are planned.
     devices: Number of devices on which the model would be trained.
-    mesh: Name of the mesh. 'full' splits the training state over all devices.
-      If the number of devices does not divide the width, the remaining factor
-      becomes the tensor axis, which also splits parameters. 'default' is the
-      mesh that xlflax derives from the number of devices.
+    mesh: Name of the mesh, 'default' or 'full'. 'default' is the mesh that
+      xlflax derives from the number of devices. 'full' splits the training
+      state over all devices. If the model's width is not divisible by the
+      number of devices, the remaining factor becomes the size of the tensor
+      axis, which also splits parameters.
   """
   if mesh == 'default':
     return []

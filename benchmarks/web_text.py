@@ -52,7 +52,7 @@ class PlantedCopies(NamedTuple):
 
   Attributes:
     lines: Distinct original lines.
-    copies: Altered copy of each line.
+    copies: Altered copies of the lines, in the same order.
     similarity: Jaccard similarity between each line's n-grams and its copy's,
       float64 of shape [lines].
   """
@@ -69,7 +69,7 @@ def plant_copies(
 
   Args:
     lines: Lines from which the lines to copy are sampled.
-    count: Maximum number of lines.
+    count: Maximum number of lines to copy.
     seed: Random seed.
   """
   rng = random.Random(seed)

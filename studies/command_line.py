@@ -17,8 +17,9 @@ def create_parser(
   """Creates an argument parser, to which a study adds its arguments.
 
   Args:
-    module: Name of the module that is run with `python -m`.
-    description: Docstring of the module.
+    module: Name of the study's module, which is run with `python -m`.
+    description: Description of the study for the help text, usually the
+      docstring of its module.
   """
   return argparse.ArgumentParser(
     prog=f'python -m {module}',

@@ -203,7 +203,7 @@ def register(*, prefix: str = '', data_dir: str | None = None) -> None:
   """Registers all tasks and mixtures of this module.
 
   Args:
-    prefix: Prefix of the registered names.
+    prefix: Prefix of the names of the registered tasks and mixtures.
     data_dir: TFDS data directory. See `tfds_source.TfdsSource`.
   """
   add = functools.partial(_add, prefix=prefix, data_dir=data_dir)
@@ -373,7 +373,7 @@ def _add(
     parts: Map from the last component of a task's name, such as a language, to
       a tuple of the TFDS name, the splits, and the function that converts an
       example.
-    prefix: Prefix of the registered names.
+    prefix: Prefix of the names of the registered tasks and mixtures.
     data_dir: TFDS data directory.
     languages: Map from the keys of `parts` to languages. If None, the keys are
       languages.

@@ -131,7 +131,7 @@ def register(*, prefix: str = 'mc4', data_dir: str | None = None) -> None:
   """Registers the mC4 tasks and the mixture.
 
   Args:
-    prefix: Prefix of the registered names.
+    prefix: Prefix of the names of the registered tasks and mixtures.
     data_dir: TFDS data directory. See `tfds_source.TfdsSource`.
   """
   names = []

@@ -34,7 +34,7 @@ def register(*, prefix: str = 'opus', data_dir: str | None = None) -> None:
   """Registers a task for each OPUS dataset in TFDS, and a mixture of them.
 
   Args:
-    prefix: Prefix of the registered names.
+    prefix: Prefix of the names of the registered tasks and mixtures.
     data_dir: TFDS data directory. See `tfds_source.TfdsSource`.
   """
   names = []

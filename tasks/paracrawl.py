@@ -41,7 +41,7 @@ def register(*, prefix: str = 'paracrawl', data_dir: str | None = None) -> None:
   """Registers the ParaCrawl tasks and the mixture.
 
   Args:
-    prefix: Prefix of the registered names.
+    prefix: Prefix of the names of the registered tasks and mixtures.
     data_dir: TFDS data directory. See `tfds_source.TfdsSource`.
   """
   names = []

@@ -185,7 +185,8 @@ def slot_lines(annotated: str, locale: str) -> list[str]:
   `at\tO`, `nine\tB-time`, `am\tI-time`.
 
   Args:
-    annotated: Utterance with slots in brackets.
+    annotated: Utterance with slots in brackets, such as `wake me at [time :
+      nine am]`.
     locale: The utterance's locale, such as `ja-JP`.
   """
   lines: list[str] = []

@@ -50,9 +50,9 @@ class WebCorpus:
   Attributes:
     name: Name of the corpus, which is the prefix of its tasks.
     arguments: Map from each split to the arguments of `datasets.load_dataset`.
-    files: Map from each split to patterns of file names, relative to the
-      directory of the corpus. The files that match the first pattern with a
-      match are read.
+    files: Map from each split to glob patterns of file names, relative to the
+      directory of the corpus. Only the files of the first pattern that matches
+      any file are read.
     text_field: Column that contains the text of a document.
     has_escaped_line_ends: Whether line ends in the text are written as a
       backslash and an `n`.
@@ -111,8 +111,9 @@ class WebCorpus:
     """Yields each document as a row with a single column, the text.
 
     Args:
-      records: Numbered records with the column `text_field`.
-      where: Location of the records, for errors.
+      records: Pairs of a record number and a record that has the column
+        `text_field`.
+      where: Location of the records to report in error messages.
 
     Raises:
       BadRecordError: If a record has no text.
@@ -268,8 +269,9 @@ def _document_rows(
   Args:
     corpus: Web corpus.
     code: Language code in the notation of the corpus's publisher.
-    data_dir: Directory that contains the directory of the corpus. If None, it
-      is the value of XLFLAX_WEB_CORPORA_DIR when the rows are read.
+    data_dir: Directory that contains the directory of the corpus. If None, the
+      environment variable XLFLAX_WEB_CORPORA_DIR specifies it when the rows are
+      read.
   """
 
   def files(split: str) -> list[pathlib.Path] | None:
@@ -341,10 +343,11 @@ def register(
 
   Args:
     corpus: Name of the corpus, such as `fineweb2`.
-    prefix: Prefix of the registered names. If None, it is the name of the
-      corpus.
-    data_dir: Directory that contains the directory of the corpus. If None, it
-      is the value of XLFLAX_WEB_CORPORA_DIR when a task is read.
+    prefix: Prefix of the names of the registered tasks and mixture. If None,
+      the name of the corpus is used.
+    data_dir: Directory that contains the directory of the corpus. If None, the
+      environment variable XLFLAX_WEB_CORPORA_DIR specifies it when a task is
+      read.
   """
   prefix = prefix or corpus
   names = []

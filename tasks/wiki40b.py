@@ -82,7 +82,7 @@ def register(*, prefix: str = 'wiki40b', data_dir: str | None = None) -> None:
   """Registers the Wiki40B tasks and the mixture.
 
   Args:
-    prefix: Prefix of the registered names.
+    prefix: Prefix of the names of the registered tasks and mixtures.
     data_dir: TFDS data directory. See `tfds_source.TfdsSource`.
   """
   names = []

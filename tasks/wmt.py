@@ -32,7 +32,7 @@ def register(*, prefix: str = 'wmt', data_dir: str | None = None) -> None:
   """Registers the WMT tasks and the mixtures.
 
   Args:
-    prefix: Prefix of the registered names.
+    prefix: Prefix of the names of the registered tasks and mixtures.
     data_dir: TFDS data directory. See `tfds_source.TfdsSource`.
   """
   for year, pairs in PAIRS.items():

@@ -53,7 +53,7 @@ def register(directory: str, *, prefix: str = 'xtreme') -> Registered:
 
   Args:
     directory: XTREME's `download` folder, or its parent.
-    prefix: Prefix of the registered names.
+    prefix: Prefix of the names of the registered tasks and mixtures.
 
   Raises:
     CorpusError: If the folder does not exist or contains no XTREME files, or a
@@ -104,7 +104,7 @@ def register_treebanks(directory: str, *, prefix: str = 'ud') -> Registered:
 
   Args:
     directory: Folder that contains one folder for each treebank.
-    prefix: Prefix of the registered names.
+    prefix: Prefix of the names of the registered tasks and mixtures.
 
   Raises:
     CorpusError: If the folder contains no treebank, or a task with one of the

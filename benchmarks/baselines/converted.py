@@ -33,7 +33,8 @@ def make_encoder_decoder(
 
   Args:
     shape: Sizes of the encoder and the decoder.
-    positions: Maximum number of positions.
+    positions: Maximum number of tokens per sequence, which determines the size
+      of the table of position embeddings.
   """
   torch.manual_seed(0)
   model = transformers.MBartForConditionalGeneration(

@@ -252,7 +252,7 @@ def _make_step(
     loss: Loss function (params, batch, key) -> loss.
     params: Abstract parameters (shapes and data types).
     specs: Partition specs of the parameters.
-    tokens: Map from the name of each array in a batch to its shape.
+    tokens: Map from the name of each int32 array in a batch to its shape.
     devices: Devices that form the mesh.
     counted_inputs: Names of the batch arrays whose sizes count as tokens of the
       batch.

@@ -17,9 +17,9 @@ def measure_variant(model, variant: str, *, calls: int) -> dict:
 
   Args:
     model: A `benchmarks.pretraining.Model`.
-    variant: 'torch/as_is', 'torch/compiled', or 'torch/gathered'.
-      'torch/gathered' is also compiled, and its head receives only masked
-      positions.
+    variant: Variant of the training step: 'torch/as_is', 'torch/compiled', or
+      'torch/gathered'. 'torch/gathered' is also compiled, and its output head
+      receives only masked positions.
     calls: Number of timed steps, after three steps for compilation and warm-up.
 
   Returns:

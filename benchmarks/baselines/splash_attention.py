@@ -85,7 +85,8 @@ def measure_kernels(
 
   Args:
     machine: Topology of the TPUs.
-    function: Attention function to compile.
+    function: Attention function to compile, with the signature of
+      `compute_attention`.
     rate: Dropout rate.
   """
   assert machine.accelerator is not None

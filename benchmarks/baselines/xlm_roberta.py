@@ -18,9 +18,9 @@ def make_step_function(shape: shapes.Shape, variant: str):
 
   Args:
     shape: Sizes of the model and the batch.
-    variant: 'as_is' computes logits at every position, as XLMRobertaForMaskedLM
-      does. 'gathered' passes only the hidden states at masked positions to the
-      head.
+    variant: Variant of the output head. 'as_is' computes logits at every
+      position, as XLMRobertaForMaskedLM does. 'gathered' computes them only at
+      masked positions.
   """
   torch.manual_seed(0)
   model = transformers.XLMRobertaForMaskedLM(make_config(shape))

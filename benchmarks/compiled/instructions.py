@@ -180,9 +180,10 @@ def count_pipes(text: str, turns: float) -> dict[str, float]:
   """Counts a warp's instructions by the GPU pipe (unit) that executes them.
 
   Args:
-    text: Output that nvdisasm writes for one kernel. If the kernel contains
-      several loops, it executes one of them, as attention does depending on the
-      segments of a sequence. The shortest loop is counted.
+    text: Output of nvdisasm for one kernel. If the kernel contains several
+      loops, they are assumed to be alternatives, of which only the shortest is
+      counted. For example, attention selects a loop based on the segments of a
+      sequence.
     turns: Number of iterations of the kernel's loop.
   """
   names: list[str] = []
@@ -246,7 +247,8 @@ def compute_cycles(counts: dict[str, float], lanes: int) -> float:
   """Returns the minimum number of scheduler cycles that one warp requires.
 
   Args:
-    counts: Map from GPU pipe to the number of instructions, from `count_pipes`.
+    counts: Map from GPU pipe (execution unit) to its number of instructions, as
+      returned by `count_pipes`.
     lanes: Number of float32 lanes per multiprocessor.
   """
   pipe_counts = collections.Counter(counts)

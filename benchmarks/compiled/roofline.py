@@ -19,16 +19,16 @@ class Times:
   therefore lower bounds.
 
   Attributes:
-    products: Duration of all matmuls at the peak rate.
-    device: Duration of all kernels, each limited by arithmetic, memory
-      bandwidth or the rate at which instructions are issued.
-    memory: Duration of all memory transfers at the peak bandwidth.
-    inside: Duration of the collectives within nodes.
-    outside: Duration of the collectives between nodes.
-    waited: Duration of the copies and collectives that do not overlap with
-      computation.
-    likely: Expected duration of kernels and waiting, at the rates that are
-      usually attained in practice.
+    products: Duration in seconds of all matmuls at the peak rate.
+    device: Duration in seconds of all kernels, each limited by arithmetic,
+      memory bandwidth or the rate at which instructions are issued.
+    memory: Duration in seconds of all memory transfers at the peak bandwidth.
+    inside: Duration in seconds of the collectives within nodes.
+    outside: Duration in seconds of the collectives between nodes.
+    waited: Duration in seconds of the copies and collectives that do not
+      overlap with computation.
+    likely: Expected duration in seconds of kernels and waiting, at the rates
+      that are usually attained in practice.
   """
 
   products: float
@@ -67,7 +67,8 @@ def average_times(weighted: list[tuple[float, Times]]) -> Times:
   """Returns the weighted mean of the durations of several training steps.
 
   Args:
-    weighted: Pairs of a weight and a step's durations. The weights sum to 1.
+    weighted: Weight of each training step and the durations of its parts. The
+      weights sum to 1.
   """
   return Times(
     *(

@@ -28,8 +28,8 @@ class Observation(NamedTuple):
   """An observation from a paper and the measurement that tests it.
 
   Attributes:
-    claim: Observation that the paper reports, with the language pair and the
-      models.
+    claim: Description of the paper's observation, including the language pair
+      and the models.
     numbers: Measured numbers in percent, formatted as text.
     is_reproduced: Whether the measured numbers agree with the paper's
       observation.
@@ -58,7 +58,7 @@ def values_by_layer(
   """Returns a column's values in the selected rows, ordered by layer.
 
   Args:
-    rows: Rows of an analysis result.
+    rows: Rows of an analysis result, as dictionaries from column name to value.
     value: Name of the column that contains the values. A missing value becomes
       NaN.
     layer: Name of the column that contains the layer index.

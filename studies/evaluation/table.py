@@ -24,8 +24,8 @@ class Row:
 
   Attributes:
     title: Title of the table row.
-    grid: Folder in WORK that contains the results of `xlflax finetune`. It is
-      empty for a task without a hyperparameter grid.
+    grid: Name of the folder in WORK that contains the results of `xlflax
+      finetune`, or '' for a task without a hyperparameter grid.
     metric: Task and metric of the result, as 'task/metric'.
     baseline: Key of the task in the file baselines.json.
     kinds: Names of the baselines that the row shows.

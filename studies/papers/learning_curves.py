@@ -61,9 +61,9 @@ def write_curves(curves: Curves, metric: str, output: pathlib.Path) -> None:
   """Plots learning curves, and writes their points to a CSV file.
 
   Args:
-    curves: Points (epoch, score) by run.
+    curves: Map from the name of each run to its points (epoch, score).
     metric: Metric and language pair, such as 'bleu/en-de'.
-    output: Directory to which the files are written.
+    output: Directory to which `curves.csv` and `curves.png` are written.
   """
   output.mkdir(parents=True, exist_ok=True)
   with (output / 'curves.csv').open('w', encoding='utf-8') as file:

@@ -67,8 +67,8 @@ class Row:
     flags: Additional flags for `xlflax train`.
     metric: Metric that must decrease during training. `a - b` denotes the
       difference between two metrics.
-    table: Paper and table number, in the format used in the documentation.
-    row: Name of the row in the paper.
+    table: Paper and number of the table, such as 'ECS 1'.
+    row: Name of the row in the paper's table.
   """
 
   name: str

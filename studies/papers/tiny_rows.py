@@ -14,7 +14,7 @@ def paper_row(
   Args:
     name: Name of the run.
     table: Paper and number of the table, such as 'ECS 1'.
-    row: Name of the row in the paper.
+    row: Name of the row in the paper's table.
     file: Name of the tiny configuration (see `tiny_gin_files`).
     *inputs: Corpus and vocabulary that the run uses.
     **options: Additional fields of `runner.Row`.

@@ -75,7 +75,8 @@ def convert(
   """Converts lines of labeled characters to lines of labeled words.
 
   Args:
-    lines: Lines with one character and its label each.
+    lines: Lines that each contain a character and its label, separated by
+      whitespace. An empty line ends a sentence.
     segment: Function that segments a sentence into words.
   """
   stripped = (line.strip() for line in lines)

@@ -165,7 +165,8 @@ def read_monolingual(
 
   Args:
     data: Folder that contains the data sets.
-    pairs: Sentence pairs for training, by language.
+    pairs: Map from language to its training pairs of an English text and a
+      translation.
     language: Language of the documents.
     sources: Names of the text sources, keys of `SOURCES`.
   """
@@ -201,7 +202,7 @@ def read_dictionary(
 
   Args:
     data: Folder that contains the data sets.
-    language: The second language.
+    language: Code of the language that the dictionary combines with English.
 
   Returns:
     The two languages, in the order in which they occur in the entries, and the

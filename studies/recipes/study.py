@@ -73,7 +73,7 @@ class Study:
   Each input and each run is created only once.
 
   Args:
-    work: Folder to which everything is written.
+    work: Folder to which the inputs, runs and logs are written.
     cores: CPU cores on which the commands run, in the format of `taskset -c`.
     flags: Additional flags for `xlflax train`.
   """
@@ -91,8 +91,8 @@ class Study:
     Args:
       condition: Training configuration.
       seed: Random seed of the run.
-      previous: Result of an earlier call. If it is not empty, the trained model
-        is evaluated again without training.
+      previous: Result of an earlier call, or an empty dictionary. If it is not
+        empty, the trained model is evaluated again without training.
 
     Returns:
       The run's result: 'tokens', 'steps', 'processor_seconds', the training

@@ -53,8 +53,8 @@ def measure_partner_gain(
     data: Data and vocabularies of the study's languages.
     condition: Training configuration of the model, which contains the options
       for combining pairs.
-    size: Sizes and training settings of the study. The sequence length
-      and the mask ratio are used.
+    size: Settings of the study, of which the sequence length and the mask ratio
+      are used.
 
   Returns:
     A map from language to {'partner_gain': nats per predicted token}. It is

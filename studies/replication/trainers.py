@@ -143,7 +143,8 @@ def build_dataset(
   step read the same pairs.
 
   Args:
-    loss: Loss to compute. It must be a loss of the experimental condition.
+    loss: Loss that is computed on the dataset. It must be one of the
+      condition's losses.
     condition: Training configuration (condition) of the run.
     size: Sizes and training settings of the study, which include the sequence
       length and the batch size.
@@ -192,11 +193,12 @@ def build_objective(
   """Builds the training objective that implements a loss.
 
   Args:
-    loss: Loss to compute. It must be a loss of the experimental condition.
+    loss: Loss that the objective computes. It must be one of the condition's
+      losses.
     condition: Training configuration (condition) of the run.
     data: Data and vocabularies of the study's languages.
-    size: Sizes and training settings of the study. The batch size and the mask
-      ratio are used.
+    size: Settings of the study, of which the batch size and the mask ratio are
+      used.
   """
   if loss is Loss.TRANSLATION:
     return translation.OBJECTIVE

@@ -18,14 +18,14 @@ class Concept:
 
   Attributes:
     id: Name of the concept.
-    tag: Universal part of speech.
+    tag: Universal Dependencies part-of-speech tag, such as 'NOUN'.
     group: Group of the concept: the semantic family of a noun, 'transitive' or
       'intransitive' for a verb, 'quality' or 'opinion' for an adjective, or the
       type of a proper name.
     topic: Topic of the concept, 0 or 1. If None, the concept belongs to neither
       topic.
     polarity: Polarity of an opinion: +1 if it is positive and -1 if it is
-      negative.
+      negative. All other concepts have polarity 0.
   """
 
   id: str

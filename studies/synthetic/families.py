@@ -77,8 +77,9 @@ def _word_writer(
 
   Args:
     family: Name of the task family.
-    suffix: File name suffix.
-    format_sentences: Function in `formats` that formats the sentences.
+    suffix: Suffix of the file names, without the dot.
+    format_sentences: Function in `formats` that takes the sentences and the
+      name of the split, and returns the content of the file.
   """
 
   def write(

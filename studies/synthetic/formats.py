@@ -84,7 +84,8 @@ def format_alignment_links(
   Each line contains the links of one sentence pair.
 
   Args:
-    links: Sure links and possible links for each sentence pair.
+    links: Sure links and possible links of each sentence pair, as two lists of
+      word index pairs (i, j).
   """
   return format_lines(
     ' '.join([f'{i}-{j}' for i, j in sure] + [f'{i}p{j}' for i, j in possible])

@@ -41,9 +41,11 @@ class Clause:
       clause.
     verb: Verb of the clause. If None, the clause has an adjective as predicate.
     object: Object of a transitive verb.
-    predicate: Adjective that is the predicate of the clause, if it has no verb.
+    predicate: Adjective that serves as the predicate of a clause without a
+      verb.
     place: Noun phrase that denotes the place of the event.
-    fronted: Whether the phrase of place is at the start of the clause.
+    fronted: Whether the noun phrase in `place` is moved to the start of the
+      clause.
     adverb: Adverb of manner or time.
     tense: Tense of the clause.
     negated: Whether the clause is negated.
@@ -66,7 +68,7 @@ class Sentence:
 
   Attributes:
     clauses: One clause, or two clauses that are coordinated.
-    joint: Conjunction that coordinates the two clauses.
+    joint: Conjunction between two coordinated clauses, such as 'but'.
     question: Whether the sentence is a question.
   """
 

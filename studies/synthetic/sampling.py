@@ -64,8 +64,8 @@ class Sampler:
     """Samples a common noun with a determiner and possibly an adjective.
 
     Args:
-      topic: Topic of the noun and the adjective.
-      determiner: Determiner. If None, the determiner is sampled.
+      topic: Topic of the noun and the adjective, 0 or 1.
+      determiner: Determiner of the noun. If None, the determiner is sampled.
       adjective: Probability that the phrase has an adjective.
     """
     return Phrase(
@@ -98,7 +98,7 @@ class Sampler:
     """Samples a clause with words from one topic.
 
     Args:
-      topic: Topic of the nouns, the verb and the adjectives.
+      topic: Topic of the nouns, the verb and the adjectives, 0 or 1.
       is_plain: Whether to exclude possessors, relative clauses and second
         subjects.
     """

@@ -39,7 +39,7 @@ def register_tasks(
 
   Args:
     directory: Folder written by `python -m studies.synthetic`.
-    prefix: Prefix of the registered names.
+    prefix: Prefix of the names of the registered tasks and mixtures.
 
   Returns:
     The registered names, with mixtures last.

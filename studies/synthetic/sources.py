@@ -20,8 +20,8 @@ class Family(NamedTuple):
   """File format of the examples in a task family.
 
   Attributes:
-    format: Name of the file format.
-    options: Options for the format's reader.
+    format: Name of the examples' file format, such as 'conllu_tags'.
+    options: Keyword arguments for the reader of the file format.
   """
 
   format: str
@@ -73,11 +73,11 @@ def labeled_dataset(
     directory: Folder written by `generator.write_languages`.
     family: Name of the task family, a key of `FAMILIES`.
     split: 'train', 'dev' or 'test'.
-    languages: Languages to read. For alignments, language pairs such as
-      'en-aa'. For rated pairs, language pairs such as 'aa-en'. For questions,
-      pairs of the context's and the question's language are also possible. If
-      None, all languages are read, or all language pairs if the family has only
-      pairs.
+    languages: Languages to read, such as 'aa'. For alignments, language pairs
+      such as 'en-aa'. For rated pairs, language pairs such as 'aa-en'. For
+      questions, pairs of the context's and the question's language are also
+      possible. If None, all languages are read, or all language pairs if the
+      family has only pairs.
     max_examples: Maximum number of examples per language. If None, all examples
       are read.
 

@@ -29,13 +29,13 @@ class Node:
   Attributes:
     concept: Concept of the word, or '' for punctuation.
     form: Word form, including affixes.
-    tag: Universal part of speech.
+    tag: Universal Dependencies part-of-speech tag, such as 'NOUN'.
     relation: Dependency relation to the head.
     key: Key of the word's role in the meaning of the sentence, such as
       'c0.object'. The same role has the same key in all languages.
     entity: Tag of the named entity to which the word belongs, in IOB2 format.
-    affix_keys: Keys of the particles that the word expresses by an affix
-      instead.
+    affix_keys: Keys of the grammatical meanings that the word expresses by an
+      affix instead of a separate word, such as 'c0.tense'.
     before: Dependents that precede the word, outermost first.
     after: Dependents that follow the word, innermost first.
   """

@@ -162,7 +162,8 @@ def parse_languages(
 
   Args:
     codes: Codes of the languages.
-    changes: Changed properties, such as 'bb.script=latin'.
+    changes: Changed properties in the form CODE.PROPERTY=VALUE, such as
+      'bb.script=latin'.
 
   Raises:
     ConfigError: If a code is not predefined and has no changes, or if a change

@@ -55,8 +55,8 @@ class SentenceReader:
 
     Args:
       models: Cache of opened models (`model_refs.Models`).
-      refs: For each list of texts, a reference to the model that encodes it.
-      texts: N sentences for each model.
+      refs: Reference to the model that encodes each list of texts.
+      texts: Lists of N sentences, one list for each model.
       languages: Language code for each list of texts.
       layers: Layer indices.
 

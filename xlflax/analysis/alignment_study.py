@@ -40,8 +40,8 @@ class UnlinkedFiles(example_source.ExampleSource):
   """Sentence pairs with space-separated words and no gold word alignment.
 
   Attributes:
-    files: Files by language pair, such as 'en-de': one file with two columns,
-      or two files.
+    files: Map from language pair, such as 'en-de', to its files: one file with
+      two columns, or two files.
     max_sentences: Maximum number of sentence pairs per language pair, from the
       beginning. If None, all are used.
   """

@@ -48,12 +48,13 @@ class Analysis:
     explanation: Short description of what the numbers measure.
     rows: All numbers of the analysis, in rows that become lines of
       `<name>.csv`.
-    pictures: Figures by file name, without the suffix.
+    pictures: Map from file name, without the suffix, to figure.
     tables: Tables to show in the report.
     settings: The analysis settings as JSON values.
     notes: Remarks that are needed to interpret the numbers.
     failures: Language pairs or runs that could not be analyzed.
-    files: Contents of additional files by name, as text or bytes.
+    files: Map from the name of each additional file to its content, as text or
+      bytes.
   """
 
   name: str

@@ -93,8 +93,8 @@ def mean_word_states(
       the same sentences in the same order.
     language: Language code for the sentences.
     words: Words for which mean vectors are computed.
-    store: Storage for the sums, which are saved every five minutes and at the
-      end. The computation resumes from stored sums.
+    store: Storage for the sums of hidden states, which are saved every five
+      minutes and at the end. The computation resumes from stored sums.
     max_length: Maximum number of tokens per sentence. If None, the model's
       maximum length is used.
     block: Number of sentences to process at a time.

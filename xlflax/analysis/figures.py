@@ -29,8 +29,9 @@ def layer_columns(
   Args:
     title: Figure title.
     label: Label of the color bar. Values are between 0 and 1.
-    columns: Values of all layers by (group, column). Columns of one group are
-      adjacent. In columns with fewer layers, the last rows are empty.
+    columns: Map from (group, column) to the values of all layers. Columns of
+      one group are adjacent. In columns with fewer layers, the last rows are
+      empty.
     layers: Layer number of each row. If empty, zero-based row numbers are
       used.
   """
@@ -79,7 +80,7 @@ def matrices(
   Args:
     title: Figure title.
     label: Label of the color bar. Values are between 0 and 1.
-    panels: Arrays of values of shape [L, M], by panel name.
+    panels: Map from panel name to an array of values of shape [L, M].
     first: Label for the row axis.
     second: Label for the column axis.
     first_layers: Layer number of each row. If empty, zero-based row numbers are
@@ -120,7 +121,8 @@ def directions(
   Args:
     title: Figure title.
     label: Label of the color bar, including the unit.
-    panels: Scores in points by model and (training language, test language).
+    panels: Map from model to its transfer scores, a map from (training
+      language, test language) to the score in points.
     around_zero: Whether the colors are centered at zero, to distinguish gains
       from losses.
   """

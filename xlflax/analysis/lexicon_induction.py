@@ -76,12 +76,13 @@ class Translated:
   """Accuracy of word translation.
 
   Attributes:
-    precision: Precision@k by similarity score and k, such as `(Score.CSLS, 1)`.
+    precision: Map from similarity score and k, such as `(Score.CSLS, 1)`, to
+      precision@k.
     queries: Number of words that were translated.
-    num_source_words: Number of distinct source words in the test dictionary. A word is
-      excluded from the precision if it does not have a vector, or if none of
-      its translations has one.
-    learned_from: Number of word pairs from which the map was learned. It is 0
+    num_source_words: Number of distinct source words in the test dictionary. A
+      word is excluded from the precision if it does not have a vector, or if
+      none of its translations has one.
+    learned_from: Number of word pairs from which the map was learned, or 0
       without a map.
   """
 

@@ -51,19 +51,20 @@ class LexiconInductionStudy(study_base.SeriesStudy):
   """Analysis of lexicon induction with word vectors from several models.
 
   Attributes:
-    train: Dictionary file by language pair, such as 'en-fr', from which maps
-      are learned. It has one entry per line, with tabs or spaces between the
-      words (MUSE).
-    test: Test dictionary file by language pair, in the format of `train`.
-    text: Source of text in which words get contextual vectors. If None, only
-      embeddings are evaluated.
+    train: Map from language pair, such as 'en-fr', to the dictionary file from
+      which its map is learned. Each line of the file contains a word and its
+      translation, separated by tabs or spaces (MUSE).
+    test: Map from language pair to its test dictionary file, in the format of
+      `train`.
+    text: Source of the text from which contextual word vectors are computed. If
+      None, only embeddings are evaluated.
     series: Models to compare. Each series names one model, or one model for
       each language of a pair.
-    vectors: Word-vector files (`.vec`) by language, which serve as the
-      baseline.
-    restrict_vectors: Whether to also evaluate `vectors` on only those words that
-      consist of a single token of the model, for each model (ECS, section
-      5.1.1). The baseline then has the same words as the embeddings.
+    vectors: Map from language to the word-vector file (`.vec`) that serves as
+      the baseline.
+    restrict_vectors: Whether to also evaluate the baseline on only the words
+      that consist of a single token of the model, for each model (ECS, section
+      5.1.1). The baseline and the embeddings then cover the same words.
     layers: Indices of the layers to analyze. If None, all layers are analyzed.
     max_words: Maximum number of words per language. The most frequent words of
       the text or of the word-vector files are used.

@@ -165,9 +165,9 @@ class Models:
 
     Args:
       refs: References to the models for the two languages.
-      steps: 'last' for the last checkpoint of each model, 'all' for all steps
-        at which every model whose reference does not name a step has a
-        checkpoint, or a list of steps.
+      steps: Checkpoint steps to select: 'last' for the last checkpoint of each
+        model, a list of steps, or 'all' for each step at which all models
+        without a named step have a checkpoint.
 
     Raises:
       XlflaxError: If a run or checkpoint does not exist.

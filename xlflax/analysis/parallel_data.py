@@ -19,8 +19,8 @@ class MultiwayFiles(text_sources.PairSource):
   """Sentence pairs from text files whose lines are translations of each other.
 
   Attributes:
-    files: File for each language. The first language is paired with each of the
-      other languages.
+    files: Map from language to text file. The first language is paired with
+      each of the other languages.
   """
 
   files: Annotated[

@@ -49,8 +49,8 @@ class ProcrustesStudy(study_base.SeriesStudy):
       separated by spaces.
     series: Model series. A map is learned between the two models of each
       series.
-    links: For maps between words, the word-link file of each language pair. The
-      languages of a pair may be in either order. The file is in Pharaoh's
+    links: Map from language pair to its word-link file, for maps between words.
+      The languages of a pair may be in either order. The file is in Pharaoh's
       format, with a line for each sentence pair.
     steps: Checkpoint steps for models whose reference does not name a step (see
       `Models.at_steps`).

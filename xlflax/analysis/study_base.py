@@ -24,7 +24,7 @@ class Study:
     """Runs the analysis.
 
     Args:
-      models: Models that the analysis can read.
+      models: Cache from which the analysis loads its models.
 
     Returns:
       The results, which include failures of single parts such as language
@@ -99,7 +99,7 @@ class SeriesStudy(Study):
 
     Args:
       pair: Language pair.
-      models: Models that the analysis can read.
+      models: Cache from which the analysis loads its models.
       failures: Recorder to which a failure is added for each series whose
         models are missing.
     """
@@ -129,7 +129,7 @@ class SeriesStudy(Study):
     Args:
       pairs: Language pairs to analyze.
       load: Function that loads a language pair's text.
-      models: Models that the analysis can read.
+      models: Cache from which the analysis loads its models.
       failures: Recorder to which a failure is added for each language pair
         whose text cannot be loaded and for each series whose models are
         missing.

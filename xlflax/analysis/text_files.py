@@ -60,7 +60,7 @@ class TextFiles(Lines):
   """Source of text from files with one sentence per line.
 
   Attributes:
-    files: File for each language. Files that end in .gz or .zst are
+    files: Map from language to text file. Files that end in .gz or .zst are
       decompressed.
     max_lines: Maximum number of lines per language, from the beginning. If
       None, all lines are used.

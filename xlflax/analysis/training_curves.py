@@ -34,7 +34,7 @@ class LearningCurvesStudy(study_base.Study):
   Attributes:
     runs: Directories of runs with evaluation results.
     tasks: Evaluation tasks to include. If None, all tasks are included.
-    metric: Metric to plot. If None, the metric of each task's score is plotted.
+    metric: Metric to plot. If None, the main metric of each task is plotted.
     source: Language of the fine-tuning data.
   """
 

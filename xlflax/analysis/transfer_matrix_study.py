@@ -31,8 +31,8 @@ class TransferMatrixStudy(study_base.Study):
   """Analysis of transfer matrices from `xlflax finetune --train_languages`.
 
   Attributes:
-    results: Folder by model, which contains the files `directions.<task>.csv`.
-      The other models are compared with the first one.
+    results: Map from model to the folder that contains its files
+      `directions.<task>.csv`. The other models are compared with the first one.
     tasks: Tasks to include. If None, all tasks are included.
   """
 

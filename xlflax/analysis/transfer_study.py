@@ -108,9 +108,9 @@ class HeadTransferStudy(study_base.Study):
 
     Args:
       head: Head to evaluate.
-      models: Models that the analysis reads.
-      notes: Mapping to which a note is added if the map belongs to different
-        models.
+      models: Cache from which the analysis loads its models.
+      notes: Dictionary whose keys are notes. A note is added if the alignment
+        map belongs to different models.
     """
     name = self.task.objective
     source_ref = models.resolve(model_refs.ModelRef.parse(head.model))

@@ -104,8 +104,9 @@ class TwoModelAlignment(CheckedAlignment):
 
     Args:
       eval_model: Model that reads the sentences.
-      sentences: Words and language code for each sentence.
-      notes: List to which notes on languages are appended.
+      sentences: Pairs of a sentence's words and its language code.
+      notes: List to which a note is appended for each language that the
+        vocabulary lacks.
 
     Returns:
       For each sentence, states of shape [L + 1, W, H].

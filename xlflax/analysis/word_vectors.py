@@ -72,9 +72,10 @@ class WordMeans:
     """Adds the hidden states of words in a block of sentences to the sums.
 
     Args:
-      occurrences: One pair for each sentence: the rows in `sums` of its n words
-        that are in `words`, an int array of shape [n], and the hidden states of
-        these words, of shape [layers, n, D].
+      occurrences: Pair of arrays (rows, states) for each sentence. `rows`
+        contains the indices into `sums` of the sentence's n words that are in
+        `words`, an int array of shape [n]. `states` contains the hidden states
+        of these words, of shape [layers, n, D].
       sentences: Number of sentences in the block, which is added to the number
         of processed sentences.
     """

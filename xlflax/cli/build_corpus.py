@@ -93,8 +93,8 @@ class SeqioOptions:
       exported.
     output: Corpus directory to write. A directory that this command wrote
       before may be extended by further tasks.
-    corpus: Corpus directory whose tasks corpus.* are registered, for modules
-      and mixtures that use these tasks.
+    corpus: Corpus directory whose tasks `corpus.*` are registered, so that
+      modules and mixtures can use them.
     task_module: Module that registers SeqIO tasks, as an importable name or the
       path of a Python file. Repeat the option for several modules.
     tfds_data_dir: Directory that contains prepared TensorFlow Datasets.

@@ -14,7 +14,8 @@ class ListOptions:
   """Lists the gin files that are included in xlflax.
 
   Attributes:
-    pattern: Pattern that the names match, such as 'papers/*'.
+    pattern: Pattern with wildcards that selects gin files by name, such as
+      'papers/*'.
     json: Print JSON instead of a table.
   """
 

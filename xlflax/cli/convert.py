@@ -30,8 +30,8 @@ class FromHfOptions:
       `--scan_layers=false` stores each layer separately.
     pad_vocab_size_multiple: Multiple to which the number of rows in embedding
       tables is rounded up.
-    languages: Languages that are assigned ids, in this order, separated by
-      commas. Defaults to the languages of the exported run if xlflax wrote the
+    languages: Languages in the order of their ids, separated by commas.
+      Defaults to the languages of the exported run if xlflax wrote the
       directory, to the languages in config.json for XLM, or else to those of
       common multilingual models.
     vocabulary: Directory written by `xlflax vocab`, used instead of the model's
@@ -39,8 +39,8 @@ class FromHfOptions:
     unused_embeddings: Treatment of embedding rows that belong to no token.
     ignore_config_keys: Unknown keys of config.json that do not change the
       model's outputs, separated by commas. Other unknown keys are rejected.
-    exclude: Pattern of tensor names that are not converted. Repeat the option
-      for several patterns.
+    exclude: Regular expression for the names of tensors that are not converted.
+      Repeat the option for several expressions.
   """
 
   path: str = dataclasses.field(kw_only=False)
@@ -94,8 +94,8 @@ class ToHfOptions:
     target_lang: Target language of a translation model. Requires --source_lang.
     dtype: Data type of the tensors.
     max_shard_size: Maximum size of a weight file in GB (10^9 bytes).
-    exclude: Pattern of parameter names that are not converted. Repeat the
-      option for several patterns.
+    exclude: Regular expression for the names of parameters that are not
+      converted. Repeat the option for several expressions.
   """
 
   model_dir: str = dataclasses.field(kw_only=False)
@@ -154,8 +154,8 @@ class FromT5xOptions:
     tokenizer: Directory that contains T5's or mT5's SentencePiece model as
       spiece.model. 100 sentinel symbols are added to its vocabulary. Cannot be
       combined with --vocabulary.
-    languages: Languages that are assigned ids, in this order, separated by
-      commas. Requires --tokenizer.
+    languages: Languages in the order of their ids, separated by commas.
+      Requires --tokenizer.
     dry_run: Check the checkpoint and print how its parameters are mapped,
       without writing files.
     scan_layers: Store the parameters of all T5 layers in stacked arrays.

@@ -33,8 +33,8 @@ class EvaluateOptions:
 
   Attributes:
     model_dir: Directory of the run. With --suite, repeat the option to compare
-      several models. With a suite of a paper's table, it is also possible to
-      pass a directory that contains the runs of the table.
+      several models. For the suite of a paper's table, a directory that
+      contains the runs of the table is also accepted.
     output: Directory for results, tables and predictions. Defaults to
       --model_dir. With --suite, it is required and also contains the fine-tuned
       runs.
@@ -57,7 +57,7 @@ class EvaluateOptions:
     max_examples: Maximum number of examples per language or language pair. Sets
       the gin macro MAX_EXAMPLES, which the gin files must use. The tasks
       bitext_mining, ranking and reranking always read all examples.
-    checkpoint_steps: Checkpoints to evaluate. "last", "all", "best", "none", or
+    checkpoint_steps: Checkpoints to evaluate: "last", "all", "best", "none", or
       comma-separated training steps. With --suite, "all" and "none" are not
       supported.
     metric_for_best_model: Metric recorded during training that selects the

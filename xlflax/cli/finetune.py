@@ -204,8 +204,8 @@ def _check_bindings(
     options: The command's options.
     training: Training configuration.
     axes: Gin macros and their values, which span the grid.
-    inherited: Macros of training that also apply to the tests. They have an
-      effect even if training does not use them.
+    inherited: Names of the training macros that also apply to the tests. Their
+      bindings have an effect even if training does not use them.
   """
   from xlflax.finetuning import finetune_grid, transfer_matrix
 

@@ -144,7 +144,7 @@ def options_class(launcher: launcher_registry.Launcher) -> type:
   constructed.
 
   Args:
-    launcher: Launcher whose jobs the options describe.
+    launcher: Launcher for which the dataclass is created.
   """
   hidden = cyclopts.Parameter(parse=False)
   names = ('command', *launcher.job.internal_fields)

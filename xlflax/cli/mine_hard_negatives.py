@@ -26,8 +26,9 @@ class MineHardNegativesOptions:
       negatives are found are dropped.
     max_score_ratio: Maximum cosine similarity between a query and a negative,
       as a fraction of the similarity between the query and its own document.
-    range_min: Number of top-ranked documents that are skipped.
-    range_max: Number of top-ranked documents that are considered.
+    range_min: Number of top-ranked documents to skip for each query.
+    range_max: Number of top-ranked documents to consider for each query,
+      including those that are skipped.
   """
 
   model_dir: str

@@ -57,22 +57,27 @@ class PreprocessOptions:
       and target of a pair have in common. Pairs above this value, and pairs
       whose source and target are equal, are dropped as untranslated. 1 keeps
       all pairs.
-    min_characters: Minimum number of characters per line.
-    max_characters: Maximum number of characters per line.
+    min_characters: Minimum length of a line in Latin characters. In other
+      scripts, the equivalent number of characters is used.
+    max_characters: Maximum length of a line in Latin characters. In other
+      scripts, the equivalent number of characters is used.
     min_script_share: Minimum fraction of a line's letters that belong to a
       script of its language.
     min_language_probability: Minimum probability that a line is in the language
       of its file, such as 0.5 (py3langid). The candidates are all languages
       that the identifier supports, weighted by how often they occur in the
       file. Files in languages that it does not support are not checked.
-    max_length_ratio: Maximum length ratio between source and target.
+    max_length_ratio: Maximum ratio of the longer to the shorter text of a pair.
+      Lengths are measured in Latin characters, or the equivalent number of
+      characters in other scripts.
     dedup: Duplicates to drop. "exact" ignores case and punctuation, and "fuzzy"
       drops near-duplicates found by MinHash. Held-out text is read first, so
       that its duplicates are removed from the training text.
     minhash_bands: Number of bands per MinHash signature. Two lines that share a
       band are near-duplicates.
-    minhash_rows: Number of hash values per band.
-    minhash_ngram: Length of the character n-grams.
+    minhash_rows: Number of hash values per band of a MinHash signature.
+    minhash_ngram: Length in characters of the n-grams from which MinHash
+      signatures are computed.
     decontaminate_against: Files with evaluation texts, separated by commas,
       such as .txt, .jsonl, or .tsv with a text in each column. Training lines
       that share 13 consecutive words with these texts, or that equal a shorter
@@ -81,16 +86,18 @@ class PreprocessOptions:
     hold_out: Number N of documents to hold out for each language. N documents
       are moved from mono/ to valid/mono/, and another N to test/mono/. For each
       language pair, N sentence pairs are moved from parallel/ to
-      valid/parallel/, and another N to test/parallel/. Documents are separated by blank lines. In files without
-      blank lines, each line counts as a document. Documents with the same words,
-      and pairs with the same source, count once and are moved together. Splits
-      that already contain text in a language are not changed.
-    min_margin: Minimum margin of a training pair: its cosine similarity divided
-      by the mean similarity to its nearest neighbors (Artetxe and Schwenk
-      2019). 1.06 is a useful value.
-    margin_model: Directory of the run that encodes the pairs.
-    margin_layer: Layer of the encoder. 0 is the embedding layer. Defaults to
-      the last layer.
+      valid/parallel/, and another N to test/parallel/. Documents are separated
+      by blank lines. In files without blank lines, each line counts as a
+      document. Documents with the same words, and pairs with the same source,
+      count once and are moved together. Splits that already contain text in a
+      language are not changed.
+    min_margin: Minimum margin of a training pair. The margin is the cosine
+      similarity of the two sentences, divided by the mean similarity to their
+      nearest neighbors (Artetxe and Schwenk 2019). 1.06 is a useful value.
+    margin_model: Directory of the run whose model encodes the pairs for
+      --min_margin.
+    margin_layer: Encoder layer whose hidden states are compared for
+      --min_margin. 0 is the embedding layer. Defaults to the last layer.
     code_switch: Replace words in monolingual training text with translations
       from the corpus's dictionaries. The tasks `corpus.code_switched.*` do the
       same during training.
@@ -98,11 +105,12 @@ class PreprocessOptions:
       dictionary is replaced.
     code_switch_max_ratio: Maximum fraction of words that are replaced in a
       group of lines.
-    code_switch_group_lines: Number of consecutive lines in a group.
+    code_switch_group_lines: Number of consecutive lines in a group, for
+      --code_switch_max_ratio.
     code_switch_target_languages: Languages of the replacement words, separated
       by commas. Defaults to all languages in the dictionaries.
-    num_copies: Number of copies of the text. Each copy has different
-      replacements.
+    num_copies: Number of code-switched copies of the text. Each copy has
+      different replacements.
     seed: Random seed for code-switching.
     num_workers: Number of worker processes on this host.
     overwrite: Replace an output that was written with different settings.

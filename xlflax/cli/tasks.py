@@ -43,8 +43,8 @@ class ListOptions:
   `mc4`, with its number of tasks and languages.
 
   Attributes:
-    pattern: Pattern that the names match, such as `'mc4.*'`. With `'*'`, all
-      tasks and mixtures are listed.
+    pattern: Pattern with wildcards that selects tasks and mixtures by name,
+      such as `'mc4.*'`. With `'*'`, all tasks and mixtures are listed.
     json: Print all matching tasks and mixtures as JSON instead of a table.
   """
 

@@ -50,12 +50,13 @@ class TrainOptions(run_options.RunOptions):
       all processes write their stacks and the job exits with code 74. The
       limit is at least ten times the duration of the longest step so far. 0
       disables the watchdog. Defaults to 900.
-    profile_steps: Range FIRST:LAST of steps to profile. The trace is written to
+    profile_steps: Steps to profile, as FIRST:LAST. The first profiled step is
+      FIRST + 1, and the last one is LAST. The trace is written to
       MODEL_DIR/profile and can be opened in TensorBoard or at ui.perfetto.dev.
     profile_memory: Also write a device memory profile, which can be opened with
       pprof.
-    report_to: Where to write metrics, in addition to metrics.jsonl. Repeat the
-      option for several destinations. "jsonl" alone disables all other
+    report_to: Destination of the metrics, in addition to metrics.jsonl. Repeat
+      the option for several destinations. "jsonl" alone disables all other
       destinations, and "terminal" logs losses by objective and language.
       Defaults to tensorboard.
   """

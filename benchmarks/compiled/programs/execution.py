@@ -84,11 +84,11 @@ class _Clock:
 
   Attributes:
     now: Current time of the device, in seconds since the start.
-    links: Time at which the links between devices become free.
-    hosts: Time at which the links between hosts become free.
-    copies: Time at which all copies have finished.
-    ends: Map from an asynchronous instruction to the time at which it ends, and
-      to its collective if it has one.
+    links: Time in seconds at which the links between devices become free.
+    hosts: Time in seconds at which the links between hosts become free.
+    copies: Time in seconds at which all copies have finished.
+    ends: Map from the name of each asynchronous instruction to a pair: the time
+      in seconds at which it ends, and its collective or None.
   """
 
   now: float = 0.0

@@ -30,12 +30,12 @@ class Array:
   """Type of an array, such as 'f32[8,64]'.
 
   Attributes:
-    dtype: Data type: 'f32', 'bf16', ...
+    dtype: Name of the data type in HLO, such as 'f32' or 'bf16'.
     shape: Size of each dimension.
     on_chip: Whether the array is stored in a TPU's on-chip memory instead of
       device memory.
-    layout: Dimensions from the most to the least contiguous. If empty, the last
-      dimension is contiguous.
+    layout: Indices of the dimensions, from the most to the least contiguous. If
+      empty, the last dimension is contiguous.
   """
 
   dtype: str
@@ -72,14 +72,15 @@ class Instruction:
   """An HLO instruction, which is one line of an HLO computation.
 
   Attributes:
-    name: Name, unique within its computation.
-    opcode: Opcode: 'dot', 'all-gather', ...
+    name: Name of the instruction, unique within its computation.
+    opcode: Name of the operation, such as 'dot' or 'all-gather'.
     arrays: Result of the instruction: one array, or the flattened arrays of a
       tuple.
-    operands: Names of the operand instructions in the same computation. For a
-      parameter, this is its number, and for a constant, its value.
-    attributes: The instruction's attributes, which are the text after the
-      operands.
+    operands: Names of the operand instructions in the same computation. A
+      parameter has its number as the only operand, and a constant has its
+      value.
+    attributes: Attributes of the instruction, as the unparsed text that follows
+      the operands.
     is_tuple: Whether the result is a tuple.
   """
 
@@ -141,8 +142,9 @@ class Computation:
   """A computation in an HLO module.
 
   Attributes:
-    name: Name, unique within the module.
-    instructions: Map from name to instruction, in program order.
+    name: Name of the computation, unique within the module.
+    instructions: Map from the name of each instruction to the instruction, in
+      program order.
     root: Instruction whose result the computation returns.
   """
 
@@ -182,7 +184,7 @@ class Module:
   """An HLO module that was parsed from text.
 
   Attributes:
-    computations: Map from name to computation.
+    computations: Map from the name of each computation to the computation.
     entry: Computation that is executed first.
   """
 

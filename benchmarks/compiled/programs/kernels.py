@@ -112,10 +112,11 @@ def make_reader(
   """Returns a function that creates a `Kernel` from an HLO instruction.
 
   Args:
-    platform: 'gpu', 'tpu' or 'cpu'.
-    pallas: Map from the result types of a Pallas kernel to its FLOPs.
-    cycles: Map from the result types of a Pallas kernel to its number of clock
-      cycles. If None, cycles were not counted.
+    platform: Platform of the devices: 'gpu', 'tpu' or 'cpu'.
+    pallas: Map from the result types of a Pallas kernel, as (dtype, shape)
+      pairs, to its number of FLOPs.
+    cycles: Map from the result types of a Pallas kernel, as (dtype, shape)
+      pairs, to its number of clock cycles. If None, cycles were not counted.
   """
 
   def read(

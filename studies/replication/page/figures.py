@@ -30,7 +30,7 @@ def write_figures(
   """Plots the scores of the conditions in one figure per paper.
 
   Args:
-    folder: Directory to which the page is written.
+    folder: Directory of the page, to which the figures are also written.
     findings: Results of testing the claims on the page.
     results: Results of the training runs.
     study: Study (synthetic or real languages) that the page describes.

@@ -9,8 +9,8 @@ class PageText:
   """Text sections of one result page.
 
   Attributes:
-    introduction: Text above the results. It contains the format field
-      `fewest_seeds`.
+    introduction: Text above the results, with the format field
+      `{fewest_seeds}`.
     controls: Text above the table of controls.
     statistics: Text above the table of statistics.
     negative_results: Section about additional experiments, which are not part

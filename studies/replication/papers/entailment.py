@@ -55,10 +55,10 @@ class TrainingMethod(NamedTuple):
   """A method of training a sentence-pair classifier on translations.
 
   Attributes:
-    name: Name of the measure that contains the classifier's accuracy.
+    name: Name of the measure under which the classifier's accuracy is reported.
     source: Source of the training examples.
     featurizer: Featurizer that turns training examples into model inputs.
-    features: Features of the model that the classification head reads.
+    features: Type of the encoder features that the classification head reads.
     test_counterparts: Translations of the test examples into the first
       language, which the classifier reads in addition to the test examples. If
       None, it reads only the test examples.

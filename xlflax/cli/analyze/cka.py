@@ -18,7 +18,7 @@ class CkaOptions(analysis_options.ModelAnalysisOptions):
   Attributes:
     text: Parallel text: PAIR=FILE with two columns, PAIR=FILE,FILE, or
       LANGUAGE=FILE for several line-aligned files. Repeat the option for
-      several files. Alternatively, one directory: the files of Tatoeba or a
+      several files. Alternatively, one directory with Tatoeba's files or a
       corpus, as DIR or DIR@SPLIT. The default split is "test".
     languages: Languages to read from a directory, separated by commas. Defaults
       to all languages.

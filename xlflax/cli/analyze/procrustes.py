@@ -18,7 +18,7 @@ class ProcrustesOptions(analysis_options.ModelAnalysisOptions):
   Attributes:
     text: Parallel text: PAIR=FILE with two columns, PAIR=FILE,FILE, or
       LANGUAGE=FILE for several line-aligned files. Repeat the option for
-      several files. Alternatively, one directory: the files of Tatoeba or a
+      several files. Alternatively, one directory with Tatoeba's files or a
       corpus, as DIR or DIR@SPLIT. The default split is "test".
     alignments: Word alignments of --text in the Pharaoh format, as PAIR=FILE.
       The maps are then learned from word pairs instead of sentence pairs. The

@@ -17,7 +17,7 @@ class SentenceRetrievalOptions(analysis_options.ModelAnalysisOptions):
   Attributes:
     test: Parallel text to retrieve: PAIR=FILE with two columns, PAIR=FILE,FILE,
       or LANGUAGE=FILE for several line-aligned files. Repeat the option for
-      several files. Alternatively, one directory: the files of Tatoeba or a
+      several files. Alternatively, one directory with Tatoeba's files or a
       corpus, as DIR or DIR@SPLIT. The default split is "test".
     train: Parallel text from which orthogonal maps of the hidden states are
       learned, in the format of --test. Without this option, no map is applied.
