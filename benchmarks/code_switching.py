@@ -103,7 +103,7 @@ def measure_text_preparation(
     lines: Number of lines of text.
     entries: Number of dictionary entries.
     vocabulary_size: Vocabulary size.
-    rounds: Number of timed calls.
+    rounds: Number of timed calls of each task.
 
   Returns:
     The rates, and statistics about the text and the replaced words.

@@ -184,7 +184,7 @@ def time_checkpoints(
   Args:
     command: Training command.
     setting: Settings of the benchmark.
-    variant: One of `VARIANTS`.
+    variant: Implementation of training, one of `VARIANTS`.
 
   Returns:
     Map from a checkpoint's step to the process's CPU seconds when it appeared.

@@ -46,8 +46,8 @@ def max_relative_error(actual, expected) -> float:
   """Returns the maximum absolute error, relative to the largest expected value.
 
   Args:
-    actual: Pytree of arrays.
-    expected: Pytree of arrays with the same structure as `actual`.
+    actual: Pytree of arrays to compare with `expected`.
+    expected: Pytree of reference arrays, with the same structure as `actual`.
 
   Returns:
     The maximum over all leaves, or infinity if `actual` is not finite.

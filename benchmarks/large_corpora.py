@@ -126,8 +126,8 @@ def measure_reading(
   Args:
     directory: Cache written by `write_synthetic_cache`.
     batches: Number of batches to read, each with 512 sequences.
-    locality: Whether to shuffle as in `dataset_config.Locality`. If False,
-      all sequences are shuffled together.
+    locality: Whether to shuffle block by block, as specified by
+      `dataset_config.Locality`. If False, all sequences are shuffled together.
 
   Returns:
     The seconds for opening the cache the first time, which verifies digests
@@ -174,11 +174,11 @@ def open_loader(
 
   Args:
     directory: Directory of the cache.
-    locality: Whether to shuffle as in `dataset_config.Locality`. If False,
-      all sequences are shuffled together.
+    locality: Whether to shuffle block by block, as specified by
+      `dataset_config.Locality`. If False, all sequences are shuffled together.
     verified: Signatures of the caches whose digests have already been verified.
       If None, digests are not verified.
-    mixture: Name of the mixture.
+    mixture: Name of the mixture to read from the cache.
   """
   return cached_loader.CachedLoader(
     dataset_config.DatasetConfig(

@@ -44,12 +44,13 @@ class Failure:
 
   Attributes:
     description: Description of the failure, for the table.
-    process_id: Failing process. If None, all processes are affected.
+    process_id: Index of the failing process. If None, all processes are
+      affected.
     at_startup: Whether the failure occurs before training.
     sent_signal: Signal that is sent to the failing process. If None and the
       failure does not occur at startup, the process raises an error.
     is_missing: Whether the failing process is never started.
-    options: Worker options of the failing process.
+    options: Additional settings of the failing process (see `run_worker`).
     environment: Environment variables of all processes. `{port}` is replaced
       by a TCP port that is not in use.
   """

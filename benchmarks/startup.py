@@ -95,7 +95,8 @@ def measure_command(arguments: list[str], started: float) -> dict[str, float]:
   """Runs `xlflax ARGUMENTS` for one step and returns the time of each stage.
 
   Args:
-    arguments: Arguments of `xlflax`.
+    arguments: Command-line arguments of `xlflax`, including the name of the
+      command.
     started: Unix time at which this process was started.
 
   Returns:

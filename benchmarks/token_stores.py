@@ -241,7 +241,7 @@ def measure_store(
     work: Directory that contains the corpus, the vocabulary and the stored
       tokens.
     store: Storage format, one of `STORES`.
-    action: 'write' or 'read'.
+    action: Operation to measure: 'write' or 'read'.
 
   Returns:
     The number of tokens and the CPU seconds.

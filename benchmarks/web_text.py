@@ -252,7 +252,8 @@ def read_declarations(
   """Yields the Universal Declaration of Human Rights in each language.
 
   Args:
-    folder: Folder that contains the declarations and `languages.tsv`.
+    folder: Folder that contains the Universal Declaration of Human Rights in
+      each language and the file `languages.tsv`.
     longer_than: Number of characters that a line must exceed to be included.
   """
   with (folder / 'languages.tsv').open(encoding='utf-8', newline='') as stream:

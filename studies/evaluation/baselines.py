@@ -81,7 +81,7 @@ class Lexicon:
 
   Args:
     words: Words in the training set.
-    labels: Label of each word.
+    labels: Label of each word in `words`.
     unseen: Label for words that are not in the training set: 'majority' for the
       most frequent label, or 'shape' for the most frequent label among words
       with the same shape.
@@ -140,7 +140,7 @@ def attachment_baselines(train, tests) -> dict[str, dict[str, Scores]]:
 
   Args:
     train: Training examples, which determine the relation of each word.
-    tests: Test examples by language.
+    tests: Map from language to test examples.
 
   Returns:
     Nested map from metric ('uas' or 'las') to baseline to scores.
@@ -180,7 +180,8 @@ def draw_random_spans(
   """Draws a random span of each example's context as the predicted answer.
 
   Args:
-    examples: Examples with contexts.
+    examples: Question answering examples, from whose contexts the spans are
+      drawn.
     lengths: Span lengths to draw from, in units (see `split_units`).
     rng: Random number generator.
 
@@ -282,8 +283,8 @@ def read_examples(
   """Reads the labeled examples of each language or language pair.
 
   Args:
-    format: Format of the files.
-    files: Path, or tuple of paths, for each language.
+    format: Name of the files' format, as in `FileDataset`.
+    files: Map from language or language pair to a path or a tuple of paths.
     **options: Options for the format's reader.
   """
   dataset = example_source.FileDataset(
@@ -304,7 +305,7 @@ def classification_baselines(train, tests) -> dict[str, Scores]:
 
   Args:
     train: Training examples.
-    tests: Test examples by language.
+    tests: Map from language to test examples.
   """
   labels = [example.label for example in train]
   return {
@@ -325,7 +326,7 @@ def tagging_baselines(
 
   Args:
     train: Training examples.
-    tests: Test examples by language.
+    tests: Map from language to test examples.
     score: Function that computes a score from the gold tags and the predicted
       tags of all sentences.
   """

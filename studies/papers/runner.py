@@ -143,8 +143,8 @@ class Runner:
     """Calls `create(path)`, unless it has already succeeded for this path.
 
     Args:
-      name: Path relative to the working folder.
-      create: Function that writes the file or folder at the path.
+      name: Path of the file or folder, relative to the working folder.
+      create: Function that writes the file or folder to the path it receives.
 
     Returns:
       The path.

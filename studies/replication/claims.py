@@ -72,8 +72,8 @@ class Claim:
     order: Order of the two scores according to the paper.
     margin: Margin within which scores count as equal, in the unit of the
       measure. It is only used for the orders SAME and NOT_ABOVE.
-    control_for: Name of the claim to which this control belongs. It is empty if
-      this is a claim and not a control. A control compares the claim's second
+    control_for: Name of the claim to which this control belongs, or '' if this
+      is a claim and not a control. A control compares the claim's second
       condition with a condition that tests an alternative explanation for the
       order, for example one with the same number of tokens or with shuffled
       pairs.

@@ -112,8 +112,8 @@ class Condition:
     text: Variant of the text on which the model is trained.
     sharing: Model components that are separate for each language. If None, all
       languages share all parameters.
-    begins_from: Name of the condition from which the run is initialized, using
-      the run with the same seed. If None, parameters are initialized randomly.
+    begins_from: Name of the condition whose run with the same seed provides the
+      initial parameters. If None, parameters are initialized randomly.
     taken: Parameters that are copied from the run of the condition
       `begins_from`.
     norms: Method of choosing the norms of embeddings that are copied to a new
@@ -126,8 +126,9 @@ class Condition:
     pairs: Options for combining the two sentences of a pair into one sequence.
     cross_attention: Whether the model has the plug-in cross-attention module of
       VECO.
-    learned_positions: Whether to use learned positions instead of the rotary
-      positions of the recipe, which cross-attention does not support.
+    learned_positions: Whether to use learned positions instead of rotary
+      positions. Cross-attention does not support the rotary positions of the
+      recipe.
     untrained: Whether to evaluate the initial model without training it.
     learning_rate: Peak learning rate. If None, the value in `Size` is used.
     saved: Whether to save the run because it initializes other runs.

@@ -122,8 +122,7 @@ class RealSpec:
     """Returns a copy without the fields that do not affect a run.
 
     Args:
-      chain: Condition of the run, and the conditions of the runs that
-        initialize it.
+      chain: Conditions of the run and of the runs that initialize it.
     """
     if any(condition.reads_dictionary for condition in chain):
       return self
@@ -219,7 +218,7 @@ class RealStudyData(StudyData):
     """Returns sentences in a language with universal part-of-speech tags.
 
     Args:
-      split: 'train' or 'test'.
+      split: Data split: 'train' or 'test'.
       *languages: Language codes.
     """
     return FileDataset(

@@ -44,8 +44,7 @@ def digest_settings(
   """Computes a digest of all settings and data on which a run depends.
 
   Args:
-    chain: Condition of the run, and the conditions of the runs that initialize
-      it.
+    chain: Conditions of the run and of the runs that initialize it.
     data_spec: Specification of the data, a `SyntheticSpec` or a `RealSpec`.
     size: Sizes of the models and batches.
   """

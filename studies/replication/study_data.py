@@ -207,8 +207,8 @@ class StudyData:
     """Returns sentences in a language with part-of-speech tags.
 
     Args:
-      split: 'train' or 'test'. Only the first `_NUM_TEST_SENTENCES` sentences
-        of each test file are returned.
+      split: Data split: 'train' or 'test'. Only the first `_NUM_TEST_SENTENCES`
+        sentences of each test file are returned.
       *languages: Language codes.
     """
     dataset = sources.labeled_dataset(
@@ -256,7 +256,7 @@ class StudyData:
     other data but has the same vocabulary.
 
     Args:
-      split: 'train' or 'test'.
+      split: Data split: 'train' or 'test'.
       language: Language code.
     """
     folder = self.work / 'languages' / 'inference'

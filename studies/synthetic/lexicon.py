@@ -85,7 +85,7 @@ def build_lexicons(
   those shared with a larger fraction.
 
   Args:
-    languages: Languages, all of which must be different.
+    languages: Languages for which lexicons are built. They must be different.
     seed: Random seed.
     anchors: Fraction of concepts, excluding function words, whose words are the
       same in all languages.

@@ -55,8 +55,8 @@ class SyntheticOptions:
     examples: Number of training examples for each task family that has labels,
       such as 'nli'.
     held_out: Number of examples in each `dev` and each `test` split.
-    sizes: Numbers of examples in individual splits, such as {'nli/train': 9000,
-      'qa/test': 50}.
+    sizes: Map from individual splits to their numbers of examples, such as
+      {'nli/train': 9000, 'qa/test': 50}.
     anchors: Fraction of words, from 0 to 1, that are the same string in all
       languages. Function words are excluded.
     domain_shift: Difference between the languages' topics in monolingual text,
@@ -135,7 +135,7 @@ class SyntheticOptions:
 
     Args:
       dataset: Name of the data set, in `FAMILIES` or `CORPUS_DATASETS`.
-      split: 'train', 'dev' or 'test'.
+      split: Data split: 'train', 'dev' or 'test'.
 
     Raises:
       ConfigError: If the data set or its split does not exist.

@@ -91,7 +91,7 @@ def _add_task(
   Args:
     name: Name of the task.
     family: Name of the task family.
-    language: Language or language pair.
+    language: Language code, or language pair such as 'en-aa'.
     files: Map from split to the path of its file, or to the paths of its files.
   """
   first, _, second = language.partition('-')

@@ -72,7 +72,7 @@ def labeled_dataset(
   Args:
     directory: Folder written by `generator.write_languages`.
     family: Name of the task family, a key of `FAMILIES`.
-    split: 'train', 'dev' or 'test'.
+    split: Data split: 'train', 'dev' or 'test'.
     languages: Languages to read, such as 'aa'. For alignments, language pairs
       such as 'en-aa'. For rated pairs, language pairs such as 'aa-en'. For
       questions, pairs of the context's and the question's language are also
@@ -116,7 +116,7 @@ def mining_dataset(
 
   Args:
     directory: Folder written by `generator.write_languages`.
-    split: 'dev' or 'test'.
+    split: Data split: 'dev' or 'test'.
 
   Raises:
     CorpusError: If the directory was not written by `write_languages`.
@@ -136,7 +136,7 @@ def ranking_dataset(
 
   Args:
     directory: Folder written by `generator.write_languages`.
-    split: 'dev' or 'test'.
+    split: Data split: 'dev' or 'test'.
 
   Raises:
     CorpusError: If the directory was not written by `write_languages`.
@@ -152,7 +152,7 @@ def altered_files(directory: str | pathlib.Path, split: str) -> dict[str, str]:
 
   Args:
     directory: Folder written by `generator.write_languages`.
-    split: 'dev' or 'test'.
+    split: Data split: 'dev' or 'test'.
 
   Raises:
     CorpusError: If the directory was not written by `write_languages`.
@@ -171,7 +171,7 @@ def family_files(
     directory: Folder written by `generator.write_languages`.
     family: Name of the task family, a key of `FAMILIES`, or 'bucc' or
       'tatoeba'.
-    split: 'train', 'dev' or 'test'.
+    split: Data split: 'train', 'dev' or 'test'.
 
   Raises:
     CorpusError: If the directory was not written by `write_languages`.

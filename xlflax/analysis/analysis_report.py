@@ -103,7 +103,8 @@ def write(
   figures and the command), and the analysis's own files.
 
   Args:
-    directory: Folder to write. It is created if it does not exist.
+    directory: Folder to which the files are written. It is created if it does
+      not exist.
     analysis: Results to write.
     command: Command-line arguments with which the analysis was run.
 

@@ -44,7 +44,7 @@ def sentence_blocks(
         sums.update(*pair)
 
   Args:
-    eval_model: Model with its vocabulary.
+    eval_model: Model that encodes the sentences, with its vocabulary.
     texts: Iterable of sentences in one language, which is read block by block.
     language: Language code for the sentences.
     pooling: Method that pools hidden states. If None, the pooling of the
@@ -88,7 +88,7 @@ def mean_word_states(
   otherwise in lower case.
 
   Args:
-    eval_model: Model with its vocabulary.
+    eval_model: Model that encodes the sentences, with its vocabulary.
     texts: Sentences in one language. If a store is given, every call must pass
       the same sentences in the same order.
     language: Language code for the sentences.

@@ -259,7 +259,7 @@ def _word_vectors(
   """Returns hidden states of selected words in each sentence.
 
   Args:
-    eval_model: Model with its vocabulary.
+    eval_model: Model that encodes the sentences, with its vocabulary.
     texts: N sentences with words separated by spaces.
     language: Language code for the sentences.
     layers: Layer indices.

@@ -240,8 +240,7 @@ def analyze(
     output: Output folder (see `analysis_report.write`).
     command: Command-line arguments to show in the report.
     seed: Random seed for initializing untrained parameters.
-    batch_size: Number of sentences per batch, for analyses whose results do not
-      depend on it.
+    batch_size: Number of sentences that a model encodes per batch.
     partitioner: Partitioner that shards parameters and batches. If None,
       batches are split over all devices.
 

@@ -216,7 +216,7 @@ def embedding_vectors(
   """Returns the embeddings of all words that are a single token.
 
   Args:
-    eval_model: Model with its vocabulary.
+    eval_model: Model whose embeddings are returned, with its vocabulary.
     words: Words in one language. Repeated words count once.
     language: Language code for the words.
 

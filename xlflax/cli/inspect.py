@@ -40,9 +40,10 @@ class InspectOptions:
 
   Attributes:
     corpus: Corpus directory.
-    decontaminate_against: Files with evaluation texts, separated by commas,
-      such as .txt, .jsonl, or .tsv with a text in each column. Training lines
-      that share 13 consecutive words with these texts are counted.
+    decontaminate_against: Files with evaluation texts, separated by commas. The
+      formats include .txt, .jsonl, and .tsv with a text in each column.
+      Training lines that share 13 consecutive words with these texts are
+      counted.
     json: Print JSON instead of a table.
     html: HTML file to which the statistics are also written.
   """

@@ -329,7 +329,7 @@ def parse_language_paths(
   """Parses the LANGUAGE=PATH values of a repeated option.
 
   Args:
-    items: Values of the option.
+    items: Values of the option, in the form LANGUAGE=PATH.
     option: Name of the option, with dashes.
 
   Returns:

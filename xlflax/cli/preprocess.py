@@ -78,11 +78,12 @@ class PreprocessOptions:
     minhash_rows: Number of hash values per band of a MinHash signature.
     minhash_ngram: Length in characters of the n-grams from which MinHash
       signatures are computed.
-    decontaminate_against: Files with evaluation texts, separated by commas,
-      such as .txt, .jsonl, or .tsv with a text in each column. Training lines
-      that share 13 consecutive words with these texts, or that equal a shorter
-      text, are dropped. In scripts without spaces, the equivalent number of
-      characters is used, such as 26 in Chinese and 72 in Thai.
+    decontaminate_against: Files with evaluation texts, separated by commas. The
+      formats include .txt, .jsonl, and .tsv with a text in each column.
+      Training lines that share 13 consecutive words with these texts, or that
+      equal a shorter text, are dropped. In scripts without spaces, the
+      equivalent number of characters is used, such as 26 in Chinese and 72 in
+      Thai.
     hold_out: Number N of documents to hold out for each language. N documents
       are moved from mono/ to valid/mono/, and another N to test/mono/. For each
       language pair, N sentence pairs are moved from parallel/ to

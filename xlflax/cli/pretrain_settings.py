@@ -64,7 +64,7 @@ class _TextStatistics:
   """Approximate statistics of the monolingual text.
 
   Attributes:
-    num_tokens: Number of tokens.
+    num_tokens: Number of tokens, estimated from the size of the text in bytes.
     num_characters: Number of distinct characters.
     num_words: Number of distinct words, at most `_MAX_WORDS`.
   """

@@ -113,7 +113,7 @@ def count_collectives(
   Args:
     module: HLO module of the program.
     computation: Computation that contains the instruction.
-    instruction: Instruction with any opcode.
+    instruction: Instruction to examine, which may have any opcode.
     placement: Placement of the devices that run the program.
   """
   if instruction.opcode in ALL:

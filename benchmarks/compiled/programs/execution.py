@@ -26,8 +26,9 @@ class Run:
   Attributes:
     kernels: Map from each kernel to its number of executions.
     exchanged: Map from each collective operation to its number of executions.
-    asynchronous: Collective operations that overlap with computation, with
-      their numbers of executions. They are also counted in `exchanged`.
+    asynchronous: Map from each collective operation that overlaps with
+      computation to its number of executions, which is also counted in
+      `exchanged`.
     exposed: Map from each collective to the seconds for which the device is
       idle until the collective finishes.
     waited: Seconds for which the device is idle while it waits for memory
@@ -36,7 +37,7 @@ class Run:
     windowed: Map from each windowed loop to its number of iterations. A
       windowed loop computes the partial sums into which the XLA partitioner has
       split a matmul.
-    unknown_loops: Number of loops with an unknown trip count. Their body is
+    unknown_loops: Number of loops with an unknown trip count, whose bodies are
       counted once.
   """
 

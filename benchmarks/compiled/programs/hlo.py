@@ -197,7 +197,7 @@ class Module:
     """Yields the computations that an instruction calls.
 
     Args:
-      instruction: Instruction with any opcode.
+      instruction: Calling instruction, which may have any opcode.
       *kinds: Attributes to follow, such as 'calls' or 'body'. By default, all
         attributes are followed.
     """

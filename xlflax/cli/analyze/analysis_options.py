@@ -209,7 +209,7 @@ def parse_named_files(items: Sequence[str], option: str) -> dict[str, str]:
   """Parses values of the form NAME=FILE.
 
   Args:
-    items: Values of the option.
+    items: Values of the option, in the form NAME=FILE.
     option: Name of the option, for error messages.
 
   Raises:
@@ -239,7 +239,7 @@ def one_or_two_files(value: str, option: str) -> str | tuple[str, str]:
   """Parses one file path, or two paths that are separated by a comma.
 
   Args:
-    value: Value of the option.
+    value: Value of the option: one file, or two files separated by a comma.
     option: Name of the option, for error messages.
 
   Raises:
