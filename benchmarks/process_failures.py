@@ -111,7 +111,7 @@ class Outcome:
   Attributes:
     seconds: Time in seconds from the failure until all remaining processes had
       exited or the benchmark stopped waiting. If the failure occurs at startup,
-      the time since the start of the processes.
+      the time is measured from the start of the processes.
     exit_codes: Map from the number of each remaining process to its exit code,
       or to None if the process was still running.
     is_training: Whether the job trained despite the failure.

@@ -117,8 +117,8 @@ def chain_heads(size: int, direction: str) -> tuple[int, ...]:
 
   Args:
     size: Number of words.
-    direction: 'right' if the head of each word is the previous word, 'left' if
-      it is the next word.
+    direction: Direction of the chain: 'right' if the head of each word is the
+      previous word, 'left' if it is the next word.
   """
   if direction == 'right':
     return tuple(range(size))

@@ -29,7 +29,8 @@ class Row:
     metric: Task and metric of the result, as 'task/metric'.
     baseline: Key of the task in the file baselines.json.
     kinds: Names of the baselines that the row shows.
-    best: 'high' if higher scores are better, 'low' otherwise.
+    best: Direction in which scores improve: 'high' if higher scores are better,
+      'low' otherwise.
     run: Model directory in WORK for a task without a hyperparameter grid.
   """
 

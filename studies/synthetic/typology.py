@@ -54,7 +54,8 @@ class Language:
     adjective: Position of adjectives relative to the noun.
     adposition: Position of adpositions relative to the noun: before
       (prepositions) or after (postpositions). Possessors and relative clauses
-      follow the noun with prepositions, and precede it with postpositions.
+      follow the noun in languages with prepositions, and precede it in
+      languages with postpositions.
     determiner: Position of determiners and numerals relative to the noun.
     morphology: Morphological marking of tense, case and number.
 

@@ -91,8 +91,8 @@ class SeqioOptions:
     mixture: SeqIO mixture or task to export. Repeat the option for several
       mixtures. The rates of a mixture are not used: all text of its tasks is
       exported.
-    output: Corpus directory to write. A directory that this command wrote
-      before may be extended by further tasks.
+    output: Corpus directory to write. Further tasks can be added to a directory
+      that this command wrote before.
     corpus: Corpus directory whose tasks `corpus.*` are registered, so that
       modules and mixtures can use them.
     task_module: Module that registers SeqIO tasks, as an importable name or the

@@ -31,7 +31,7 @@ class ReportOptions:
       `xlflax evaluate --suite`.
     output: Directory to which the page, tables and plots are written.
     new_languages: Comma-separated codes of languages that were added to a
-      model. The page then is a forgetting report: it compares the evaluation
+      model. The page is then a forgetting report, which compares the evaluation
       results of the first model with those of the other models, for new and old
       languages. Each model is given as NAME=DIR,DIR,…, with its run directory
       and outputs of `xlflax finetune` that started from it.

@@ -47,7 +47,7 @@ class TrainOptions(run_options.RunOptions):
       which the scheduler restarts the job. With 0, the exit code is 130 if the
       signal arrives before the run has finished a step.
     watchdog_timeout: Seconds without a step, batch or checkpoint after which
-      all processes write their stacks and the job exits with code 74. The
+      all processes write their stack traces and the job exits with code 74. The
       limit is at least ten times the duration of the longest step so far. 0
       disables the watchdog. Defaults to 900.
     profile_steps: Steps to profile, as FIRST:LAST. The first profiled step is
