@@ -276,7 +276,5 @@ def check_work_directory(work: pathlib.Path) -> None:
   """
   if work.exists() and not work.is_dir():
     raise errors.ConfigError(
-      'The path given with --work is a file, not a directory',
-      got=str(work),
-      where='--work',
+      'The path given with --work is a file, not a directory', got=str(work)
     )

@@ -59,7 +59,6 @@ class Study:
         got=', '.join(unknown_names),
         expected='one of '
         + ', '.join([*PAPERS, *(claim.name for claim in self.claims)]),
-        where='--claim',
       )
     if not names:
       return self.claims
@@ -107,7 +106,6 @@ class Study:
         '--dictionaries is not set',
         got=omitted,
         expected='a folder with files such as en-fr.tsv',
-        where='--dictionaries',
       )
     if omitted:
       logging.warning(

@@ -157,7 +157,6 @@ def _parse_sizes(texts: list[str]) -> dict[str, int]:
         'Each value of --size must specify a task, a split and a size',
         got=text,
         expected='TASK/SPLIT=N, such as nli/train=5000',
-        where='--size',
       )
     sizes[name] = int(number)
   return sizes

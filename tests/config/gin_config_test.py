@@ -648,6 +648,16 @@ def test_pretraining_files_that_replace_objectives_cause_a_warning(
   assert not caplog.records
 
 
+def test_flags_with_different_values_cause_a_warning(caplog):
+  bindings = ['TRAIN_STEPS=1', 'SEED=3', 'SEED=3', 'TRAIN_STEPS=2']
+  configuration = gin_config.load_gin_files(
+    ['pretrain/mlm.gin', 'models/tiny.gin'], bindings, partial=True
+  )
+  (record,) = caplog.records
+  assert_mentions(record.getMessage(), 'TRAIN_STEPS', '1', '2')
+  assert configuration.macro('TRAIN_STEPS') == 2
+
+
 def test_placeholders_of_a_command_cause_no_warning(caplog):
   placeholder = gin_config.Placeholder('unused')
   configuration = gin_config.load_gin_files(

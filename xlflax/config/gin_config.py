@@ -461,6 +461,7 @@ def load_gin_files(
     binding_locations.check_order(tree)
   binding_locations.check_file_order(trees, bindings)
   _warn_of_replaced_objectives(trees, bindings)
+  _warn_of_repeated_bindings(bindings)
   files = [file for tree in trees for file in tree.files()]
   _import_user_modules(files)
   stages: list[gin_errors.Bound] = []
@@ -497,6 +498,22 @@ def load_gin_files(
   if not partial:
     gin_errors.check_required(configuration.bound)
   return configuration
+
+
+def _warn_of_repeated_bindings(bindings: Sequence[str]) -> None:
+  """Logs a warning for each name to which flags bind different values."""
+  values: dict[str, list[str]] = {}
+  for binding in bindings:
+    name, _, value = binding.partition('=')
+    values.setdefault(name.strip(), []).append(value.strip())
+  for name, bound in values.items():
+    if len(set(bound)) > 1:
+      logging.warning(
+        '%s is set by several flags to %s. The last value is used.',
+        name,
+        ' and '.join(bound),
+        extra=logs.ONCE,
+      )
 
 
 def _warn_of_replaced_objectives(

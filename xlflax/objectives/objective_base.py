@@ -4,6 +4,7 @@ An objective maps (model, params, batch, context) to a loss and metrics.
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -312,37 +313,39 @@ def compute_output(
     suggest=lambda error: _suggest_keys(error, params, batch),
   ):
     output = objective(model, params, batch, context)
-  if not isinstance(output, ObjectiveOutput):
-    raise _invalid_output(objective, 'an ObjectiveOutput', output)
+  check = functools.partial(_check_output, objective)
+  check(isinstance(output, ObjectiveOutput), 'an ObjectiveOutput', output)
   loss = output.loss
-  if not isinstance(loss, WeightedMean):
-    raise _invalid_output(objective, 'a WeightedMean as `loss`', loss)
+  check(isinstance(loss, WeightedMean), 'a WeightedMean as `loss`', loss)
   for field, value in loss._asdict().items():
-    if not _is_number(value) or np.ndim(value):
-      raise _invalid_output(
-        objective, f'a number of shape [] as `loss.{field}`', value
-      )
-  if not jnp.issubdtype(jnp.result_type(loss.total), jnp.floating):
-    raise _invalid_output(
-      objective, 'a floating-point number as `loss.total`', loss.total
+    check(
+      _is_number(value) and not np.ndim(value),
+      f'a number of shape [] as `loss.{field}`',
+      value,
     )
-  if not isinstance(output.metrics, Mapping):
-    raise _invalid_output(
-      objective, 'a dictionary as `metrics`', output.metrics
-    )
+  check(
+    jnp.issubdtype(jnp.result_type(loss.total), jnp.floating),
+    'a floating-point number as `loss.total`',
+    loss.total,
+  )
+  check(
+    isinstance(output.metrics, Mapping),
+    'a dictionary as `metrics`',
+    output.metrics,
+  )
   for name, metric in output.metrics.items():
-    if not isinstance(metric, WeightedMean):
-      raise _invalid_output(
-        objective, f'a WeightedMean as the metric {name!r}', metric
-      )
+    check(
+      isinstance(metric, WeightedMean),
+      f'a WeightedMean as the metric {name!r}',
+      metric,
+    )
     for field, value in metric._asdict().items():
-      if not _is_number(value) or np.ndim(value) > 1:
-        raise _invalid_output(
-          objective,
-          f'an array of shape [] or [languages] as `{field}` of the metric '
-          f'{name!r}',
-          value,
-        )
+      check(
+        _is_number(value) and np.ndim(value) <= 1,
+        f'an array of shape [] or [languages] as `{field}` of the metric '
+        f'{name!r}',
+        value,
+      )
   return output
 
 
@@ -365,11 +368,13 @@ def _is_number(value: Any) -> bool:
   return hasattr(value, 'shape') or isinstance(value, int | float)
 
 
-def _invalid_output(
-  objective: Objective, expected: str, value: Any
-) -> errors.ConfigError:
-  """Returns the error for an objective that returns an invalid output."""
-  return errors.ConfigError(
+def _check_output(
+  objective: Objective, is_valid: bool, expected: str, value: Any
+) -> None:
+  """Raises ConfigError if an objective returns an invalid output."""
+  if is_valid:
+    return
+  raise errors.ConfigError(
     f'The method `__call__` of the objective {objective.name!r} must return '
     f'{expected}',
     got=f'an array of shape {list(value.shape)} and type {value.dtype}'

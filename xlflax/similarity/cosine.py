@@ -78,8 +78,7 @@ def retrieval_accuracy(indices: np.ndarray) -> float:
   indices = vector_checks.check_axes(indices, 'indices', 'vectors')
   if not len(indices):
     raise errors.AnalysisError(
-      '`retrieval_accuracy` requires the nearest-neighbor index of at least '
-      'one query',
+      '`retrieval_accuracy` requires at least one index of a nearest neighbor',
       got=len(indices),
     )
   return float(np.mean(indices == np.arange(len(indices))))

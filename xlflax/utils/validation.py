@@ -127,6 +127,8 @@ _MAX_REPR_LENGTH = 80
 _GUIDE = 'docs/extending.md'
 # Parts of pydantic's messages that the fields of an error repeat.
 _WORD = re.compile(r'[\w./*-]+')
+# The `type` of pydantic errors that this module raises.
+_ERROR_TYPE = 'type'
 _PREFIX = re.compile(r'^(?:Input should be |Value error, )|, got .*')
 
 
@@ -477,7 +479,9 @@ def _to_pydantic_class(cls: type) -> Any:
 def _to_number(value: Any, *, noun: str) -> int | float:
   """Converts a number to a Python number, and rejects other values."""
   if isinstance(value, bool) or not isinstance(value, numbers.Real):
-    raise PydanticCustomError('type', 'Input should be {noun}', {'noun': noun})
+    raise PydanticCustomError(
+      _ERROR_TYPE, 'Input should be {noun}', {'noun': noun}
+    )
   if isinstance(value, numbers.Integral):
     return int(value)
   return float(value)
@@ -486,7 +490,7 @@ def _to_number(value: Any, *, noun: str) -> int | float:
 def _check_float32(value: float) -> float:
   """Raises an error for numbers that are not finite in float32."""
   if abs(value) > _FLOAT32_MAX:
-    raise PydanticCustomError('type', 'Input should be finite in float32')
+    raise PydanticCustomError(_ERROR_TYPE, 'Input should be finite in float32')
   return value
 
 
@@ -504,14 +508,14 @@ def _lower(value: Any) -> Any:
 def _check_path(value: Any) -> Any:
   """Raises an error for values that are not paths."""
   if not isinstance(value, str | os.PathLike):
-    raise PydanticCustomError('type', 'Input should be a path')
+    raise PydanticCustomError(_ERROR_TYPE, 'Input should be a path')
   return value
 
 
 def _path_to_str(value: Any) -> str:
   """Converts a path to a string."""
   if not isinstance(value, os.PathLike):
-    raise PydanticCustomError('type', 'Input should be a valid string')
+    raise PydanticCustomError(_ERROR_TYPE, 'Input should be a valid string')
   return os.fspath(value)
 
 
@@ -524,7 +528,7 @@ def _to_sequence(value: Any) -> Any:
     value, collections.abc.MappingView
   )
   if is_unordered or isinstance(value, str | bytes | Mapping):
-    raise PydanticCustomError('type', 'Input should be a list')
+    raise PydanticCustomError(_ERROR_TYPE, 'Input should be a list')
   return value
 
 
@@ -538,7 +542,7 @@ def _to_array(value: Any) -> Any:
     array = np.asarray('')
   if array.dtype.kind in 'biufc' or 'float' in array.dtype.name:  # bfloat16
     return array
-  raise PydanticCustomError('type', 'Input should be an array of numbers')
+  raise PydanticCustomError(_ERROR_TYPE, 'Input should be an array of numbers')
 
 
 def _check_instance(value: Any, *, cls: Any) -> Any:
@@ -551,7 +555,7 @@ def _check_instance(value: Any, *, cls: Any) -> Any:
     is_instance = isinstance(value, cls)
   if not is_instance:
     raise PydanticCustomError(
-      'type',
+      _ERROR_TYPE,
       'Input should be an instance of {name}',
       {'name': getattr(cls, '__name__', str(cls))},
     )
@@ -580,7 +584,7 @@ class _LazyValidator:
     if isinstance(value, list | tuple | str | bytes | Mapping) or not (
       isinstance(value, Iterable)
     ):
-      raise PydanticCustomError('type', 'Input should be a list')
+      raise PydanticCustomError(_ERROR_TYPE, 'Input should be a list')
     return self._validate_items(value)
 
   def _validate_items(self, values: Iterable[Any]) -> Iterator[Any]:

@@ -269,8 +269,8 @@ class HeadTask(labeled_task.LabeledTask):
     missing = [name for name in inherited if name not in recorded]
     if missing:
       raise errors.ConfigError(
-        'The run does not record all input settings with which the objective '
-        f'{self.objective!r} was fine-tuned',
+        'The run does not record all input settings that fine-tuning with the '
+        f'objective {self.objective!r} used',
         got=', '.join(recorded) or 'no settings',
         expected=', '.join(missing),
         where=self.name,
