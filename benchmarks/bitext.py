@@ -187,7 +187,7 @@ def measure_copies(data: pathlib.Path) -> dict:
   english = _sample_lines(sorted({source for source, _ in pairs}))
   results = {
     'pairs': len(pairs),
-    'taken for copies': sum(
+    'detected_as_copies': sum(
       text_similarity.ngram_similarity(*pair) > text_similarity.COPIED
       for pair in pairs
     ),

@@ -72,7 +72,7 @@ def compare_engines(
     yield {
       'engine': engine,
       'seconds': round(seconds, 1),
-      'processor_seconds': None if engine == 'slurm' else round(cpu_seconds, 1),
+      'cpu_seconds': None if engine == 'slurm' else round(cpu_seconds, 1),
       'digest': cache_digest[:16],
       'equal': cache_digest == reference_digest,
     }

@@ -131,11 +131,11 @@ def measure_text_preparation(
   switched = switcher.switch(text)
   tokens, sample = encode(text), text[: max(lines // 20, 1)]
   seconds = {
-    'tokenise': measure_core_seconds(lambda: encode(text), rounds=rounds),
+    'tokenize': measure_core_seconds(lambda: encode(text), rounds=rounds),
     'switch': measure_core_seconds(
       lambda: switcher.switch(text), rounds=rounds
     ),
-    'switch_and_tokenise': measure_core_seconds(
+    'switch_and_tokenize': measure_core_seconds(
       lambda: encode(switcher.switch(text).lines), rounds=rounds
     ),
     'moses': measure_core_seconds(lambda: list(map(moses, sample)), rounds=1)
@@ -147,7 +147,7 @@ def measure_text_preparation(
     'tokens_per_core_second': {
       task: tokens / task_seconds for task, task_seconds in seconds.items()
     },
-    'switching_to_tokenising': seconds['switch'] / seconds['tokenise'],
+    'switching_to_tokenizing': seconds['switch'] / seconds['tokenize'],
     'words': switched.words,
     'tokens': tokens,
     'words_with_an_entry': switched.candidates / switched.words,
@@ -194,7 +194,7 @@ def run_benchmark(
   steps = {'step_here': measure_step_rate(shape, calls=calls)}
   if tokens_per_second:
     steps['step_elsewhere'] = tokens_per_second
-  per_step = ('tokenise', 'switch', 'switch_and_tokenise')
+  per_step = ('tokenize', 'switch', 'switch_and_tokenize')
   return figures | {
     'step_tokens_per_second': steps,
     'share_of_a_step': {

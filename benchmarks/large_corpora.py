@@ -157,7 +157,7 @@ def measure_reading(
     'gigabytes': round(gigabytes, 3),
     'first_open_seconds': round(first_open_seconds, 3),
     'first_open_seconds_for_each_gb': round(first_open_seconds / gigabytes, 3),
-    'first_open_processor_seconds_for_each_gb': round(
+    'first_open_cpu_seconds_for_each_gb': round(
       first_open_cpu_seconds / gigabytes, 3
     ),
     'open_seconds': round(open_seconds, 3),
@@ -319,7 +319,7 @@ def measure_many_languages(directory: pathlib.Path) -> dict:
   return {
     'languages': len(loader.statistics()),
     'open_seconds': round(open_seconds, 3),
-    'open_processor_seconds': round(open_cpu_seconds, 3),
+    'open_cpu_seconds': round(open_cpu_seconds, 3),
     'batches': len(batch_sizes),
     'two_batches_seconds': round(time.perf_counter() - start, 3),
     'open_files': len(list(pathlib.Path('/proc/self/fd').iterdir())),

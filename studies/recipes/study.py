@@ -95,7 +95,7 @@ class Study:
         empty, the trained model is evaluated again without training.
 
     Returns:
-      The run's result: 'tokens', 'steps', 'processor_seconds', the training
+      The run's result: 'tokens', 'steps', 'cpu_seconds', the training
       loss 'curve' and the evaluation 'measures'.
     """
     corpus = condition.corpus
@@ -106,7 +106,7 @@ class Study:
     tokens = condition.tokens
     steps = tokens // (settings['BATCH_SIZE'] * settings['LENGTH'])
     settings |= {'TRAIN_STEPS': steps, 'SEED': seed}
-    cpu_seconds = previous.get('processor_seconds') or self._run_xlflax(
+    cpu_seconds = previous.get('cpu_seconds') or self._run_xlflax(
       'train',
       '--gin_file=pretrain/mlm.gin',
       f'--gin_file={_FOLDER / "encoder.gin"}',
@@ -130,7 +130,7 @@ class Study:
     return {
       'tokens': tokens,
       'steps': steps,
-      'processor_seconds': round(cpu_seconds, 1),
+      'cpu_seconds': round(cpu_seconds, 1),
       'curve': _read_curve(model_dir),
       'measures': _read_measures(model_dir),
     }
@@ -237,7 +237,7 @@ def _run_conditions(args: argparse.Namespace) -> None:
         results = json.loads(results_file.read_text())
       results[key] = study.run_condition(condition, seed, results.get(key, {}))
       results_file.write_text(json.dumps(results, indent=1) + '\n')
-      print(key, results[key]['processor_seconds'], flush=True)
+      print(key, results[key]['cpu_seconds'], flush=True)
 
 
 if __name__ == '__main__':

@@ -50,7 +50,7 @@ def print_losses(results_file: str) -> None:
           f'`{condition.name}`',
           seed,
           result['steps'],
-          round(result['processor_seconds']),
+          round(result['cpu_seconds']),
           *(f'{loss:.3f}' for loss in losses),
           below_base,
         ]
@@ -67,7 +67,7 @@ def print_loss_curves(results_file: str) -> None:
   rows = [
     [
       f'`{name.removesuffix("-0")}`',
-      round(results[name]['processor_seconds']),
+      round(results[name]['cpu_seconds']),
       *(f'{curve[step]:.3f}' if step in curve else '' for step in steps),
     ]
     for name, curve in curves.items()

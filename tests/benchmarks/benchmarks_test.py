@@ -139,9 +139,9 @@ def test_code_switching():
   )
   rates = figures['tokens_per_core_second']
   assert set(rates) == {
-    'tokenise',
+    'tokenize',
     'switch',
-    'switch_and_tokenise',
+    'switch_and_tokenize',
     'moses',
     'train_the_vocabulary',
   }

@@ -28,5 +28,5 @@ def test_copies(tmp_path):
   rows = ['The committee met\tDer Ausschuss tagte', 'Save as\tSave as'] * 5
   (tmp_path / 'ntrex/en-de.tsv').write_text('\n'.join(rows))
   measurements = bitext.measure_copies(tmp_path)
-  assert measurements['pairs'] == 10 and measurements['taken for copies'] == 5
+  assert measurements['pairs'] == 10 and measurements['detected_as_copies'] == 5
   assert measurements['found of copies with 0% of words replaced'] == 1

@@ -1,4 +1,4 @@
-"""Batches from a cache equal those that are tokenised live."""
+"""Batches from a cache equal those that are tokenized live."""
 
 import numpy as np
 import pytest

@@ -97,7 +97,7 @@ def test_tasks_with_preprocessors(registry, toy_vocabulary):
   assert examples[0]['targets'].tolist() == toy_vocabulary.encode('THE CAT')
 
 
-def test_tasks_that_tokenise_by_themselves(registry, toy_vocabulary):
+def test_tasks_that_tokenize_by_themselves(registry, toy_vocabulary):
   source = seqio.FunctionDataSource(
     lambda split, shuffle_files: tf.data.Dataset.from_tensor_slices(
       {'targets': ['the cat', 'a dog']}
