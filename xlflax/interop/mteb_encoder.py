@@ -104,13 +104,15 @@ class MtebEncoder:
     """Encodes the texts in mteb's batches.
 
     Args:
-      inputs: Batches, each with the texts under the key 'text'.
+      inputs: Batches of texts. Each batch is a mapping with the list of texts
+        under the key 'text'.
       task_metadata: Metadata of the mteb task. It contains the languages of
         each subset.
-      hf_split: Name of the split, which is ignored.
-      hf_subset: Name of the subset, such as 'swa' or 'eng-fra'.
-      prompt_type: `query` or `document`. Together with the task, it selects the
-        prompt.
+      hf_split: Name of the data set split. It is ignored.
+      hf_subset: Name of the data set's subset, such as 'swa' or 'eng-fra',
+        which determines the language.
+      prompt_type: Type of the texts, `query` or `document`, or None. Together
+        with the task, it selects the prompt.
       **options: Options of mteb. `batch_size` is used if the adapter was
         created without one. All other options are ignored.
 

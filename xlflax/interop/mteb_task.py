@@ -45,8 +45,9 @@ class MtebTask(sentence_task.SentenceTask):
 
   Attributes:
     task: Name of the task in `mteb`, such as 'STS22.v2'.
-    splits: Splits to evaluate.
-    subsets: Subsets of the data set to evaluate. If empty, all subsets.
+    splits: Names of the splits to evaluate, such as 'test'.
+    subsets: Subsets of the data set to evaluate. If empty, all subsets are
+      evaluated.
     dataset: Path of the data set on the Hugging Face Hub.
     revision: Revision of the data set.
     task_type: Type of the task in `mteb`, such as 'STS'.
@@ -161,9 +162,10 @@ class _TextEncoder:
 
     Args:
       texts: N texts.
-      languages: Language code of all texts. None if the inputs of the model do
-        not depend on the language.
-      prompt: Text that is prepended to each text. If None, the default prompt.
+      languages: Language code of all texts, or None if the inputs of the model
+        do not depend on the language.
+      prompt: Text that is prepended to each text. If None, the default prompt
+        is used.
       **options: Options of `Run.encode`, which the task determines instead.
 
     Raises:
@@ -256,8 +258,8 @@ def select_tasks(
       languages are evaluated.
 
   Raises:
-    ConfigError: If `mteb` is not installed, if there is no benchmark or task
-      with a name, if a task contains images, audio or video, or if no task has
+    ConfigError: If `mteb` is not installed, if a name is neither a benchmark
+      nor a task, if a task contains images, audio or video, or if no task has
       texts in one of the languages.
   """
   import_mteb()
@@ -397,7 +399,7 @@ def summarize_scores(
 
   Args:
     tasks: Evaluation tasks. Those that are not tasks of `mteb` are ignored.
-    results: Results by task name.
+    results: Mapping from the name of each task to its result.
 
   Returns:
     The mean over tasks (`mean_task`), the mean over the means of task types

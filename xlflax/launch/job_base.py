@@ -46,7 +46,8 @@ class TaskCommand:
 
   Attributes:
     command: Command that each process of the task runs.
-    location: File and line that contain options of the command, or None.
+    location: File and line from which options of the command were read. None if
+      there is no such file.
   """
 
   command: tuple[str, ...]
@@ -75,7 +76,8 @@ class Job(abc.ABC):
     command: Command that each process runs, such as
       `('train', '--gin_file=pretrain/mlm.gin')`.
     commands: Names of the commands that the launcher can start.
-    internal_fields: Names of fields that are not command-line options.
+    internal_fields: Names of the job's fields that are not command-line
+      options.
   """
 
   command: tuple[str, ...]
@@ -115,8 +117,8 @@ def parse_pairs(values: Sequence[str], option: str) -> dict[str, str]:
   """Parses the values NAME=VALUE of a repeated option.
 
   Args:
-    values: The values given for the option.
-    option: The option's name, which is used in error messages.
+    values: Values of the option, each in the form NAME=VALUE.
+    option: Name of the option, for error messages.
 
   Raises:
     ConfigError: If a value has no name or no equals sign, or if a name occurs
@@ -145,8 +147,8 @@ def parse_variables(values: Sequence[str], option: str) -> dict[str, str]:
   """Parses environment variables NAME=VALUE.
 
   Args:
-    values: The values given for the option.
-    option: The option's name, which is used in error messages.
+    values: Values of the option, each in the form NAME=VALUE.
+    option: Name of the option, for error messages.
 
   Raises:
     ConfigError: If a name is not valid for an environment variable, or a value
@@ -170,7 +172,8 @@ def check_command(
   """Checks a job's command and returns it without a leading 'xlflax'.
 
   Args:
-    command: Arguments of a command line.
+    command: Command to launch and its arguments, with or without a leading
+      'xlflax'.
     commands: Names of the commands that the launcher can start.
 
   Raises:
@@ -239,8 +242,8 @@ def check_gin_files(
   Args:
     command: Command that the job runs.
     has_own_files: Whether the processes have a different file system than this
-      machine, for example in a container. If True, absolute paths are not
-      checked, and relative paths must be those of shipped files.
+      machine, as in a container. If True, absolute paths are not checked, and
+      relative paths must be those of gin files shipped with xlflax.
 
   Raises:
     ConfigError: If a file is neither shipped with xlflax nor found on the
@@ -349,7 +352,7 @@ def check_text(job: Any) -> None:
   a terminal or a directive, even if it is quoted.
 
   Args:
-    job: The job, which is a dataclass.
+    job: Job to check, which is a dataclass.
 
   Raises:
     ConfigError: If a value contains a control character. Line breaks and tabs
@@ -375,8 +378,8 @@ def check_image(image: str | None) -> None:
     image: Name of the container image. If None, nothing is checked.
 
   Raises:
-    ConfigError: If the text is not a valid image name, for example because a
-      shell would read it as a flag, a variable or several words.
+    ConfigError: If the name is not valid, for example because a shell would
+      read it as a flag, a variable or several words.
   """
   if image is not None and not _IMAGE.fullmatch(image):
     raise errors.ConfigError(

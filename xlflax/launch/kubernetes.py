@@ -66,7 +66,7 @@ class Volume:
       secret or a ConfigMap.
     name: Name of the PersistentVolumeClaim, secret or ConfigMap, or path of a
       directory on the node.
-    path: Directory at which the volume is mounted.
+    path: Directory in the container at which the volume is mounted.
     read_only: Whether to mount the volume read-only.
   """
 
@@ -148,7 +148,7 @@ class SecretVariable:
   Attributes:
     variable: Name of the environment variable.
     secret: Name of the Kubernetes secret.
-    key: Key in the secret whose value is read.
+    key: Key of the value within the secret.
   """
 
   variable: str
@@ -195,40 +195,45 @@ class KubernetesJob(job_base.Job):
     memory: Memory request and limit per pod, such as 256Gi.
     resource: Additional resource per pod, as NAME=AMOUNT, such as
       vpc.amazonaws.com/efa=32.
-    shared_memory: Size of /dev/shm, which NCCL uses.
+    shared_memory: Size of the shared memory (/dev/shm) of each pod, such as
+      16Gi. NCCL exchanges data through it.
     env: Environment variable for the container, as NAME=VALUE.
     secret_env: Environment variable whose value is read from a Kubernetes
       secret, as VARIABLE=SECRET:KEY, such as WANDB_API_KEY=wandb:key.
     annotation: Annotation for the pods, as NAME=VALUE.
     label: Label for all objects and pods, as NAME=VALUE.
     node_selector: Label that a node must have, as NAME=VALUE.
-    toleration: Taint that a node may have, as KEY, KEY=VALUE, KEY:EFFECT or
-      KEY=VALUE:EFFECT. The accelerators' taint is always tolerated.
-    topology_key: Node label, such as cloud.google.com/gke-nodepool. All pods of
-      a slice, or of a job without slices, run on nodes with the same value of
-      this label.
+    toleration: Taint that a node may have, in the form KEY, KEY=VALUE,
+      KEY:EFFECT or KEY=VALUE:EFFECT. The accelerators' taint is always
+      tolerated.
+    topology_key: Key of a node label, such as cloud.google.com/gke-nodepool.
+      All pods of a slice, or of a job without slices, run on nodes with the
+      same value of this label.
     volume: Volume to mount at DIR, as SOURCE:NAME:DIR[:ro], such as
       claim:runs:/shared, host:/data:/data:ro, secret:NAME:DIR or
       config:NAME:DIR.
-    gpu_network: Network between the GPUs that requires additional settings:
-      GPUDirect-TCPXO on GKE, or EFA on EKS.
-    gke_network: Names of the eight networks that GPUDirect-TCPXO uses.
+    gpu_network: Type of network between the GPUs, if it requires additional
+      settings: GPUDirect-TCPXO on GKE, or EFA on EKS.
+    gke_network: Names of the GKE networks for GPUDirect-TCPXO. It requires
+      eight of them.
     nccl_socket_ifname: Network interface for NCCL's control connections, such
       as eth0 (NCCL_SOCKET_IFNAME).
-    host_network: Whether the pods use the network of their nodes.
-    pull_secret: Secret that contains the image registry's credentials.
+    host_network: Whether the pods use the network of their nodes instead of the
+      pod network.
+    pull_secret: Kubernetes secret with the credentials of the image registry.
     service_account: Service account with which the pods access buckets.
-    fs_group: Group that owns the mounted volumes, because the image's user is
-      not root.
+    fs_group: Id of the group that owns the mounted volumes (fsGroup), so that a
+      container whose user is not root can write to them.
     namespace: Namespace of all objects. If None, kubectl's current namespace is
       used.
     queue: Kueue LocalQueue that admits the job.
     priority_class: Name of the pods' priority class.
-    ttl_seconds: Seconds after which a finished job is deleted. If None, it is
-      kept.
-    max_restarts: Maximum number of restarts. Restarts after preemption or a
-      drained node are not counted, and user errors are not retried.
-    termination_grace_period: Seconds that an evicted pod has for its last
+    ttl_seconds: Seconds after which a finished job is deleted. If None, the job
+      is kept.
+    max_restarts: Maximum number of restarts after a failure. Restarts after
+      preemption or a drained node are not counted, and user errors are not
+      retried.
+    termination_grace_period: Seconds that an evicted pod has to save its last
       checkpoint.
     template: Jinja2 template that replaces the manifest's default template.
   """

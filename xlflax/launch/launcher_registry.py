@@ -20,7 +20,8 @@ class Launcher:
   """A method of starting a job's processes.
 
   Attributes:
-    name: Name of the launcher, which follows `xlflax launch`.
+    name: Name of the launcher, the word after `xlflax launch` on the command
+      line.
     help: One-line description for `--help`.
     example: Example command lines with comments, which `--help` prints.
     job: Class of the jobs that the launcher starts.
@@ -41,7 +42,8 @@ def register(
   """Returns a decorator that registers a job class as a launcher.
 
   Args:
-    name: Name of the launcher, which follows `xlflax launch`.
+    name: Name of the launcher, the word after `xlflax launch` on the command
+      line.
     help: One-line description for `--help`.
     example: Example command lines with comments, which `--help` prints.
   """

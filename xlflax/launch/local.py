@@ -38,14 +38,15 @@ class _SupervisedJob(job_base.Job):
     nproc_per_node: Number of processes on each node.
     cpu_devices: Number of CPU devices per process. If None, the processes share
       the GPUs equally. If there is no GPU, each process has one CPU device.
-    logs: Directory for the processes' logs. Defaults to MODEL_DIR.logs, or to
-      ./logs if the command has no --model_dir.
-    grace_seconds: Seconds that the remaining processes have to exit after one
-      has failed.
+    logs: Directory for the logs of the processes. Defaults to the model
+      directory with the suffix '.logs', or to ./logs if the command has no
+      --model_dir.
+    grace_seconds: Seconds that the other processes have to exit after one has
+      failed.
     max_restarts: Maximum number of restarts within an hour. A restart resumes
       from the last checkpoint. User errors are not retried.
-    program: Program that each process runs, with its leading arguments. By
-      default, it is `xlflax`.
+    program: Program that each process runs, as a list of its name and leading
+      arguments. Defaults to `xlflax`.
   """
 
   internal_fields = ('program',)
@@ -118,7 +119,7 @@ class _SupervisedJob(job_base.Job):
 
     Args:
       local_rank: Index of the process among those on this node.
-      gpus: Names of this node's GPUs.
+      gpus: Indices or UUIDs of this node's GPUs, as in CUDA_VISIBLE_DEVICES.
 
     Raises:
       ConfigError: If the number of GPUs is not a multiple of the number of

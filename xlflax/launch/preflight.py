@@ -31,10 +31,11 @@ def check_shared_outputs(
   Args:
     command: Command that the job runs.
     mounts: Directories that all nodes share and can write to.
-    fix: Hint for the error message.
-    can_mount: Whether the launcher can mount shared volumes.
-    read_only_mounts: Directories of other volumes, which may be below one of
-      `mounts`.
+    fix: Advice on how to solve the problem, which ends the error message.
+    can_mount: Whether the launcher can mount shared volumes, which the error
+      message then suggests.
+    read_only_mounts: Directories of volumes that not all nodes can write to.
+      They may be subdirectories of `mounts`.
 
   Raises:
     ConfigError: If an output directory, such as that of `--model_dir`, is
@@ -65,12 +66,12 @@ def check_not_node_local(
 
   Args:
     command: Command that the job runs.
-    working_directory: Directory that the job runs in and that relative paths
-      refer to.
+    working_directory: Directory in which the job runs. Relative paths refer to
+      it.
 
   Raises:
     ConfigError: If an output directory, such as that of `--model_dir`, is in a
-      directory such as /tmp.
+      directory that each node has separately, such as /tmp.
   """
   for flag, directory in _node_local_outputs(command, working_directory):
     raise errors.ConfigError(
@@ -88,11 +89,12 @@ def check_input_not_node_local(flag: str, file: str) -> None:
   """Checks that the nodes of a cluster can read an input file.
 
   Args:
-    flag: Flag whose value is the file.
+    flag: Name of the flag that specifies the file, for the error message.
     file: Absolute path of the file.
 
   Raises:
-    ConfigError: If the file is in a directory such as /tmp.
+    ConfigError: If the file is in a directory that each node has separately,
+      such as /tmp.
   """
   if _is_node_local(file):
     raise errors.ConfigError(
@@ -111,7 +113,8 @@ def warn_of_node_local_outputs(
 
   Args:
     command: Command that the job runs.
-    working_directory: Directory in which the job runs.
+    working_directory: Directory in which the job runs. Relative paths refer to
+      it.
   """
   for flag, directory in _node_local_outputs(command, working_directory):
     logging.warning(
@@ -129,8 +132,8 @@ def warn_of_host_outputs(
 
   Args:
     command: Command that the job runs.
-    host_directories: Mapping from mount points to the mounted directories on
-      the node.
+    host_directories: Mapping from the mount point of each mounted node
+      directory to its path on the node.
   """
   for flag, directory in _output_directories(command):
     mount = _innermost_mount(directory, host_directories)
@@ -152,8 +155,8 @@ def warn_of_unmounted_inputs(
   Args:
     command: Command that the job runs.
     mounts: Directories at which volumes are mounted.
-    place: Name of the part of the job, such as 'The image', that must contain
-      the unmounted files. The warning starts with this name.
+    place: Location that must contain the unmounted files, such as 'The image'.
+      It starts a sentence of the warning.
   """
   mounts = list(mounts)
   for flag in _INPUT_FLAGS:

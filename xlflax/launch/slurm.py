@@ -70,16 +70,16 @@ class SlurmJob(job_base.Job):
     job_name: Name of the job, which is also part of its log file names.
     signal_seconds: Seconds before the time limit at which the run receives a
       signal to save a checkpoint and stop, at most 65535.
-    sweep: File that contains the options of one array task on each line. It
-      must be on a file system that all nodes share.
+    sweep: File with the options of the array tasks, one task per line. It must
+      be on a file system that all nodes share.
     array: Array tasks to run, such as '1-8%2'. Defaults to all lines in the
       sweep. For commands with --shard_from_env, this option specifies the
       shards, such as '0-15'.
-    max_restarts: Number of requeues, including those at the time limit, after
-      which a failed job is not requeued again. For restarts within the
-      allocation, the maximum number of restarts per hour.
-    restart_policy: Whether to requeue a failed job, or to restart its processes
-      within the allocation first.
+    max_restarts: Maximum number of requeues, including those at the time limit,
+      before a failed job is given up. It is also the maximum number of restarts
+      per hour within the allocation.
+    restart_policy: Reaction to a failure: requeue the job, or first restart its
+      processes within the allocation.
     logs: Directory for the logs, relative to the job's working directory.
       Defaults to the working directory itself.
     nccl_socket_ifname: Network interface for NCCL's control connections

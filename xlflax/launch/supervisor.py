@@ -83,14 +83,15 @@ def supervise(
   """Runs this node's processes until they exit, and restarts failed ones.
 
   Args:
-    make_workers: Function that returns the processes for one start or restart
-      of the job. The first process's log is also printed.
-    grace_seconds: Seconds that the remaining processes have to exit after one
-      has failed.
+    make_workers: Function that returns the processes to start. It is called for
+      the start and for each restart of the job. The log of the first process is
+      also printed.
+    grace_seconds: Seconds that the other processes have to exit after one has
+      failed.
     max_restarts: Maximum number of restarts within an hour. User errors are
       never retried.
-    model_dir: Model directory. After a failure, the step of its last checkpoint
-      is logged. If None, no step is logged.
+    model_dir: Model directory of the run. After a failure, the step of its last
+      checkpoint is logged. If None, no step is logged.
 
   Returns:
     0 after success, 75 after an orderly stop, 130 if a signal stopped the
@@ -163,8 +164,10 @@ class _ProcessGroup:
   """Processes of one start of a job, which are killed on leaving the context.
 
   Attributes:
-    failure: Description of the first failure and its host.
-    detected_at: Time at which the processes were last polled.
+    failure: Description of the first failure, with its host. Empty before a
+      failure.
+    detected_at: Time of the last poll of the processes, in seconds since the
+      epoch.
   """
 
   def __init__(

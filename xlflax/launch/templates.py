@@ -44,9 +44,9 @@ def render_yaml(
 
   Args:
     name: Path of a template, relative to `launch/templates`.
-    context: Variables that are available in the template.
-    template: Template to render in place of `name`. It can extend or include
-      xlflax's templates by their names.
+    context: Mapping from the names of the template's variables to their values.
+    template: Path of a template to render in place of `name`. It can extend or
+      include xlflax's templates by their names.
 
   Raises:
     ConfigError: If the template is missing or invalid, or if its result is not

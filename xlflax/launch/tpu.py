@@ -62,20 +62,21 @@ class TpuJob(job_base.Job):
     create_arg: Additional argument for `gcloud compute tpus queued-resources
       create`, such as --reserved.
     image: Container image with xlflax. If None, `package` is installed.
-    package: The xlflax package to install on the workers: the URL of a wheel or
+    package: Package of xlflax to install on the workers: the URL of a wheel or
       source archive (https:// or gs://), or of a repository (git+https://).
     setup_command: Shell command that prepares each worker. If None, Python 3.11
       and `package` are installed, or `image` is pulled.
     entrypoint: Shell command that runs xlflax on the workers. Defaults to
       venv/bin/xlflax, or to xlflax in a container if `image` is set.
     env: Environment variable for the run, as NAME=VALUE.
-    max_restarts: Maximum number of restarts, not including those of a run that
-      a signal stopped. After a preemption, a restart requests new TPUs.
+    max_restarts: Maximum number of restarts after a failure. Restarts of a run
+      that a signal stopped are not counted. After a preemption, a restart
+      requests new TPUs.
     keep_alive: Whether to keep the TPUs after the run has ended.
     abandon_minutes: Minutes after which the workers delete the TPUs if no run
       or setup command is active and the launching machine has not connected. 0
       disables the deletion.
-    poll_seconds: Seconds between requests for the TPUs' state.
+    poll_seconds: Seconds between two requests for the state of the TPUs.
   """
 
   internal_fields = ('poll_seconds',)

@@ -25,7 +25,7 @@ class Activation:
   Attributes:
     function: Element-wise function that computes the activation.
     huggingface: Names of the activation in the `config.json` files of Hugging
-      Face models. Exports use the first name.
+      Face models. Exported models have the first name.
   """
 
   function: Function
@@ -45,7 +45,7 @@ def register_activation(
       registered under this name is replaced.
     function: Element-wise function that computes the activation.
     huggingface: Names of the activation in the `config.json` files of Hugging
-      Face models. Exports use the first name.
+      Face models. Exported models have the first name.
   """
   _registered[name] = Activation(function, huggingface)
 

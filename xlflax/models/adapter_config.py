@@ -33,9 +33,9 @@ class Adapter:
   """Base class of all adapters.
 
   Attributes:
-    name: Name of the adapter, which is a part of its parameters' names. The
-      adapters of a model have different names.
-    frozen: Whether training leaves the parameters of the adapter unchanged, as
+    name: Name of the adapter, which is part of its parameters' names. All
+      adapters of a model must have different names.
+    frozen: Whether the parameters of the adapter are excluded from training, as
       for a language adapter below a task adapter that is trained.
   """
 
@@ -62,10 +62,10 @@ class LoRA(Adapter):
   is zero, so that the model computes the same function as its base.
 
   Attributes:
-    rank: Number of columns of A and of rows of B.
-    alpha: Numerator of the scale of the update. If None, it equals `rank`, so
-      that the scale is 1.
-    dropout_rate: Dropout rate of the input of the matrix A.
+    rank: Rank of the update, which is the inner dimension of the product A B.
+    alpha: Numerator of the update's scale, alpha / rank. If None, it equals
+      `rank`, so that the scale is 1.
+    dropout_rate: Dropout rate for the inputs of the matrix A.
     target_modules: Names of the linear maps to adapt: 'query', 'key', 'value'
       and 'output' of the attention, and 'wi', 'gate' and 'wo' of the
       feed-forward block.
@@ -109,13 +109,14 @@ class Bottleneck(Adapter):
 
   Attributes:
     reduction_factor: Width of the hidden states divided by the width of the
-      bottleneck. MAD-X uses 2 for languages and 16 for tasks.
-    activation: Activation between D and U, one of `xlflax.models.activations`.
+      bottleneck. MAD-X uses 2 for language adapters and 16 for task adapters.
+    activation: Activation between the down-projection D and the up-projection
+      U, one of `xlflax.models.activations`.
     invertible: Whether the adapter also transforms the embeddings by an
       invertible function, whose inverse is applied before the output embeddings
-      (MAD-X, section 3.2.3). It is used for languages.
-    invertible_reduction_factor: Width of half an embedding divided by the width
-      of the bottlenecks of the invertible function.
+      (MAD-X, section 3.2.3). This is intended for language adapters.
+    invertible_reduction_factor: Half the width of the embeddings divided by the
+      width of the bottlenecks in the invertible function.
   """
 
   reduction_factor: validation.PositiveInt = 16

@@ -17,7 +17,7 @@ class BottleneckBlock(nn.Module):
 
   Attributes:
     config: Configuration of the encoder.
-    activation: Name of the activation.
+    activation: Name of the activation between the two linear maps.
     bottleneck_dim: Width of the hidden states between the two linear maps.
     output_dim: Width of the outputs.
   """

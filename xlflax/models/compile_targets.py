@@ -23,8 +23,8 @@ class Target(NamedTuple):
     capability: Compute capability of an NVIDIA GPU, such as (9, 0). None for
       other devices.
     has_kernels: Whether to use Pallas kernels where an implementation without
-      kernels exists. False if another platform's compiler, which cannot compile
-      the kernels, compiles the program.
+      kernels exists. False if the compiler of a different platform, which
+      cannot compile the kernels, is used.
   """
 
   platform: str
@@ -195,8 +195,8 @@ def compiling_for(target: Target, *, by: str | None = None) -> Iterator[None]:
 
   Args:
     target: Target device for tracing.
-    by: Platform whose compiler compiles the programs. If None, it is the
-      target's platform.
+    by: Platform whose compiler is used, 'cpu', 'gpu' or 'tpu'. If None, it is
+      the platform of the target.
   """
   target_token = _target.set(target)
   compiler_token = _compiler_platform.set(by)

@@ -70,7 +70,7 @@ def prevent_cse(arrays):
   operations.
 
   Args:
-    arrays: Tree of arrays to copy with an optimization barrier.
+    arrays: Tree of arrays to copy.
   """
   if compile_targets.current_target().platform == 'cpu':
     return arrays

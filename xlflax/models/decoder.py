@@ -24,9 +24,10 @@ class Cache(NamedTuple):
   """Cached keys and values of the decoded tokens and the encoder memory.
 
   Attributes:
-    keys: Self-attention keys of all layers, of shape [L, B, S, N, D]. They are
+    keys: Self-attention keys of all layers, of shape [L, B, S, N, D], filled in
+      up to the current position.
+    values: Self-attention values of all layers, of shape [L, B, S, N, D],
       filled in up to the current position.
-    values: Self-attention values of all layers, of shape [L, B, S, N, D].
     memory_keys: Cross-attention keys of all layers, of shape [L, M, T, N, D]. B
       / M adjacent decoded sequences share each sequence of the memory.
     memory_values: Cross-attention values of all layers, of shape [L, M, T, N,
@@ -87,10 +88,10 @@ class Decoder(nn.Module):
     """Runs the layers on complete sequences.
 
     Args:
-      states: Embeddings of shape [B, S, H].
+      states: Embeddings of the target tokens, of shape [B, S, H].
       memory: Hidden states of the encoder, of shape [B, T, H].
-      shared: Parameters of the encoder layers for a tied decoder, or None (see
-        the class docstring).
+      shared: Parameters of the encoder layers that a tied decoder shares. None
+        for other decoders.
       mask: Causal mask of the self-attention.
       memory_mask: Mask of the cross-attention. If None, every position attends
         to the complete memory.
@@ -156,10 +157,10 @@ class Decoder(nn.Module):
       memory: Hidden states of the encoder, of shape [M, T, H].
       memory_mask: Mask of the memory, bool of shape [M, 1, 1, T]. If None,
         every position attends to the complete memory.
-      rows: Number of sequences to decode, B.
-      length: Maximum number of tokens per sequence, S.
-      shared: Parameters of the encoder layers for a tied decoder, or None (see
-        the class docstring).
+      rows: Number B of sequences to decode.
+      length: Maximum number S of tokens per sequence.
+      shared: Parameters of the encoder layers that a tied decoder shares. None
+        for other decoders.
     """
     config, layer = self.config, self._make_unbound_layer()
 
@@ -188,12 +189,12 @@ class Decoder(nn.Module):
     """Runs the decoder on one token per sequence.
 
     Args:
-      states: Embeddings of the tokens, of shape [B, 1, H].
+      states: Embeddings of the current tokens, of shape [B, 1, H].
       cache: Cached keys and values of the earlier positions.
       position: Position of the current tokens in their sequences, an int32
         scalar.
-      shared: Parameters of the encoder layers for a tied decoder, or None (see
-        the class docstring).
+      shared: Parameters of the encoder layers that a tied decoder shares. None
+        for other decoders.
 
     Returns:
       Hidden states of shape [B, 1, H], and the cache for the next position.

@@ -27,7 +27,8 @@ class DecoderLayer(layers.EncoderLayer):
     """Returns additional keyword arguments for the self-attention.
 
     Args:
-      relative: T5's relative positions. None for model families other than T5.
+      relative: Relative position bias of T5, or rows of the relative position
+        table (see `T5Layer`). None for other model families.
     """
     assert relative is None
     return {}
@@ -48,7 +49,7 @@ class DecoderLayer(layers.EncoderLayer):
     """Runs the layer on a single token per sequence, without dropout.
 
     Args:
-      states: Hidden states of the tokens, of shape [B, 1, H].
+      states: Hidden states of the current tokens, of shape [B, 1, H].
       keys: Self-attention keys of all layers, of shape [L, B, S, N, D]. The
         keys of earlier positions are filled in.
       values: Self-attention values of all layers, of shape [L, B, S, N, D].
@@ -57,10 +58,10 @@ class DecoderLayer(layers.EncoderLayer):
         memory.
       memory_values: Memory values of this layer, of shape [M, T, N, D].
       layer: Index of this layer in `keys` and `values`.
-      position: Position of the tokens, an int32 scalar from 0 to S - 1.
+      position: Position of the current tokens, an int32 scalar from 0 to S - 1.
       memory_mask: Mask of the memory, bool of shape [M, 1, 1, T]. If None,
         every position attends to the complete memory.
-      relative: T5's relative positions for one query, as in
+      relative: Relative positions of T5 for the current query, as in
         `attention_inputs`.
 
     Returns:
@@ -128,7 +129,8 @@ class DecoderLayer(layers.EncoderLayer):
       memory: Hidden states of the encoder, of shape [B, T, H].
       memory_mask: Mask of the cross-attention.
       deterministic: Whether to disable dropout.
-      relative: T5's relative positions, as in `attention_inputs`.
+      relative: Relative positions of T5 for all queries, as in
+        `attention_inputs`.
 
     Returns:
       Hidden states of shape [B, S, H].
@@ -171,7 +173,7 @@ class T5Layer(DecoderLayer):
   of the relative position table of each layer, int32 of shape [T, S].
 
   Attributes:
-    t5: Configuration of the encoder-decoder.
+    t5: Configuration of the T5 encoder-decoder.
   """
 
   t5: encoder_decoder_config.EncoderDecoderConfig | None = None
@@ -214,7 +216,8 @@ class T5Layer(DecoderLayer):
     Args:
       states: Hidden states of shape [B, T, H].
       mask: Mask of the self-attention.
-      relative: Relative positions (see the class docstring).
+      relative: Relative position bias of all layers, or rows of the relative
+        position table (see the class docstring).
       deterministic: Whether to disable dropout.
 
     Returns:

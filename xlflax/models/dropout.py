@@ -134,7 +134,7 @@ def random_bits(key_words: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 
   Args:
     key_words: Key of the hash, uint32 of shape [2].
-    shape: Shape of the result.
+    shape: Shape of the array of random bits.
 
   Returns:
     A uint32 array of the shape.
@@ -182,7 +182,8 @@ def row_bits(key_words: jax.Array, index: jax.Array) -> jax.Array:
 
   Args:
     key_words: Key of the hash, uint32 of shape [2].
-    index: Index of each row among all rows of attention weights, uint32.
+    index: Index of each row among all rows of attention weights, uint32 of any
+      shape.
 
   Returns:
     An int32 array with the same shape as `index`.
@@ -198,7 +199,7 @@ def column_bits(key_words: jax.Array, size: int) -> jax.Array:
 
   Args:
     key_words: Key of the hash, uint32 of shape [2].
-    size: Number of columns.
+    size: Number of columns of the attention weights.
 
   Returns:
     An int32 array of shape [size].

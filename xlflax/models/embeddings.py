@@ -63,8 +63,8 @@ def embedding_lookup(table: jax.Array, ids: jax.Array, axis: str) -> jax.Array:
 
   Args:
     table: Embedding table of shape [R, H].
-    ids: Rows to look up, int32 of shape [B, T].
-    axis: Logical axis of the table's rows.
+    ids: Indices of the rows to look up, int32 of shape [B, T].
+    axis: Name of the logical axis of the table's rows, such as 'vocab'.
 
   Returns:
     An array of shape [B, T, H]. The embeddings of ids of R or more are NaN, so
@@ -158,10 +158,12 @@ class Embeddings(nn.Module):
 
     Args:
       token_ids: Token ids, int32 of shape [B, T].
-      positions: Positions, int32 of shape [B, T]. If None, 0 to T - 1.
+      positions: Positions of the tokens, int32 of shape [B, T]. If None, 0 to T
+        - 1.
       language_ids: Language ids, int32 of shape [B, T]. They are required if
         `config.use_language_embeddings` is set.
-      token_type_ids: Token types, int32 of shape [B, T]. If None, 0.
+      token_type_ids: Token types, int32 of shape [B, T]. If None, all tokens
+        have type 0.
       deterministic: Whether to disable dropout.
 
     Returns:

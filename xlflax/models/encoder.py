@@ -272,10 +272,10 @@ class Encoder(veco.PlugIn):
     """Runs the layers, scanned or unrolled.
 
     Args:
-      states: Embeddings of shape [B, T, H].
-      shared: Inputs that all layers share: masks, text mask, memory and memory
-        mask.
-      collect: Whether to return the states after each layer.
+      states: Embeddings of the input tokens, of shape [B, T, H].
+      shared: Tuple of inputs that all layers share: attention masks, text mask,
+        memory and memory mask.
+      collect: Whether to also return the hidden states after each layer.
       deterministic: Whether to disable dropout.
 
     Returns:

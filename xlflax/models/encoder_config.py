@@ -113,8 +113,8 @@ class TransformerConfig:
     mlp_dim: Width of the hidden layer of the feed-forward blocks.
     num_heads: Number of attention heads per layer.
     head_dim: Width of an attention head. If None, it is hidden_dim / num_heads.
-    max_position_embeddings: Maximum sequence length in tokens, which is also
-      the number of rows in the position table.
+    max_position_embeddings: Maximum sequence length in tokens. It is also the
+      number of positions in the position table.
     vocab_size: Number of token ids. If None, `with_vocabulary` sets it.
     pad_vocab_size_multiple: Multiple to which the number of rows of embedding
       tables is rounded up. On GPUs, matmuls over a vocabulary whose size is not
@@ -128,25 +128,26 @@ class TransformerConfig:
       embedding (XLM).
     type_vocab_size: Number of token types (BERT: 2). If 0, there are no token
       type embeddings.
-    position_embedding: Type of the position embeddings. Rotary and disentangled
-      positions are available only for encoders. T5 always uses its own relative
-      positions.
-    position_offset: Index of the position table's row for position 0 (RoBERTa
-      and mBART: 2).
+    position_embedding: Type of the position embeddings, such as learned or
+      rotary. Rotary and disentangled positions are available only for encoders.
+      T5 always uses its own relative positions.
+    position_offset: Row of the position table for position 0 (RoBERTa and
+      mBART: 2).
     embedding_norm: Whether to apply layer norm to the sum of the embeddings
       (not T5).
     scale_embeddings: Whether to multiply token embeddings by sqrt(hidden_dim)
       (Vaswani et al. 2017, section 3.4; mBART).
     layer_norm_epsilon: Number that layer norms add to the variance (RoBERTa:
       1e-5; T5: 1e-6).
-    activation: Activation of the feed-forward blocks and of the head, one of
-      `xlflax.models.activations`: 'gelu' (exact), 'gelu_tanh' (T5 v1.1), 'relu'
-      (T5), 'silu', 'tanh'.
+    activation: Activation of the feed-forward blocks and of the masked-LM head,
+      one of `xlflax.models.activations`: 'gelu' (exact), 'gelu_tanh' (T5 v1.1),
+      'relu' (T5), 'silu', 'tanh'.
     gated_mlp: Whether the feed-forward blocks are gated: act(x W0) * (x W1).
-    dropout_rate: Dropout rate for the embeddings and each block's output.
+    dropout_rate: Dropout rate for the embeddings and the output of each block.
     attention_dropout_rate: Dropout rate for the attention probabilities.
     mlm_head: Layers between the last Transformer layer and the output
-      embeddings.
+      embeddings: a dense layer with activation and layer norm (TRANSFORM), or
+      no layers (TIED). With NONE, the encoder has no logits.
     tie_word_embeddings: Whether to compute logits from the token embeddings. If
       False, there is a separate table of output embeddings (T5 v1.1, mT5,
       umT5). With tied embeddings, T5 scales the last hidden states by 1 /
@@ -160,13 +161,13 @@ class TransformerConfig:
       stacked arrays. A loop contains one copy of the layer and compiles faster.
       The parameters are the same. If None, layers are unrolled on GPUs and TPUs
       only. Without `scan_layers`, the field has no effect.
-    remat: Values that the backward pass recomputes.
+    remat: Values that the backward pass recomputes instead of storing them.
     matmul_precision: Number format for matmuls of hidden states and weights. It
       does not apply to embeddings and logits.
-    attention_backend: Implementation of attention. cuDNN supports neither T5's
-      biases nor dropout.
-    initializer_range: Standard deviation of the initial weights. T5 ignores it
-      and uses 1 / sqrt(number of inputs).
+    attention_backend: Implementation of attention. The cuDNN implementation
+      supports neither T5's biases nor dropout.
+    initializer_range: Standard deviation of the initial weights. T5 ignores
+      this field and uses 1 / sqrt(number of inputs).
   """
 
   hidden_dim: validation.Dimension
@@ -222,40 +223,42 @@ class EncoderConfig(TransformerConfig):
     num_layers: Number of Transformer layers.
     num_kv_heads: Number of key and value heads, each of which is shared by
       several query heads. If None, `num_heads` is used.
-    rope_theta: Base of the periods of rotary positions.
-    local_rope_theta: Base of the periods of rotary positions in local layers.
-      If None, `rope_theta` is used.
-    rope_scaling_factor: Number by which all layers divide rotary positions.
-    local_attention: Maximum distance between a query and a key in local layers,
-      in either direction. If None, there are no local layers.
-    global_attn_every_n_layers: Interval n between global layers. Layers 0, n, 2
-      n, … are global.
+    rope_theta: Base of the frequencies of rotary position embeddings (RoPE).
+    local_rope_theta: Base of the frequencies of rotary position embeddings in
+      local layers. If None, `rope_theta` is used.
+    rope_scaling_factor: Factor by which all layers divide the positions of
+      rotary position embeddings.
+    local_attention: Maximum distance (inclusive) between a query and a key in
+      local layers, in either direction. If None, there are no local layers.
+    global_attn_every_n_layers: Interval n between layers with global attention:
+      layers 0, n, 2 n, … are global, and all others are local.
     norm_position: Position of the layer norms: after (BERT) or before each
       block.
-    norm: Type of normalization.
+    norm: Type of the normalization layers: layer norm with or without bias, or
+      RMS norm.
     first_attention_norm: Whether the first layer normalizes the input of its
       attention. If False (ModernBERT), the parameters of the norm exist but are
       not used.
-    head_activation: Activation of the head (RoBERTa: always 'gelu'). If None,
-      `activation` is used.
+    head_activation: Activation of the masked-LM head (RoBERTa: always 'gelu').
+      If None, `activation` is used.
     attention_bias: Whether the attention's linear maps have biases.
     mlp_bias: Whether the linear maps of the feed-forward blocks have biases.
     mlp_output_bias: Whether the last linear map of the feed-forward blocks has
       a bias. If None, `mlp_bias` is used.
-    head_bias: Whether the head's dense layer has a bias.
-    output_bias: Whether the logits have a bias.
-    relative_buckets: Number of distance buckets per direction (disentangled
-      positions only).
-    relative_max_distance: Distance that is assigned to the last bucket
+    head_bias: Whether the dense layer of the masked-LM head has a bias.
+    output_bias: Whether a bias is added to the logits of the masked LM.
+    relative_buckets: Number of buckets for distances in each direction
       (disentangled positions only).
+    relative_max_distance: Distance at and beyond which all distances share the
+      last bucket (disentangled positions only).
     zero_padding_states: Whether to set the hidden states of padding positions
       to zero after the embeddings and after each layer (XLM). No text position
       attends to a padding position.
     cross_attention: Whether each layer has VECO's plug-in module, which is
       cross-attention to the hidden states of a paired input. `Encoder.plug_in`
       uses this module, whereas `Encoder.encode` does not.
-    sharing: Parameters that are separate for each language (ECS). If None, all
-      languages share all parameters.
+    sharing: Plan of the parameters that are separate for each language (ECS).
+      If None, all languages share all parameters.
     adapters: Adapter or adapters of the layers (`xlflax.models.adapter_config`), in
       the order in which they are applied. A run then trains only adapters and
       heads, unless `Optimizer.trainable` is set. If None, there are no
@@ -264,7 +267,7 @@ class EncoderConfig(TransformerConfig):
   The attributes of `TransformerConfig` apply as well.
 
   Raises:
-    ConfigError: If a value is invalid, or the values are inconsistent.
+    ConfigError: If a value is invalid, or if the values are inconsistent.
   """
 
   num_layers: validation.NumLayers
@@ -327,12 +330,13 @@ def with_vocabulary(
   """Sets the vocabulary size and the number of languages of a configuration.
 
   Args:
-    config: An `EncoderConfig` or `EncoderDecoderConfig`.
-    spec: Specification of the vocabulary.
+    config: Configuration of the model, an `EncoderConfig` or
+      `EncoderDecoderConfig`.
+    spec: Vocabulary specification with the number of tokens and the languages.
 
   Raises:
-    VocabularyError: If the configuration has a different number of tokens or
-      languages.
+    VocabularyError: If the configuration already has a different number of
+      tokens or languages.
   """
   class_name = type(config).__name__
   sizes = {'vocab_size': spec.size, 'num_languages': len(spec.languages)}
@@ -358,8 +362,9 @@ def require_num_languages(config: Any, owner: str) -> int:
   """Returns a configuration's number of languages.
 
   Args:
-    config: An `EncoderConfig` or `EncoderDecoderConfig`.
-    owner: Model name that starts the error message, such as 'The encoder'.
+    config: Configuration of the model, an `EncoderConfig` or
+      `EncoderDecoderConfig`.
+    owner: Subject of the error message, such as 'The encoder'.
 
   Raises:
     ConfigError: If the number of languages is not set.

@@ -72,7 +72,7 @@ class EncoderDecoder(nn.Module):
     Args:
       token_ids: Token ids of the source, int32 of shape [B, T].
       decoder_token_ids: Token ids of the target, int32 of shape [B, S]. If
-        None, the decoder reads the inputs of the encoder.
+        None, the decoder reads the same inputs as the encoder.
       segment_ids: Segment ids of the source, as in `Encoder`.
       positions: Positions of the source, as in `Encoder`.
       language_ids: Language ids of the source, as in `Encoder`.
@@ -143,9 +143,10 @@ class EncoderDecoder(nn.Module):
       segment_ids: Segment ids of the target, int32 of shape [B, S]. A position
         attends to itself and to earlier positions of its segment, and to the
         same segment of the memory. If None, there is one segment.
-      positions: Positions from 0, int32 of shape [B, S]. If None, 0 to S - 1.
-      language_ids: Language ids, int32 of shape [B, S], used if
-        `config.use_language_embeddings` is set.
+      positions: Positions of the target tokens, int32 of shape [B, S]. If None,
+        0 to S - 1.
+      language_ids: Language ids of the target tokens, int32 of shape [B, S],
+        read if `config.use_language_embeddings` is set.
       deterministic: Whether to disable dropout. Dropout draws from the random
         stream 'dropout'.
 
@@ -183,7 +184,7 @@ class EncoderDecoder(nn.Module):
 
     Args:
       memory: Encoder states returned by `encode`, of shape [M, T, H].
-      length: Maximum number of tokens to decode.
+      length: Maximum number of tokens to decode per sequence.
       memory_segment_ids: Segment ids of the source, int32 of shape [M, T], with
         one segment per sequence and 0 for padding. If None, every position
         attends to the complete memory.
@@ -213,11 +214,11 @@ class EncoderDecoder(nn.Module):
     """Decodes one token, with the same result as `decode` at this position.
 
     Args:
-      token_ids: Token ids, int32 of shape [B, 1].
+      token_ids: Token ids of the current tokens, int32 of shape [B, 1].
       cache: Cache from `start_decoding` or from the preceding step.
-      position: Position of the tokens, an int32 scalar.
-      language_ids: Language ids, int32 of shape [B, 1], used if
-        `config.use_language_embeddings` is set.
+      position: Position of the current tokens, an int32 scalar.
+      language_ids: Language ids of the current tokens, int32 of shape [B, 1],
+        read if `config.use_language_embeddings` is set.
 
     Returns:
       Hidden states of shape [B, 1, H], and the cache for the next position.

@@ -68,29 +68,31 @@ class EncoderDecoderConfig(encoder_config.TransformerConfig):
   """Hyperparameters of `xlflax.models.encoder_decoder.EncoderDecoder`.
 
   Attributes:
-    family: Type of the layers (T5, pre-LN or post-LN).
+    family: Model family, which determines the type of the layers: T5, pre-LN or
+      post-LN.
     num_encoder_layers: Number of encoder layers.
     num_decoder_layers: Number of decoder layers.
     relative_buckets: Number of rows in the relative position table (T5).
-    relative_max_distance: Distance at and beyond which all distances share a
-      bucket (T5).
+    relative_max_distance: Distance at and beyond which all distances share the
+      last bucket (T5).
     per_layer_relative_bias: Whether each layer has a relative position table
       (umT5). Otherwise, all encoder layers share one table, and all decoder
       layers share one table.
-    output_scaling: Factor that T5 applies to hidden states before the output
-      embeddings.
-    tie_decoder: Whether the decoder layers use the self-attention, feed-forward
-      blocks and layer norms of the encoder layers, and the decoder uses the
-      encoder's embeddings. Only the cross-attention is then separate (VECO,
+    output_scaling: Factor that T5 applies to the last hidden states before the
+      output embeddings.
+    tie_decoder: Whether the decoder shares the encoder's embeddings, and its
+      layers share the self-attention, feed-forward blocks and layer norms of
+      the encoder layers. Only the cross-attention is then separate (VECO,
       section 6.1).
-    tied_layers: Encoder layers that a tied decoder uses if it has fewer layers
-      than the encoder.
-    output_bias: Whether the logits have a bias (mBART has one, T5 does not).
+    tied_layers: Encoder layers, FIRST or LAST, that a tied decoder shares if it
+      has fewer layers than the encoder.
+    output_bias: Whether a bias is added to the logits (mBART: True). It has no
+      effect for T5.
 
   The attributes of `TransformerConfig` apply as well.
 
   Raises:
-    ConfigError: If a value is invalid, or does not apply to the family.
+    ConfigError: If a value is invalid or does not apply to the family.
   """
 
   family: EncoderDecoderFamily

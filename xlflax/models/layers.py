@@ -114,8 +114,8 @@ class Attention(nn.Module):
       states: Hidden states from which queries are computed, of shape [B, T, H].
       key: Keys of shape [B, S, N, D].
       value: Values of shape [B, S, N, D].
-      mask: A `Mask`, or a bool array of shape [B or 1, 1, T, S]. If None, every
-        query attends to every key.
+      mask: Attention mask, a `Mask` or a bool array of shape [B or 1, 1, T, S].
+        If None, every query attends to every key.
       deterministic: Whether to disable dropout.
       rotation: Rotary angles of the queries. The keys must already be rotated.
 
@@ -160,13 +160,14 @@ class SelfAttention(Attention):
 
     Args:
       states: Hidden states of shape [B, T, H].
-      mask: Mask of shape [T, T]. If None, every position attends to all
-        positions.
+      mask: Attention mask between queries and keys, of shape [T, T]. If None,
+        every position attends to all positions.
       deterministic: Whether to disable dropout.
       rotation: Rotary angles of queries and keys, or the relative embeddings of
-        disentangled attention, or None.
-      copies: Copies of `states` from which the keys and the values are computed
-        (see `custom_vjp.split_for_accumulation`). If None, `states` are used.
+        disentangled attention. If None, neither is applied.
+      copies: Two copies of `states` from which the keys and the values are
+        computed (see `custom_vjp.split_for_accumulation`). If None, `states`
+        are used.
 
     Returns:
       Output of shape [B, T, H].
@@ -287,8 +288,7 @@ class EncoderLayer(nn.Module):
       memory_mask: Mask of the cross-attention. If None, every position attends
         to the complete memory.
       rotation: Rotary angles of queries and keys, or the relative embeddings of
-        disentangled attention. If None, neither rotations nor relative
-        embeddings are used.
+        disentangled attention. If None, neither is applied.
       is_first: Whether this is the first layer of a model whose first layer
         skips the norm before the self-attention. If None, the norm is applied.
 
@@ -391,12 +391,14 @@ class EncoderLayer(nn.Module):
     where f includes dropout of its output.
 
     Args:
-      function: Block f, which maps hidden states [B, T, H] to [B, T, H].
+      function: Function f of the block, which maps hidden states [B, T, H] to
+        [B, T, H].
       states: Hidden states x of shape [B, T, H].
-      norm: Layer norm of the block.
+      norm: Layer norm, applied to the input x (pre-norm) or to the sum x + f(x)
+        (post-norm).
       deterministic: Whether to disable dropout.
-      adapters: Bottleneck adapters of the block's output, in order (see
-        `adapter_config.Bottleneck`).
+      adapters: Bottleneck adapters to apply to the block's output, in order
+        (see `adapter_config.Bottleneck`).
 
     Returns:
       Hidden states of shape [B, T, H].

@@ -28,7 +28,7 @@ def init_params(
   """Initializes a model's parameters, boxed with their logical axes.
 
   Args:
-    model: An `Encoder` or an `EncoderDecoder`.
+    model: Linen module to initialize, an `Encoder` or `EncoderDecoder`.
     rng: Random key for the initial values.
     batch_size: Batch size of the dummy token ids from which shapes are
       inferred.
@@ -82,7 +82,7 @@ def count_params(tree) -> int:
   """Returns the total number of scalars in a tree of arrays or shapes.
 
   Args:
-    tree: Tree of arrays or shapes, boxed or unboxed.
+    tree: Tree of arrays or shapes, with or without boxes for logical axes.
 
   Raises:
     ConfigError: If a leaf has no shape.

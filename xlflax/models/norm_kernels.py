@@ -62,7 +62,7 @@ def layer_norm_gradient(
       dbias = sum(dy)
 
   Args:
-    states: Inputs x of layer norm, of shape [..., H]. See `supports`.
+    states: Inputs x of layer norm, of a shape [..., H] that `supports` accepts.
     scale: Scale of layer norm, float32 of shape [H].
     gradient: Gradient dy with respect to the result, of shape [..., H].
     epsilon: Number that is added to the variance.

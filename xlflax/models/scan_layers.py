@@ -42,9 +42,10 @@ def make_layers(make: Callable[[], nn.Module], count: int, *, scan: bool):
   """Returns one module to scan over, or a list with one module per layer.
 
   Args:
-    make: Function that creates a layer.
+    make: Function that creates the module of one layer.
     count: Number of layers.
-    scan: Whether the parameters are stacked and the layers are scanned over.
+    scan: Whether to create one module with stacked parameters for a scan over
+      the layers, instead of one module per layer.
   """
   return make() if scan else [make() for _ in range(count)]
 
@@ -55,9 +56,9 @@ def init_layers(layers, count: int, method: str, *inputs, **keywords) -> None:
   Stacked parameters get 'layers' as their first logical axis.
 
   Args:
-    layers: Result of `make_layers`.
+    layers: Module or list of modules, as returned by `make_layers`.
     count: Number of layers.
-    method: Name of the method to call.
+    method: Name of the layers' method to call.
     *inputs: Positional arguments of the method.
     **keywords: Keyword arguments of the method.
   """
@@ -83,9 +84,9 @@ def layer_parameters(module: nn.Module, count: int, *, scan: bool):
   """Returns all layers' parameters, stacked [L, ...] or as a list of trees.
 
   Args:
-    module: Module with an attribute `layers` from `make_layers`.
+    module: Module whose attribute `layers` was created by `make_layers`.
     count: Number of layers, L.
-    scan: Whether the parameters are stacked and the layers are scanned over.
+    scan: Whether the layers' parameters are stacked in one tree.
   """
   params = nn.meta.unbox(module.variables['params'])
   if scan:
@@ -124,13 +125,15 @@ def run_layers(
 
   Args:
     body: Function that applies one layer (see `Body`).
-    carry: Value that is passed from each layer to the next.
-    params: Parameters from `layer_parameters`.
+    carry: Initial value that the first layer receives. Each layer passes its
+      result to the next.
+    params: Parameters of the layers, as returned by `layer_parameters`.
     count: Number of layers, L.
     dropout_key: Random key that is split into one key per layer. If None, each
-      layer gets None.
-    remat: Values that the backward pass recomputes.
-    unroll: Whether to unroll the scan over stacked layers.
+      layer receives None.
+    remat: Values that the backward pass recomputes instead of storing them.
+    unroll: Whether to unroll the scan over stacked layers. It has no effect on
+      a list of layers.
 
   Returns:
     The last carry, and the outputs stacked as [L, ...].
@@ -162,7 +165,7 @@ def remat_policy(remat: encoder_config.Remat):
   `prevent_cse` keeps XLA from merging the recomputation with the forward pass.
 
   Args:
-    remat: Values that the backward pass recomputes.
+    remat: Values that the backward pass recomputes instead of storing them.
   """
   policies = jax.checkpoint_policies
   if remat is encoder_config.Remat.FULL:

@@ -34,8 +34,8 @@ def find_shape_problems(
   vocabulary sizes are axes of some tensors.
 
   Args:
-    config: Dataclass with the model's configuration.
-    shapes: Shapes of all tensors of a checkpoint.
+    config: Configuration of the model, a dataclass.
+    shapes: Shapes of all tensors in a checkpoint, without their names.
 
   Returns:
     A description of each problem, or an empty list.

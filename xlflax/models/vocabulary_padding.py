@@ -25,7 +25,7 @@ def unpadded_shape(
 
   Args:
     name: Name of the parameter, such as 'model/embeddings/token'.
-    shape: Shape of the parameter.
+    shape: Shape of the parameter, including padding rows.
     config: Configuration of the model, which specifies the size of its
       vocabulary. If it is not a `TransformerConfig`, there are no padded rows.
   """
@@ -47,7 +47,8 @@ def count_unpadded(shapes: Mapping[str, Sequence[int]], config: Any) -> int:
   """Counts scalar parameters, excluding the padding rows of the vocabulary.
 
   Args:
-    shapes: Mapping from the name of each parameter to its shape.
+    shapes: Mapping from the name of each parameter to its shape, including
+      padding rows.
     config: Configuration of the model, which specifies the size of its
       vocabulary.
   """

@@ -131,7 +131,7 @@ class Upload:
   Attributes:
     folder: Folder written by `xlflax convert to-hf`.
     files: Mapping from the relative path of each file to its size in bytes.
-    card: Metadata in the header of README.md.
+    card: Metadata of the model card, read from the YAML header of README.md.
   """
 
   folder: pathlib.Path
@@ -161,8 +161,8 @@ def prepare_upload(folder: validation.FilePath) -> Upload:
   """Checks a folder before its upload, without transferring any data.
 
   Args:
-    folder: Folder written by `xlflax convert to-hf`. README.md may have been
-      edited.
+    folder: Folder written by `xlflax convert to-hf`. Changes to its README.md
+      are allowed.
 
   Raises:
     CheckpointError: If the folder is not an export, if a file is missing or was
@@ -229,7 +229,7 @@ def push_to_hub(upload: Upload, name: str, *, private: bool = True) -> str:
   Args:
     upload: Files and model card to upload, as returned by `prepare_upload`.
     name: Name of the model on the Hub, in the form 'organization/name'.
-    private: Whether to create a new model as private. The visibility of an
+    private: Whether to make a newly created model private. The visibility of an
       existing model does not change.
 
   Returns:

@@ -57,14 +57,18 @@ class Export:
     run: Run to export.
     step: Training step of the checkpoint.
     architecture: Architecture of the exported model.
-    task: Task of the exported head.
-    options: Contents of the exported `config.json`, except for the languages.
-    shapes: Mapping from parameter names to shapes. Parameters and rows that the
-      checkpoint does not contain are zero.
-    assignments: Assignments of tensors to parameters.
-    constants: Tensors whose values are determined by the configuration.
-    left_out: Reasons why parameters are not exported, by parameter name.
-    dtype: Data type of the tensors.
+    task: Task of the exported head, such as masked LM or token classification.
+    options: Contents of the exported `config.json`, except for the list of
+      languages, which is added when the folder is written.
+    shapes: Mapping from the name of each exported parameter to its shape.
+      Parameters and rows that the checkpoint does not contain are exported as
+      zeros.
+    assignments: Assignments of exported tensors to the run's parameters.
+    constants: Mapping from the names of tensors to values that depend only on
+      the configuration.
+    left_out: Mapping from the name of each parameter that is not exported to
+      the reason.
+    dtype: Data type of the exported tensors.
     sentence: Settings with which Sentence-Transformers computes sentence
       embeddings. If None, the folder is not a Sentence-Transformers folder.
     generation: Text generation settings for an encoder-decoder. None for
@@ -106,19 +110,21 @@ def check_export(
       order: the tokenizer's model type, the model type of the published model
       from which the run was initialized, or the first model type that can
       represent the model.
-    task: Task of the exported head. If None, the first of these is used: the
-      labeled task for which the run has a head, the masked LM, or the hidden
-      states without a head.
-    drop: Name patterns of parameters to exclude.
-    dtype: Data type of the tensors: 'float32', 'float16' or 'bfloat16'.
+    task: Task of the exported head. If None, it is the labeled task for which
+      the run has a head. Without such a head, it is sequence-to-sequence for an
+      encoder-decoder, masked LM for an encoder with a masked LM head, and no
+      head (only hidden states) for other encoders.
+    drop: Regular expressions for the names of parameters that are not exported.
+    dtype: Data type of the exported tensors: 'float32', 'float16' or
+      'bfloat16'.
     pooling: Pooling method for a Sentence-Transformers folder. If None, the
       folder has this format only if the model was imported from a
       Sentence-Transformers folder.
-    direction: Codes of the source and target languages for which a translation
-      model's folder is configured.
+    direction: Pair of language codes (source, target) that become the default
+      translation direction in the exported folder. Only for translation models.
 
   Raises:
-    ConfigError: If no architecture can express the model.
+    ConfigError: If no supported architecture can represent the model.
     CheckpointError: If the checkpoint does not exist, or if parameters are
       missing or are not part of the architecture. The message lists all
       problems.
@@ -244,7 +250,8 @@ def _sentence_encoding(
   Returns None if the run has no sentence encoding or lacks its parameters.
 
   Raises:
-    ConfigError: If Sentence-Transformers does not support the encoding.
+    ConfigError: If Sentence-Transformers does not support the run's method of
+      computing sentence embeddings.
   """
   encoding = sentence_embedding.read_sentence_encoding(run.directory)
   heads = {name.split('/')[1] for name in shapes if name.startswith('heads/')}

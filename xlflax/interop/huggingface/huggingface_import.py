@@ -72,15 +72,17 @@ class Import:
 
   Attributes:
     folder: Hugging Face folder to import.
-    description: Description of the model in the folder.
+    description: Architecture, task and configuration of the model, as described
+      by `config.json`.
     config: Configuration of the model, including the sizes of the vocabulary.
-    plan: Mapping from the folder's tensors to the model's parameters.
-    vocabulary: Vocabulary of the folder's tokenizer, or the user's vocabulary.
+    plan: Assignment of the folder's tensors to the model's parameters.
+    vocabulary: Vocabulary of the imported model: the folder's tokenizer, or the
+      vocabulary chosen by the user.
     own_tokenizer: Whether `vocabulary` is the folder's tokenizer.
-    hub: Repository and revision on the Hub if the folder is in the Hub's local
-      cache. None otherwise.
-    sentence: Sentence encoding and dense layers of a Sentence-Transformers
-      folder. None if the folder is not a Sentence-Transformers folder.
+    hub: Mapping with the `repository` and `revision` on the Hugging Face Hub.
+      None if the folder is not in the Hub's local cache.
+    sentence: Pair (sentence encoding, parameters of the dense layers) of a
+      Sentence-Transformers folder. None for other folders.
   """
 
   folder: pathlib.Path
@@ -136,21 +138,23 @@ def check_import(
   Args:
     folder: Folder that `save_pretrained` wrote, or the name of a model on the
       Hugging Face Hub, which is downloaded.
-    scan_layers: Whether to stack the parameters of all layers.
+    scan_layers: Whether to stack the parameters of all layers, so that the
+      model scans over its layers.
     pad_vocab_size_multiple: Multiple to which the number of rows of embedding
       tables is rounded up.
     languages: Codes of the vocabulary's languages. If None, the languages in
-      `config.json` (exports of xlflax, and XLM) or the languages that are
-      common in multilingual models are used.
+      `config.json`, which exports of xlflax and XLM models contain, or else the
+      languages that are common in multilingual models.
     vocabulary: Directory of a vocabulary to use instead of the folder's
       tokenizer.
-    unused_rows: Treatment of embedding rows without a token.
-    drop: Name patterns of tensors to exclude.
+    unused_rows: Treatment of embedding rows beyond the tokenizer's last token:
+      ERROR rejects the model, and KEEP adds unused tokens to the vocabulary.
+    drop: Regular expressions for the names of tensors that are not imported.
     ignored_options: Names of unknown options in `config.json` that do not
       change the outputs of the model.
 
   Raises:
-    ConfigError: If the model is not supported.
+    ConfigError: If the architecture or an option of the model is not supported.
     CheckpointError: If the tensors do not match `config.json` or are damaged.
     VocabularyError: If the tokenizer is missing or does not match the model.
   """
@@ -307,7 +311,8 @@ def _check_padding(description, vocabulary) -> None:
   """Checks that the tokenizer's padding id matches the position offset.
 
   Raises:
-    VocabularyError: If the tokenizer uses a different padding id.
+    VocabularyError: If the tokenizer's padding id does not match
+      `position_offset`.
   """
   first = getattr(description.config, 'position_offset', 0)
   pad_id = vocabulary.spec.pad_id

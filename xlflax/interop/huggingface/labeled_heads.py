@@ -95,7 +95,7 @@ def head_input_settings(
   in transformers and the defaults of `QuestionAnsweringFeaturizer`.
 
   Args:
-    objectives: Objectives of the imported heads.
+    objectives: Fine-tuning objectives of the imported heads.
     vocabulary: Vocabulary of the imported model.
     max_length: Maximum number of tokens per sequence.
 
@@ -186,8 +186,9 @@ def style_options(
   Args:
     architecture: Architecture of the exported model.
     config: Configuration of the model.
-    objective: Objective that trained the head.
-    options: All `config.json` options except those that this function returns.
+    objective: Fine-tuning objective that trained the head.
+    options: Options of the exported `config.json`, without those that this
+      function returns.
 
   Raises:
     ConfigError: If the architecture requires a different head.

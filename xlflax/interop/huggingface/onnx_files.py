@@ -52,7 +52,8 @@ def write_onnx(folder: pathlib.Path) -> None:
   without a head.
 
   Args:
-    folder: Folder with an encoder. The graph is written to the file `FILE`.
+    folder: Hugging Face folder of an encoder. The graph is written to
+      `onnx/model.onnx` in this folder.
 
   Raises:
     ConfigError: If the model is not an encoder, or if a required package is

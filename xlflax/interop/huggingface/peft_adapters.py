@@ -92,13 +92,13 @@ def export_adapter(
 
   Args:
     model_dir: Model directory of a run with adapters.
-    output: Folder to write.
+    output: Folder in which the PEFT files are written. It must not exist.
     name: Name of the adapter. If None, the run must have a single adapter.
-    step: Step of the checkpoint. If None, the last checkpoint is used.
+    step: Training step of the checkpoint. If None, the last checkpoint is used.
     model_type: Model type of the architecture (see `check_export`).
     task: Task of the exported head (see `check_export`).
     base_model: Path or name of the Hugging Face model to which the adapter
-      belongs. If None, the model from which the run was imported.
+      belongs. If None, the model from which the run was imported is used.
 
   Returns:
     The exported adapter.
@@ -277,12 +277,14 @@ def _make_config(
 
   Args:
     adapter: Exported adapter.
-    ranks: Rank of the adapter for each adapted module.
-    modules: Names of all modules that have a weight tensor.
-    head_modules: Names of the modules of the head.
+    ranks: Mapping from the name of each adapted module to the rank of its LoRA
+      update.
+    modules: Names of all modules of the exported model that have a weight
+      tensor.
+    head_modules: Names of the task head's modules, which PEFT saves in full.
     task: Task of the exported model.
     base_model: Path or name of the Hugging Face model to which the adapter
-      belongs. None if it is not known.
+      belongs, or None if it is unknown.
   """
   rank = max(ranks.values())
   other_ranks = {
@@ -321,7 +323,7 @@ def _head_modules(head: Iterable[str], prefix: str) -> list[str]:
   separately.
 
   Args:
-    head: Names of the tensors of the head.
+    head: Names of the tensors of the task head.
     prefix: Prefix of the encoder's tensors, such as 'bert.'.
   """
   return sorted(
@@ -376,12 +378,12 @@ def import_adapter(
 
   Args:
     folder: PEFT folder.
-    model_dir: Model directory of the base, such as an imported model. Its
-      adapters are frozen.
-    output: Model directory to write.
+    model_dir: Model directory of the base model, such as an imported model.
+      Adapters that it already has are frozen.
+    output: Model directory to create.
     name: Name of the adapter in the written run.
-    step: Step of the base model's checkpoint. If None, the last checkpoint is
-      used.
+    step: Training step of the base model's checkpoint. If None, the last
+      checkpoint is used.
 
   Returns:
     The imported adapter.
@@ -457,8 +459,8 @@ class _PeftConfig:
     """Returns the factor that PEFT applies to a module's update.
 
     Args:
-      module: Name of the module.
-      rank: Rank of the module's adapter.
+      module: Name of the adapted module.
+      rank: Rank of the module's LoRA update.
     """
     alpha = next(
       (

@@ -158,9 +158,10 @@ def write_sentence_modules(
   The modules pool, project and normalize the encoder's hidden states.
 
   Args:
-    encoding: Sentence encoding of the model.
-    heads: Parameters of the dense layers `sentence_dense_0`,
-      `sentence_dense_1`, and so on.
+    encoding: Method of computing sentence embeddings: pooling, dense layers and
+      normalization.
+    heads: Mapping from the names of the dense layers, `sentence_dense_0`,
+      `sentence_dense_1` and so on, to their parameters.
     folder: Folder that contains the encoder's `config.json`.
   """
   modules = [('', 'Transformer'), ('1_Pooling', 'Pooling')]

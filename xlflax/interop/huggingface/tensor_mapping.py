@@ -42,17 +42,16 @@ class Plan:
   """Mapping from a folder's tensors to model parameters.
 
   Attributes:
-    shapes: Mapping from the name of each parameter to its shape.
-    assignments: Mapping from each tensor to its assignments. A tensor that
-      concatenates several parameters has several assignments.
-    copies: Mapping from the name of each tied tensor to the name of the tensor
-      that it must equal.
-    constants: Mapping from tensor names to the constant values that the tensors
-      must have.
+    shapes: Mapping from the name of each model parameter to its shape.
+    assignments: Mapping from each tensor to its assignments to parameters. A
+      tensor that concatenates several parameters has several assignments.
+    copies: Mapping from each tied tensor to the tensor that it must equal.
+    constants: Mapping from each constant tensor to the values that it must
+      have.
     skipped: Mapping from the name of each tensor that is not imported to the
       reason.
-    unread: Names of parameters that have no tensor and that the model does not
-      use.
+    unread: Names of parameters that have no tensor in the folder and that the
+      model does not use.
   """
 
   shapes: Shapes
@@ -88,8 +87,8 @@ def collect_rules(
       parameters.
     task: Task for which the head was trained.
     config: Configuration of the model.
-    has: Names of the tensors or parameters that exist. A group of optional
-      rules is included if it contains one of them.
+    has: Names of the existing tensors or parameters. A group of optional rules
+      is included only if at least one of its tensors or parameters exists.
   """
   rules = [
     dataclasses.replace(rule, tensor=architecture.prefix + rule.tensor)
@@ -180,9 +179,11 @@ def make_tensor_mapping(
   """Maps a folder's tensors to the parameters of a model.
 
   Args:
-    description: Description of the model in the folder.
-    tensors: Mapping from names to the folder's tensors.
-    drop: Name patterns of tensors that the user excludes.
+    description: Architecture, task and configuration of the model in the
+      folder.
+    tensors: Mapping from the name of each tensor in the folder to its location
+      and shape.
+    drop: Regular expressions for the names of tensors that the user excludes.
 
   Raises:
     CheckpointError: If tensors are missing, are not part of the model, or have

@@ -39,7 +39,7 @@ class Tensor:
   Attributes:
     name: Path of the parameter, without the leading 'target'.
     shape: Shape of the parameter.
-    read: Function that reads the parameter as float32.
+    read: Function that reads the parameter and returns it as float32.
   """
 
   name: str

@@ -40,7 +40,7 @@ def from_output(
   and the steps per second. Averages without weight are NaN.
 
   Args:
-    output: Output of the objective for the batch.
+    output: Loss and metrics of the objective for the batch.
     languages: Language codes, in the order of the language ids.
   """
   clu_metrics_by_name: dict[str, clu_metrics.Metric] = {

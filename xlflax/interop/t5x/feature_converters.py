@@ -65,9 +65,9 @@ class RowConverter(seqio.FeatureConverter):
     """Initializes the converter.
 
     Args:
-      spec: Vocabulary specification.
+      spec: Sizes and special ids of the vocabulary.
       layout: Layout of the examples: SENTENCES, PAIRS or DUAL.
-      pairs: Separator and position options for the layout PAIRS.
+      pairs: Separator and position options of text pairs, for the layout PAIRS.
       pack: Whether to pack several examples into one sequence.
       **options: Keyword arguments for `seqio.FeatureConverter`.
 

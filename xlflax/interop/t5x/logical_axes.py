@@ -29,7 +29,7 @@ def params_axes(boxed) -> dict[str, Any]:
   not boxed has no named axis.
 
   Args:
-    boxed: Parameters or their shapes, boxed with logical axes.
+    boxed: Tree of parameters or their shapes, boxed with their logical axes.
   """
   axes_by_name = param_tree.flatten_params(_unwrap(boxed))
   return param_tree.unflatten_params(

@@ -36,15 +36,17 @@ class ObjectiveModel(t5x_models.BaseModel):
   """T5X model that trains a module with a single objective.
 
   Attributes:
-    module: Linen module whose vocabulary sizes are set.
+    module: Linen module to train. Its configuration contains the vocabulary
+      sizes.
     objective: Training objective.
-    optimizer_def: T5X optimizer definition.
-    input_vocabulary: Vocabulary of the tasks. T5X compares it with
+    optimizer_def: T5X optimizer definition that updates the parameters.
+    input_vocabulary: Vocabulary of the SeqIO tasks. T5X requires that it equals
       `output_vocabulary`.
-    output_vocabulary: Vocabulary of the tasks, which equals `input_vocabulary`.
+    output_vocabulary: Vocabulary of the SeqIO tasks, the same as
+      `input_vocabulary`.
     spec: Sizes and special ids of the vocabulary.
-    FEATURE_CONVERTER_CLS: Function that creates a feature converter for the
-      layout.
+    FEATURE_CONVERTER_CLS: Function that creates the feature converter for the
+      layout of the examples.
   """
 
   def __init__(
@@ -63,15 +65,15 @@ class ObjectiveModel(t5x_models.BaseModel):
 
     Args:
       module: Encoder or encoder-decoder to train.
-      vocabulary: Vocabulary of the tasks.
+      vocabulary: Vocabulary of the SeqIO tasks.
       objective: Training objective. It must not have a state or schedules,
         because T5X does not store them.
-      optimizer_def: T5X optimizer definition.
+      optimizer_def: T5X optimizer definition that updates the parameters.
       layout: Layout of the examples: SENTENCES, PAIRS or DUAL.
-      pairs: Separator and position options for the layout PAIRS.
-      normalization: Normalization of the loss. T5X sums the gradients of
-        microbatches, so several microbatches require SUM.
-      seed: Random seed for masking in evaluations.
+      pairs: Separator and position options of text pairs, for the layout PAIRS.
+      normalization: Normalization of the loss: MEAN or SUM. T5X sums the
+        gradients of microbatches, so several microbatches require SUM.
+      seed: Random seed for masking tokens in evaluations.
 
     Raises:
       ConfigError: If T5X does not support the objective, or if the objective
@@ -124,8 +126,8 @@ class ObjectiveModel(t5x_models.BaseModel):
 
     Args:
       params: Parameters, as returned by `get_initial_variables`.
-      batch: Arrays of shape [batch, length], documented in
-        `xlflax.data.batch_keys`.
+      batch: Mapping from batch keys (`xlflax.data.batch_keys`) to arrays of
+        shape [batch, length].
       dropout_rng: Random key for masking and dropout. If None, the model is
         evaluated, and the masked tokens depend only on the batch.
 
@@ -154,7 +156,7 @@ class ObjectiveModel(t5x_models.BaseModel):
 
     Args:
       params: Parameters, as returned by `get_initial_variables`.
-      batch: Arrays documented in `xlflax.data.batch_keys`.
+      batch: Mapping from batch keys (`xlflax.data.batch_keys`) to arrays.
       return_intermediates: Whether to also return `{'tokens': ...}`, the number
         of predicted tokens, as float32 of shape [batch].
 

@@ -125,8 +125,8 @@ def find_sources(
   Args:
     parameter: Name of the parameter. With scanned layers, the name contains no
       layer number.
-    sources: Inverse of `top_names`: mapping from parameter names to tensor
-      names.
+    sources: Mapping from parameter names to tensor names, the inverse of
+      `top_names`.
     config: Configuration of the model.
     scanned: Whether T5X trained the model with scanned layers.
 
@@ -176,9 +176,9 @@ def with_padded_rows(
   """Truncates an embedding table to the vocabulary and appends rows of zeros.
 
   Args:
-    table: Array of shape [R, H] with at least `vocab_size` rows.
-    vocab_size: Number of tokens.
-    num_rows: Number of rows in the result.
+    table: Embedding table of shape [R, H] with at least `vocab_size` rows.
+    vocab_size: Number of rows to keep, which is the number of tokens.
+    num_rows: Number of rows of the result, including the rows of zeros.
   """
   return np.pad(table[:vocab_size], ((0, num_rows - vocab_size), (0, 0)))
 
@@ -188,8 +188,8 @@ def convert_array(tensor: str, array: np.ndarray, shape) -> np.ndarray:
 
   Args:
     tensor: Name of the tensor, which determines whether to transpose it.
-    array: Values of one layer.
-    shape: Shape of the parameter.
+    array: Values of the tensor, or of its slice for one layer.
+    shape: Shape of the parameter, or of its slice for one layer.
   """
   if tensor.endswith(_TRANSPOSED):
     array = array.T
@@ -220,11 +220,12 @@ def read_config(
   """Derives a T5 model's configuration from the shapes of its tensors.
 
   Args:
-    shapes: Mapping from the names of tensors to their shapes.
+    shapes: Mapping from the name of each tensor to its shape.
     activation: Activation of the feed-forward layers, which the shapes do not
       determine. If None, it is 'gelu_tanh' for gated layers (T5 v1.1 and mT5)
       and 'relu' for others (T5).
-    scan_layers: Whether the layers of the resulting model are scanned.
+    scan_layers: Whether to stack the parameters of all layers, so that the
+      resulting model scans over its layers.
     max_length: Maximum number of tokens per sequence.
 
   Raises:

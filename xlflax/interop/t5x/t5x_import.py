@@ -33,11 +33,14 @@ class Import:
 
   Attributes:
     checkpoint: Folder of the checkpoint.
-    model: Linen module with the vocabulary sizes of the checkpoint.
+    model: Linen module of the model, with the vocabulary sizes of the
+      checkpoint.
     vocabulary: Vocabulary of the model.
-    tensors: Mapping from names to the checkpoint's tensors.
-    shapes: Mapping from the name of each parameter to its shape.
-    sources: Mapping from the name of each parameter to its source tensors.
+    tensors: Mapping from the name of each tensor in the checkpoint to the
+      tensor.
+    shapes: Mapping from the name of each model parameter to its shape.
+    sources: Mapping from the name of each model parameter to the tensors from
+      which it is built, as pairs (tensor name, layer or None).
   """
 
   checkpoint: pathlib.Path
@@ -62,12 +65,12 @@ def check_t5x_import(
   Args:
     checkpoint: Folder of a checkpoint, such as `checkpoint_1000`.
     vocabulary: Vocabulary with which the model was trained.
-    model: Module of an xlflax model. Must be None for checkpoints of T5X's own
-      T5 model, because the tensors determine the sizes.
+    model: Linen module of an xlflax model. Must be None for checkpoints of
+      T5X's own T5 model, because the tensors determine the sizes.
     scan_layers: Whether to stack the parameters of all layers. Used only for
       checkpoints of T5X's own T5 model.
-    activation: Activation of the feed-forward layers. See
-      `t5_rules.read_config`.
+    activation: Activation of the feed-forward layers. If None, it is derived as
+      in `t5_rules.read_config`.
 
   Raises:
     ConfigError: If `model` is missing for an xlflax checkpoint, or if it is
@@ -172,8 +175,9 @@ def _check(
   """Checks that the checkpoint's tensors match the model's parameters.
 
   Args:
-    expected_shapes: Mapping from the name of each parameter to its shape.
-    sources_by_name: Mapping from parameters to source tensors.
+    expected_shapes: Mapping from the name of each model parameter to its shape.
+    sources_by_name: Mapping from the name of each model parameter to the
+      tensors from which it is built, as pairs (tensor name, layer or None).
     tensor_shapes: Mapping from the name of each tensor in the checkpoint to its
       shape.
     vocab_size: Minimum number of rows in the embedding tables of T5X's own T5

@@ -25,8 +25,9 @@ class EncoderModel(ObjectiveModel):
 
     Args:
       params: Parameters, as returned by `get_initial_variables`.
-      batch: Sequences of shape [batch, length] that contain mask symbols.
-      rng: Random key, which is ignored.
+      batch: Mapping from batch keys to arrays of shape [batch, length]. The
+        sequences contain mask symbols.
+      rng: Random key. It is ignored.
 
     Returns:
       Token ids as int32, of shape [batch, length], and `{'scores': ...}`, the

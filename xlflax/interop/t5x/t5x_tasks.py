@@ -58,13 +58,14 @@ def register_mixture(
   add the features `targets_language` and, for pairs, `inputs_language`.
 
   Args:
-    name: Name of a task or mixture with languages, such as 'corpus.mono'.
+    name: Name of a registered task or mixture whose languages are known, such
+      as 'corpus.mono'.
     vocabulary: Vocabulary of the run.
     corpus: Corpus directory, whose tasks are registered first.
-    task_modules: Python modules that register tasks. These modules are imported
-      first.
+    task_modules: Names of Python modules that register tasks. These modules are
+      imported first.
     pairs: Length filters for tasks with text pairs.
-    metrics: Metrics to compute in `t5x.eval`.
+    metrics: Metrics to compute in `t5x.eval`: LOG_LIKELIHOOD or EXACT_MATCH.
 
   Returns:
     Name of the registered task or mixture, which is `name` with a suffix.

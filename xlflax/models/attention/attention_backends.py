@@ -40,9 +40,10 @@ def dot_product_attention(
     query: Queries of shape [B, T, N, D].
     key: Keys of shape [B, S, K, D], where K divides N.
     value: Values of shape [B, S, K, D].
-    mask: A `Mask`, or a bool array of shape [B or 1, 1, T, S]. If None, every
-      query attends to every key.
-    backend: Attention backend to use. AUTO selects one for the arguments.
+    mask: Attention mask, a `Mask` or a bool array of shape [B or 1, 1, T, S].
+      If None, every query attends to every key.
+    backend: Attention backend to use. AUTO selects a backend that supports the
+      arguments.
     bias: Bias added to the attention scores, float32 of shape [1, N, T, S], or
       None.
     scale: Factor by which the scores are multiplied. If None, it is 1 / √D.
@@ -132,13 +133,14 @@ class Case(NamedTuple):
 
   Attributes:
     dtype: Data type of queries, keys and values.
-    head_dim: Width of a head.
-    length: Number of queries.
+    head_dim: Width of an attention head.
+    length: Number of queries per sequence.
     masked: Whether the call has an attention mask.
     dropout_rate: Dropout rate for the attention probabilities. It is 0 outside
       of training.
     capability: Compute capability of the GPU. None without an NVIDIA GPU.
-    memory_length: Number of keys. If None, it equals the number of queries.
+    memory_length: Number of keys per sequence. If None, it equals the number of
+      queries.
     platform: Platform of the device, 'cpu', 'gpu' or 'tpu'.
     biased: Whether a bias is added to the attention scores.
     dense: Whether the mask is an arbitrary array instead of a `Mask`.
@@ -164,8 +166,9 @@ class Case(NamedTuple):
     Args:
       query: Queries of shape [B, T, N, D].
       key: Keys of shape [B, S, K, D].
-      mask: Attention mask, which is a `Mask`, an array or None.
-      bias: Bias added to the attention scores, or None.
+      mask: Attention mask: a `Mask`, a bool array, or None.
+      bias: Bias added to the attention scores, float32 of shape [1, N, T, S],
+        or None.
       dropout_rate: Dropout rate for the attention probabilities.
     """
     target = compile_targets.current_target()

@@ -28,7 +28,8 @@ def record_attention_weights(
   """Stores attention weights if the collection 'intermediates' is mutable.
 
   Args:
-    module: Attention module in which the weights are stored.
+    module: Attention module in whose collection 'intermediates' the weights are
+      stored.
     query: Queries of shape [B, T, N, D].
     key: Keys of shape [B, S, K, D], where K divides N.
     mask: Mask of the attention. If None, every query attends to every key.

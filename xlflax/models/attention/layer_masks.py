@@ -38,9 +38,9 @@ class AttentionMasks(NamedTuple):
   """Attention masks and rotary angles of all layers.
 
   Attributes:
-    global_layers: Pair (mask, rotation) that all global layers use.
-    local_layers: Pair (mask, rotation) that all local layers use. None if all
-      layers are global.
+    global_layers: Pair (mask, rotary angles) that all global layers use.
+    local_layers: Pair (mask, rotary angles) that all local layers use. None if
+      all layers are global.
   """
 
   global_layers: tuple[Any, Any]
@@ -96,8 +96,8 @@ def select_layer_mask(
   Args:
     config: Configuration of the encoder.
     attention_masks: Attention masks and rotary angles of all layers.
-    index: Index of the layer, possibly traced. May be None if
-      `layers_differ(config)` is false.
+    index: Index of the layer, an integer or a traced scalar. It may be None if
+      all layers have the same mask (`layers_differ(config)` is false).
   """
   is_first = None if config.first_attention_norm else index == 0
   mask, rotation = attention_masks.global_layers

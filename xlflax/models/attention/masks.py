@@ -128,7 +128,7 @@ def mask_array(
   Arrays and None are returned unchanged.
 
   Args:
-    mask: Attention mask, which is a `Mask`, an array or None.
+    mask: Attention mask: a `Mask`, a bool array, or None.
     length: Number of queries, T.
     memory_length: Number of keys, S.
   """

@@ -11,8 +11,8 @@ class Rotation(NamedTuple):
   """Cosines and sines of rotary position embeddings.
 
   Attributes:
-    cos: Cosines, float32 of shape [B or 1, T, D / 2].
-    sin: Sines, float32 of shape [B or 1, T, D / 2].
+    cos: Cosines of the rotary angles, float32 of shape [B or 1, T, D / 2].
+    sin: Sines of the rotary angles, float32 of shape [B or 1, T, D / 2].
   """
 
   cos: jax.Array
@@ -29,7 +29,7 @@ def rotary_angles(
 
   Args:
     positions: Positions p, int32 of shape [B or 1, T].
-    dim: Width D of a head. It must be even.
+    dim: Width D of an attention head. It must be even.
     theta: Base of the rotation frequencies, theta in the formula.
     factor: Factor by which the positions are divided (position interpolation,
       Chen et al. 2023).

@@ -17,10 +17,11 @@ class _Beams(NamedTuple):
   """Hypotheses of each sequence, in descending order of their scores.
 
   Attributes:
-    tokens: Tokens, int32 of shape [B, K, S].
-    scores: Scores, float32 of shape [B, K]: log probabilities of unfinished
-      hypotheses, or length-penalized log probabilities of finished ones. -inf
-      for hypotheses that do not exist.
+    tokens: Generated tokens of K hypotheses per sequence, int32 of shape [B, K,
+      S].
+    scores: Scores of the hypotheses, float32 of shape [B, K]: the log
+      probability if unfinished, and the length-penalized log probability if
+      finished. -inf for hypotheses that do not exist.
   """
 
   tokens: jax.Array
@@ -129,7 +130,8 @@ def _best_continuations(live_scores, log_probs, count):
   """Returns the best continuations of each sequence.
 
   Args:
-    live_scores: Scores of the hypotheses, of shape [B, K].
+    live_scores: Scores of the K unfinished hypotheses of each sequence, of
+      shape [B, K].
     log_probs: Log probabilities of the next token, of shape [B, K, V].
     count: Number of continuations to return per sequence.
 
@@ -155,9 +157,9 @@ def _top_beams(size: int, tokens, scores) -> tuple[_Beams, jax.Array]:
   """Returns the `size` hypotheses with the highest scores.
 
   Args:
-    size: Number of hypotheses, K.
-    tokens: Tokens of shape [B, C, S].
-    scores: Scores of shape [B, C].
+    size: Number K of hypotheses to return per sequence.
+    tokens: Tokens of C candidates per sequence, of shape [B, C, S].
+    scores: Scores of the candidates, of shape [B, C].
 
   Returns:
     The hypotheses, and their indices of shape [B, K].

@@ -44,15 +44,16 @@ class DecodingOptions:
       excluding the start symbols.
     num_samples: Number of hypotheses to return per source sequence. SAMPLE
       draws this number of samples, and BEAM returns its best hypotheses. It
-      must be 1 for GREEDY.
+      must be 1 for GREEDY and at most `beam_size` for BEAM.
     beam_size: Number of unfinished hypotheses that BEAM keeps (VECO: 5).
     length_penalty: Exponent of the length in BEAM's score. A hypothesis of n
       tokens, including the end symbol, has the score log p / n^length_penalty,
       as in fairseq and transformers. With 0, short hypotheses are favored. With
       1, the score is the mean log probability per token.
-    early_stopping: Criterion for ending BEAM before the length limit: EXACT or
-      FULL.
-    temperature: Temperature of SAMPLE. The logits are divided by it.
+    early_stopping: Criterion for ending BEAM before the length limit: EXACT if
+      no better hypothesis is possible, or FULL if `beam_size` hypotheses are
+      finished.
+    temperature: Temperature by which SAMPLE divides the logits.
     top_k: Number of most probable tokens that SAMPLE draws from. If None,
       SAMPLE draws from all tokens.
     top_p: Probability threshold of nucleus sampling (Holtzman et al. 2020).
@@ -61,7 +62,7 @@ class DecodingOptions:
     suppressed_ids: Ids of tokens that are never generated.
 
   Raises:
-    ConfigError: If a value is out of range, or does not apply to the method.
+    ConfigError: If a value is out of range or does not apply to the method.
   """
 
   method: Method = Method.BEAM

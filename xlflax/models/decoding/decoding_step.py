@@ -34,13 +34,14 @@ class Stepper:
   Attributes:
     model: `EncoderDecoder` model to decode with.
     params: Parameters of the model.
-    options: Options of text generation.
-    eos_id: Token that ends a sequence.
-    pad_id: Token that follows the end symbol.
+    options: Decoding options, such as the method and the maximum length.
+    eos_id: Id of the token that ends a sequence.
+    pad_id: Id of the token that follows the end symbol.
     prefix: Start tokens of each sequence, int32 of shape [R, P].
     limits: Maximum number of generated tokens of each sequence, from 1 to
       `options.max_length`, int32 of shape [R].
-    language_ids: Language ids, int32 of shape [R, 1], or None.
+    language_ids: Language ids of the generated sequences, int32 of shape [R,
+      1], or None.
   """
 
   model: Any
@@ -90,7 +91,8 @@ class Stepper:
     Args:
       token_ids: Preceding token of each sequence, int32 of shape [R].
       cache: Decoder cache from the preceding steps.
-      i: Index of the next token among the generated tokens, an int32 scalar.
+      i: Index of the token to predict among the generated tokens, an int32
+        scalar.
 
     Returns:
       A float32 array of shape [R, V], and the cache for the next step.

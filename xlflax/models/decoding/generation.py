@@ -42,19 +42,20 @@ def generate(
 
   Args:
     model: `EncoderDecoder` model to decode with.
-    params: Parameters as in training and in checkpoints, `{'model': ...}`.
-    batch: Source sequences: `token_ids`, int32 of shape [B, T], and optionally
-      segment_ids (one segment per sequence, 0 for padding), positions,
-      language_ids and side_ids.
-    options: Options of text generation.
-    vocabulary: Vocabulary that defines the end symbol and the padding symbol.
-    decoder_start: First tokens that the decoder reads, such as the symbol of a
-      language, or the padding symbol for T5. int32 of shape [B] or [B, P].
-    language_ids: Languages of the generated sequences, int32 of shape [B], for
-      models with language embeddings.
+    params: Parameters `{'model': ...}`, as in training and in checkpoints.
+    batch: Arrays of the source sequences: `token_ids`, int32 of shape [B, T],
+      and optionally segment_ids (one segment per sequence, 0 for padding),
+      positions, language_ids and side_ids.
+    options: Decoding options, such as the method and the maximum length.
+    vocabulary: Vocabulary specification with the ids of the end symbol and the
+      padding symbol.
+    decoder_start: First input tokens of the decoder, int32 of shape [B] or [B,
+      P], such as the symbol of a language, or the padding symbol for T5.
+    language_ids: Language ids of the generated sequences, int32 of shape [B],
+      for models with language embeddings.
     max_lengths: Maximum number of generated tokens per sequence, int32 of shape
       [B]. It is limited to `options.max_length`, which is also the default.
-    rng: Random key for `Method.SAMPLE`.
+    rng: Random key for `Method.SAMPLE`. Other methods do not need it.
 
   Returns:
     Hypotheses with tokens of shape [B, num_samples, max_length].
@@ -88,9 +89,9 @@ def compile_generate(
 
   Args:
     model: `EncoderDecoder` model to decode with.
-    options: Options of text generation.
-    eos_id: Token that ends a sequence.
-    pad_id: Token that follows the end symbol.
+    options: Decoding options, such as the method and the maximum length.
+    eos_id: Id of the token that ends a sequence.
+    pad_id: Id of the token that follows the end symbol.
 
   Returns:
     A function of parameters, encoder inputs, prefix, limits, language ids and

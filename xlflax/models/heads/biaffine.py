@@ -34,8 +34,8 @@ class BiaffineConfig:
     arc_dim: Width of the word vectors from which arcs are scored (paper: 500).
     relation_dim: Width of the word vectors from which relations are scored
       (paper: 100).
-    dropout_rate: Dropout rate of the word vectors, before and after the first
-      linear maps.
+    dropout_rate: Dropout rate for the word vectors, both before and after the
+      first linear maps.
   """
 
   num_relations: validation.PositiveInt
@@ -186,8 +186,9 @@ def mask_non_words(scores: jax.Array, is_word: jax.Array) -> jax.Array:
   """Masks the scores of arcs whose head is not a word or equals the dependent.
 
   Args:
-    scores: Scores of arcs, of shape [B, W, W].
-    is_word: Mask of the words, including the root, bool of shape [B, W].
+    scores: Scores of all pairs of words as arcs, of shape [B, W, W].
+    is_word: Mask of the positions that contain a word or the root, bool of
+      shape [B, W].
 
   Returns:
     The scores, with `MASKED_SCORE` at impossible arcs.
@@ -203,10 +204,10 @@ def pool_words(
 
   Args:
     states: Hidden states of shape [B, T, H].
-    starts: Position of each word's first token, int of shape [B, W]. Arbitrary
-      at positions without a word.
-    lengths: Number of tokens of each word, int of shape [B, W]. 0 at positions
-      without a word.
+    starts: Position of each word's first token, int of shape [B, W]. Slots
+      without a word may have any value.
+    lengths: Number of tokens of each word, int of shape [B, W]. Slots without a
+      word have 0.
     pooling: Method of pooling the tokens of a word: FIRST or MEAN.
 
   Returns:

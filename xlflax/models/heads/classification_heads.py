@@ -44,8 +44,9 @@ def pool_first_position(
   Args:
     head: Parameters of the classification head.
     states: Hidden states of shape [B, T, H].
-    activation: Activation after `dense`, one of `xlflax.models.activations`.
-    epsilon: Number that the layer norm `norm` adds to the variance.
+    activation: Name of the activation after the head's layer `dense`, one of
+      `xlflax.models.activations`.
+    epsilon: Number that the head's layer norm `norm` adds to the variance.
 
   Returns:
     An array of shape [B, H].
@@ -68,13 +69,15 @@ def sequence_logits(
   Args:
     head: Parameters of the classification head.
     states: Hidden states of shape [B, T, H].
-    activation: Activation after `dense`, one of `xlflax.models.activations`.
-    epsilon: Number that the layer norm `norm` adds to the variance.
-    pooling: Pooling over the positions.
-    mask: Mask of shape [B, T], nonzero for text. If None, all positions are
-      text.
-    drop: Dropout applied before each linear map. If None, dropout is not
-      applied.
+    activation: Name of the activation after the head's layer `dense`, one of
+      `xlflax.models.activations`.
+    epsilon: Number that the head's layer norm `norm` adds to the variance.
+    pooling: Method of pooling the positions of a sequence to one vector: FIRST,
+      LAST, MEAN, or LATE (mean of the logits).
+    mask: Mask of the text tokens, nonzero for text, of shape [B, T]. If None,
+      all positions are text.
+    drop: Function that applies dropout before each linear map. If None, dropout
+      is not applied.
 
   Returns:
     An array of shape [B, C].
@@ -111,10 +114,11 @@ def token_logits(
   Args:
     head: Parameters of the classification head.
     states: Hidden states of shape [B, T, H].
-    activation: Activation after `dense`, one of `xlflax.models.activations`.
-    epsilon: Number that the layer norm `norm` adds to the variance.
-    drop: Dropout applied before each linear map. If None, dropout is not
-      applied.
+    activation: Name of the activation after the head's layer `dense`, one of
+      `xlflax.models.activations`.
+    epsilon: Number that the head's layer norm `norm` adds to the variance.
+    drop: Function that applies dropout before each linear map. If None, dropout
+      is not applied.
 
   Returns:
     An array of shape [B, T, C].

@@ -24,7 +24,7 @@ def make_head_config(
 
   Args:
     config: Configuration of the encoder.
-    width: Width of the hidden states.
+    width: Width of the hidden states in the head.
   """
   scale = width / config.hidden_dim
   return dataclasses.replace(
@@ -44,7 +44,7 @@ class HeadLayers(nn.Module):
   """Transformer layers of a head, with a final norm for pre-LN layers.
 
   Attributes:
-    config: Configuration from `make_head_config`.
+    config: Configuration of the layers, as returned by `make_head_config`.
     num_layers: Number of Transformer layers, at least 1.
   """
 
@@ -64,7 +64,7 @@ class HeadLayers(nn.Module):
 
     Args:
       states: Hidden states of shape [B, T, W].
-      segment_ids: Segments as in `Encoder`, int32 of shape [B, T], or None.
+      segment_ids: Segment ids as in `Encoder`, int32 of shape [B, T], or None.
       positions: Positions as in `Encoder`, int32 of shape [B, T], or None.
       deterministic: Whether to disable dropout.
 

@@ -39,10 +39,12 @@ def collective_matmul(
   [rows.., *features].
 
   Args:
-    inputs: Inputs. The first axis is the batch.
-    weights: Weights of the same dtype as the inputs.
-    axes: Logical axes of the weights. The axis 'embed' is the model width.
-    contracted: Number of weight axes to contract with the inputs.
+    inputs: Array of inputs, whose first axis is the batch.
+    weights: Array of weights, of the same dtype as the inputs.
+    axes: Names of the logical axes of the weights. The axis 'embed' is the
+      model width.
+    contracted: Number of leading axes of the weights to contract with the last
+      axes of the inputs.
   """
   return jnp.tensordot(inputs, _gather_width(weights, axes), axes=contracted)
 
@@ -80,11 +82,11 @@ def sum_over_rows(
   Computes [rows.., *c] x [rows.., *f] -> [*c, *f].
 
   Args:
-    lhs: Left operand of the contraction. The first axis is the batch.
-    rhs: Right operand of the contraction. The first axis is the batch.
-    axes: Logical axes of the result, which is sharded like weights with these
-      axes.
-    rows: Number of leading axes to sum over.
+    lhs: Left operand of the contraction, whose first axis is the batch.
+    rhs: Right operand of the contraction, whose first axis is the batch.
+    axes: Names of the logical axes of the result, which is sharded like weights
+      with these axes.
+    rows: Number of leading axes of both operands to sum over.
 
   Returns:
     The sum in the dtype of `lhs`. Devices exchange partial sums in this dtype
@@ -136,7 +138,8 @@ class _Sharding(NamedTuple):
     lhs: Partition spec of the left operand of the matmul.
     rhs: Partition spec of the right operand of the matmul.
     result: Partition spec of the result of the contraction.
-    width: Mesh axes that shard the model width ('embed') of the result.
+    width: Mesh axes that shard the logical axis 'embed' of the result, the
+      width axis.
     num_chunks: Number of shards along the width axis.
     replicas: Mesh axes that shard the rows but not the width axis.
   """

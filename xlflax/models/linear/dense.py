@@ -34,8 +34,8 @@ def constrain_like_weights(
   sharding of activations.
 
   Args:
-    states: Array of any shape.
-    width: Mesh axes that shard the logical axis 'embed'.
+    states: Array of any shape to shard.
+    width: Names of the mesh axes that shard the logical axis 'embed'.
     *axes: Logical axes of the array.
   """
   spec = [
@@ -67,7 +67,7 @@ def width_axes(width: int) -> tuple[str, ...]:
   axes of 'embed' are used.
 
   Args:
-    width: Width of the embedding table.
+    width: Width of the embedding table, which is its number of columns.
   """
   sizes = dict(jax.sharding.get_abstract_mesh().shape)
   axes = _mesh_axes('columns')
@@ -98,11 +98,13 @@ def sharded_matmul(
   Computes [..., *contracted] x [*contracted, *features] -> [..., *features].
 
   Args:
-    inputs: Inputs. The first axis is the batch.
-    weights: Weights, which are a parameter of the model.
-    dtype: Data type to which both operands are converted, and of the result.
-    axes: Logical axes of the weights.
-    contracted: Number of weight axes to contract with the inputs.
+    inputs: Array of inputs, whose first axis is the batch.
+    weights: Array of weights, a parameter of the model.
+    dtype: Data type to which both operands are converted. It is also the dtype
+      of the result.
+    axes: Names of the logical axes of the weights.
+    contracted: Number of leading axes of the weights to contract with the last
+      axes of the inputs.
     precision: Number format in which the matmul is computed.
   """
   inputs, weights = inputs.astype(dtype), weights.astype(dtype)
@@ -157,7 +159,7 @@ def gather_output_table(table: jax.Array, dtype: jnp.dtype) -> jax.Array:
 
   Args:
     table: Output embeddings of shape [V, H].
-    dtype: Data type of the model's computation.
+    dtype: Compute dtype, in which accelerators exchange the table.
   """
   return _gather_table(table, dtype if on_several_accelerators() else None)
 
@@ -194,7 +196,8 @@ def order_gradients(
 
   Args:
     states: Hidden states of any shape.
-    weights: Parameter whose gradient is summed over the devices first.
+    weights: Parameter whose gradient is summed over the devices before the
+      backward pass of `states`.
   """
   return states, weights
 
@@ -215,7 +218,8 @@ def weights_init(config: _Config, *axes: str):
   """Returns a normal initializer for a parameter with logical axes.
 
   Args:
-    config: Model configuration, which specifies the standard deviation.
+    config: Configuration of the model, which specifies the standard deviation
+      of initial weights.
     *axes: Logical axes of the parameter.
   """
   return nn.with_logical_partitioning(
@@ -230,7 +234,7 @@ def table_init(stddev: float, vocab_size: int):
   rows. Padded rows are zero.
 
   Args:
-    stddev: Standard deviation of the rows that belong to the vocabulary.
+    stddev: Standard deviation of the initial values in the vocabulary's rows.
     vocab_size: Number of rows that belong to the vocabulary.
   """
 
@@ -256,9 +260,10 @@ class LoRAUpdate(nn.Module):
   inputs. B is zero at initialization.
 
   Attributes:
-    config: Configuration of the adapter.
+    config: Configuration of the LoRA adapter.
     dtype: Data type of the computation.
-    features: Sizes of the output's last axes.
+    features: Sizes of the last axes of the output, which replace the contracted
+      axes.
     axes: Logical axes of the kernel, [*contracted, *features].
   """
 
@@ -314,12 +319,13 @@ class Linear(nn.Module):
   """Linear map over the last axes of the inputs, with optional LoRA.
 
   Attributes:
-    config: Model configuration, which specifies the compute dtype, the initial
-      weights and the adapters.
-    features: Sizes of the output's last axes.
+    config: Configuration of the model, which specifies the compute dtype, the
+      initial weights and the adapters.
+    features: Sizes of the last axes of the output, which replace the contracted
+      axes.
     axes: Logical axes of the kernel, [*contracted, *features].
     use_bias: Whether to add a bias.
-    zero_init: Whether the kernel is zero at initialization.
+    zero_init: Whether the kernel is initialized with zeros.
   """
 
   config: _Config
@@ -340,8 +346,9 @@ class Linear(nn.Module):
 
     Args:
       inputs: Inputs of shape [..., *contracted].
-      activation: Activation applied to the outputs. The backward pass
-        recomputes it and the sum with the bias from the result of the matmul.
+      activation: Function applied to the outputs. The backward pass recomputes
+        it and the sum with the bias from the result of the matmul. If None, no
+        function is applied.
       deterministic: Whether to disable the dropout of LoRA.
 
     Returns:

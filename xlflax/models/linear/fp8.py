@@ -31,9 +31,10 @@ def fp8_matmul(
   The backward pass keeps both factors in FP8.
 
   Args:
-    inputs: Inputs, whose dtype is also the dtype of the result.
-    weights: Weights in the dtype of the inputs.
-    contracted: Number of weight axes to contract with the inputs.
+    inputs: Array of inputs, whose dtype is also the dtype of the result.
+    weights: Array of weights, of the same dtype as the inputs.
+    contracted: Number of leading axes of the weights to contract with the last
+      axes of the inputs.
 
   Raises:
     ConfigError: If the target is an accelerator without FP8 matmuls. CPUs have

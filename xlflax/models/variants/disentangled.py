@@ -29,9 +29,9 @@ class Relative(NamedTuple):
   """Embeddings of relative distances, which all layers share.
 
   Attributes:
-    table: Embedding of each bucket from -S to S - 1, of shape [2 S, H].
-    rows: Table row for each query and key, int32 of shape
-      [B or 1, T, T].
+    table: Embeddings of the distance buckets from -S to S - 1, of shape [2 S,
+      H].
+    rows: Row of `table` for each query and key, int32 of shape [B or 1, T, T].
   """
 
   table: jax.Array
@@ -46,7 +46,7 @@ def log_bucket(distance: jax.Array, *, buckets: int, maximum: int) -> jax.Array:
   Args:
     distance: Query position minus key position, an int32 array of any
       shape.
-    buckets: Number of buckets per direction, S. Each distance up to S / 2 has
+    buckets: Number S of buckets per direction. Each distance up to S / 2 has
       its own bucket.
     maximum: Distance that is assigned to the last bucket.
 
@@ -83,7 +83,8 @@ class RelativeEmbeddings(nn.Module):
     """Returns distance embeddings, and the row for each pair of query and key.
 
     Args:
-      positions: Positions, int32 of shape [B, T]. If None, 0 to T - 1.
+      positions: Positions of the tokens, int32 of shape [B, T]. If None, 0 to T
+        - 1.
       length: Sequence length T.
       deterministic: Whether to disable dropout.
     """
@@ -125,10 +126,10 @@ def disentangled_attention(
       [2 S, N, D].
     relative_key: Key projection K of the distance embeddings, of shape
       [2 S, N, D].
-    index: Distance embedding row for each query and key, int32 of shape
+    index: Row of the distance embeddings for each query and key, int32 of shape
       [B or 1, T, T].
-    mask: Attention mask [T, T]. If None, every position attends to all
-      positions.
+    mask: Attention mask between queries and keys, of shape [T, T]. If None,
+      every position attends to all positions.
     dropout_rate: Dropout rate for the attention probabilities.
     dropout_key: Random key for dropout. If None, dropout is not applied.
 

@@ -47,7 +47,8 @@ class SharingPlan:
     embeddings: Whether the tables of tokens, positions and token types, their
       layer norm, and the output bias are separate for each language. The output
       embeddings are tied, so that each language has its own softmax.
-    layers: Number of language-specific layers, counted from the bottom.
+    layers: Number of layers whose parameters are separate for each language,
+      counted from the bottom.
     share_init: Whether the separate parameters have the same initial values in
       all languages, except for the rows of subwords, which differ between the
       languages. The paper does not specify the initialization. In small models,
@@ -90,8 +91,8 @@ def check_sharing_plan(plan: SharingPlan | None, num_layers: int) -> None:
   """Raises ConfigError if a `SharingPlan` has more layers than the encoder.
 
   Args:
-    plan: Encoder parameters that are separate for each language. If None, all
-      parameters are shared.
+    plan: Plan of the parameters that are separate for each language. If None,
+      all parameters are shared.
     num_layers: Number of layers of the encoder.
   """
   if plan is not None and plan.layers > num_layers:
@@ -118,9 +119,9 @@ def init_shared_params(
   """Initializes parameters with a separate random key for each language.
 
   Args:
-    plan: Parameters that are separate for each language.
+    plan: Plan of the parameters that are separate for each language.
     init_one: Function that maps a random key to the boxed parameters of an
-      ordinary encoder.
+      encoder without language-specific parameters.
     rng: Random key for the initial values. The shared parameters are taken from
       `init_one(rng)`.
     num_languages: Number of languages.
@@ -154,8 +155,8 @@ def select_language_params(
   language's parameters. The gradients of the other languages are zero.
 
   Args:
-    plan: Parameters of the model that are separate for each language. If None,
-      `params` are returned unchanged.
+    plan: Plan of the parameters that are separate for each language. If None,
+      `params` is returned unchanged.
     params: Parameter tree described in the module docstring, unboxed, with
       scanned or unrolled layers.
     language: Index of the language, an integer or a traced int32 scalar.

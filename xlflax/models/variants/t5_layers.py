@@ -53,8 +53,9 @@ class Projection(nn.Module):
   """Linear map of the last axes, without a bias.
 
   Attributes:
-    config: Model configuration, which specifies the compute dtype.
-    features: Sizes of the output's last axes.
+    config: Configuration of the model, which specifies the compute dtype.
+    features: Sizes of the last axes of the output, which replace the contracted
+      axes.
     axes: Logical axes of the kernel, [*contracted, *features].
     stddev: Standard deviation of the initial weights.
   """
@@ -99,8 +100,8 @@ def relative_buckets(
     query_positions: Positions of the queries, int32 of shape [T].
     key_positions: Positions of the keys, int32 of shape [S].
     causal: Whether queries attend only to their own and earlier positions.
-    config: Model configuration, which specifies the number of rows and the
-      maximum distance.
+    config: Configuration of the model, which specifies the number of rows and
+      the maximum distance.
 
   Returns:
     An int32 array of shape [T, S].
@@ -187,8 +188,8 @@ class Attention(nn.Module):
       states: Hidden states from which queries are computed, of shape [B, T, H].
       memory: Hidden states from which keys and values are computed, of shape
         [B, S, H].
-      mask: A `Mask`, or a bool array of shape [B or 1, 1, T, S]. If None, every
-        query attends to every key.
+      mask: Attention mask, a `Mask` or a bool array of shape [B or 1, 1, T, S].
+        If None, every query attends to every key.
       bias: Bias added to the attention scores, float32 of shape [1, N, T, S],
         or None.
       deterministic: Whether to disable dropout.
@@ -220,8 +221,8 @@ class Attention(nn.Module):
       states: Hidden states from which queries are computed, of shape [B, T, H].
       key: Keys of shape [B, S, N, D].
       value: Values of shape [B, S, N, D].
-      mask: A `Mask`, or a bool array of shape [B or 1, 1, T, S]. If None, every
-        query attends to every key.
+      mask: Attention mask, a `Mask` or a bool array of shape [B or 1, 1, T, S].
+        If None, every query attends to every key.
       bias: Bias added to the attention scores, float32 of shape [1, N, T, S],
         or None.
       deterministic: Whether to disable dropout.

@@ -40,8 +40,8 @@ class PlugIn(nn.Module):
 
     Args:
       token_ids: Token ids, int32 of shape [B, T].
-      memory: Hidden states of the paired input from `encode`, of shape [B, S,
-        H]. The caller stops the gradient of these states if necessary.
+      memory: Hidden states of the paired input, as returned by `encode`, of
+        shape [B, S, H]. The caller stops their gradient if necessary.
       memory_segment_ids: Segment ids of the memory, int32 of shape [B, S], with
         0 for padding. Segment k of `segment_ids` attends to segment k of the
         memory. If None, every position attends to the complete memory.
@@ -115,7 +115,7 @@ def check_enabled(config, *, where: str) -> None:
 
   Args:
     config: Configuration of the model.
-    where: Location that the error message reports.
+    where: Location that the error message reports, such as 'Encoder.plug_in'.
   """
   if not hasattr(config, 'cross_attention'):
     raise errors.ConfigError(
@@ -152,11 +152,10 @@ def pair_features(
     model.apply({'params': params}, first, second, method=pair_features)
 
   Args:
-    encoder: `Encoder` that is bound to its parameters.
-    first: Mapping from names to inputs of the first sentences: `token_ids` of
-      shape [B, T], and optionally segment_ids, positions, language_ids and
-      token_type_ids.
-    second: Mapping from names to inputs of the paired sentences, of shape [B,
+    encoder: `Encoder` module that is bound to its parameters.
+    first: Inputs of the first sentences by name: `token_ids` of shape [B, T],
+      and optionally segment_ids, positions, language_ids and token_type_ids.
+    second: Inputs of the second sentences by name, as in `first`, of shape [B,
       S].
     stop_gradient_memory: Whether the hidden states H^L of the paired sentence
       are constants when S^L is computed, as in pretraining (VECO, section 2.2).

@@ -20,7 +20,7 @@ class Reader:
   average is read.
 
   Attributes:
-    shapes: Mapping from parameter names to shapes.
+    shapes: Mapping from the name of each parameter to its shape.
   """
 
   def __init__(self, checkpoint: pathlib.Path):
@@ -35,7 +35,7 @@ class Reader:
     """Checks that the checkpoint's files have not changed.
 
     Raises:
-      CheckpointError: If a file has changed.
+      CheckpointError: If a file has changed since the checkpoint was written.
     """
     checkpoint_reader.verify_checkpoint(
       self._checkpoint, 'train' if self._averaged else 'params'
@@ -54,7 +54,7 @@ class Reader:
       The values as float32.
 
     Raises:
-      CheckpointError: If a value is not finite.
+      CheckpointError: If the parameter contains NaN or infinity.
     """
     if self._averaged:
       array = self._open('train', f'ema/{parameter}')

@@ -72,10 +72,10 @@ def write_safetensors(
 
   Args:
     path: Path of the file to write.
-    shapes: Mapping from the names of the tensors to their shapes.
+    shapes: Mapping from the name of each tensor to its shape.
     dtype: Data type of all tensors.
-    values: Iterator over pairs (name, array), in the order of `shapes`. Further
-      elements of the iterator are not consumed.
+    values: Iterator over pairs (name, array), in the order of `shapes`. Only as
+      many elements are consumed as `shapes` contains.
   """
   dtype = np.dtype(dtype)
   dtype_name = next(
@@ -112,7 +112,7 @@ def find_tensors(
 
   Args:
     folder: Folder of the checkpoint.
-    files: Names of files that contain or list the weights, in order of
+    files: Names of weight files or weight indexes to look for, in order of
       preference.
 
   Returns:
@@ -167,7 +167,7 @@ def read_tensors(
   """Yields tensors with their values, file by file.
 
   Raises:
-    CheckpointError: If a file is damaged, or if a value is not finite.
+    CheckpointError: If a file is damaged, or if a value is NaN or infinite.
   """
   tensors_by_file: dict[pathlib.Path, list[Tensor]] = {}
   for tensor in tensors:
@@ -190,13 +190,13 @@ def read_rows(tensor: Tensor, rows: np.ndarray) -> np.ndarray:
 
   Args:
     tensor: Tensor to read, with one or two axes.
-    rows: Indices of the rows, of any shape.
+    rows: Indices of the rows to read, an integer array of any shape.
 
   Returns:
     Array of shape [*rows.shape, *tensor.shape[1:]].
 
   Raises:
-    CheckpointError: If the file is damaged, or if a value is not finite.
+    CheckpointError: If a file is damaged, or if a value is NaN or infinite.
   """
   try:
     _, read = _open(tensor.file)

@@ -28,7 +28,7 @@ def parameter_readers(
   """Returns, for each parameter, a function that reads its values.
 
   Args:
-    plan: Mapping from the folder's tensors to the model's parameters.
+    plan: Assignment of the folder's tensors to the model's parameters.
 
   Returns:
     Mapping from the name of each parameter to a function that returns its
@@ -68,11 +68,11 @@ def load_parameters(
   """Loads all parameters of an import as a tree.
 
   Args:
-    plan: Mapping from the folder's tensors to the model's parameters.
-    place: Function that takes the name of a parameter and its float32 values,
-      and returns the value to store in the tree. It is called as soon as a
-      parameter is complete, so that parameters that are transferred to devices
-      do not use host memory.
+    plan: Assignment of the folder's tensors to the model's parameters.
+    place: Function of a parameter's name and its float32 values that returns
+      the value to store in the tree. It is called as soon as a parameter is
+      complete, so that parameters that are transferred to devices do not use
+      host memory.
 
   Raises:
     CheckpointError: If tied tensors differ, or if constant tensors have

@@ -158,7 +158,7 @@ def languages_from_options(options: Mapping) -> tuple[str, ...] | None:
     The languages, or None if config.json does not specify valid ids.
 
   Raises:
-    ConfigError: If `xlflax_languages` is not a list of distinct codes.
+    ConfigError: If `xlflax_languages` is not a list of distinct language codes.
   """
   if LANGUAGES in options:
     return _check_languages(options[LANGUAGES])
@@ -309,10 +309,10 @@ def choose_languages(
 
   Args:
     symbols: Language symbols, as returned by `read_language_symbols`.
-    languages: Language codes that the user chose. If None, all languages with a
-      symbol are used, or `DEFAULT` if there are no symbols. For example, 'en'
-      selects eng_Latn. 'zh' is ambiguous and therefore does not select zho_Hans
-      or zho_Hant.
+    languages: Language codes chosen by the user. The code 'en' selects the
+      symbol eng_Latn, but 'zh' is ambiguous and selects neither zho_Hans nor
+      zho_Hant. If None, all languages with a symbol are used, or `DEFAULT` if
+      there are no symbols.
 
   Returns:
     The codes of the languages and the symbol of each.

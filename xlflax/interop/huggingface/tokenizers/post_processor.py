@@ -37,7 +37,7 @@ def read_separator(model_dir: pathlib.Path) -> SpecialTokenTemplate | None:
   The input settings of heads take precedence over the datasets of pretraining.
 
   Args:
-    model_dir: Directory of the run.
+    model_dir: Model directory of the run.
 
   Returns:
     The separator, or None if the run used no text pairs or several separators.
@@ -118,8 +118,8 @@ def match_run_template(
     vocabulary: Vocabulary of the run.
     separator: Special tokens that the run uses to separate the two texts of a
       pair.
-    num_types: Number of token types that the model distinguishes. If there are
-      several, the second text has the second type.
+    num_types: Number of token types that the model distinguishes. If it is at
+      least 2, the second text has token type 1.
 
   Returns:
     Whether the tokenizer was changed.
@@ -165,11 +165,12 @@ def set_template(
 
   Args:
     folder: Folder with the tokenizer files.
-    tokenizer: Tokenizer to write. Its post-processor is replaced.
-    single: Template for a single text. Special tokens are specified by their
-      ids, such as '2', or '2:1' for the second token type.
-    pair: Template for a text pair.
-    names: Names of the model inputs that the tokenizer returns.
+    tokenizer: Tokenizer to write. Its post-processor is replaced by the
+      template.
+    single: Template for a single text, such as ['1', '$A', '2']. Special tokens
+      are specified by their ids, and a suffix sets the token type, as in '2:1'.
+    pair: Template for a text pair, in which $A and $B stand for the texts.
+    names: Names of the model inputs that the tokenizer returns by default.
   """
   symbols = {name.partition(':')[0] for name in (*single, *pair)}
   # Special tokens are named by their ids, because tokens can contain a colon.

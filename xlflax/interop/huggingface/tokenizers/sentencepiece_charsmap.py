@@ -33,9 +33,10 @@ def build_normalizer(charsmap: bytes, *, keeps_tilde: bool):
   'ệ' (one character) and 'ê' + U+0323.
 
   Args:
-    charsmap: Replacement table of a model that uses one of SentencePiece's
-      predefined normalization rules.
-    keeps_tilde: Whether to keep the full-width tilde.
+    charsmap: Compiled replacement table (`precompiled_charsmap`) of a
+      SentencePiece model that uses a predefined normalization rule.
+    keeps_tilde: Whether the normalizer leaves the full-width tilde (U+FF5E)
+      unchanged.
   """
   steps = [
     normalizers.Replace(tokenizers.Regex(_boundaries()), _MARK),

@@ -37,7 +37,7 @@ def convert_sentencepiece(vocabulary: Vocabulary) -> dict[str, bytes] | None:
   (U+2581) or special tokens, which the library interprets as such.
 
   Args:
-    vocabulary: Vocabulary to convert.
+    vocabulary: SentencePiece vocabulary to convert.
 
   Returns:
     Mapping from file names to contents, or None for word and character models,

@@ -107,11 +107,11 @@ def read_tokenizer(
   Args:
     folder: Folder written by `save_pretrained`.
     model_type: Model type in the folder's `config.json`.
-    size: Number of rows in the embedding table, if it is larger than the size
-      of the tokenizer, or None.
-    languages: Codes of the languages to which ids are assigned. For a model
-      with language symbols, they select some of the symbols, and None selects
-      all.
+    size: Number of rows of the embedding table. None if the table has no more
+      rows than the tokenizer has tokens.
+    languages: Codes of the languages to which ids are assigned. If the
+      tokenizer has language symbols, only these languages are kept, and None
+      keeps all.
 
   Raises:
     VocabularyError: If the tokenizer files do not exist or cannot be read.

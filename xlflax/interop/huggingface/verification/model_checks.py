@@ -76,7 +76,7 @@ class Sample:
 
   Attributes:
     texts: Text of each sequence. The last sequence is a pair.
-    batch: Arrays of shape [batch, length].
+    batch: Mapping from batch keys to arrays of shape [batch, length].
     token_ids: Token ids whose logits are compared: the ids in the batch and a
       sample of the vocabulary.
   """
@@ -99,9 +99,10 @@ def check_export(
   Args:
     folder: Folder with config.json and safetensors files.
     run: Run that was exported.
-    read: Reader of the run's parameters.
-    names: Names of all parameters of the model and its heads.
-    dtype: Data type of the tensors, to which the run's parameters are rounded.
+    read: Reader that loads a parameter of the run by its name.
+    names: Names of all parameters of the run's model and its heads.
+    dtype: Data type of the exported tensors. The run's parameters are rounded
+      to it before the comparison.
 
   Returns:
     Sentences that describe which comparisons were skipped and why.
@@ -186,9 +187,10 @@ def check_import(
 
   Args:
     folder: Hugging Face folder that was imported.
-    description: Description of the model in the folder.
-    run: Run of the imported model.
-    read: Reader of the imported parameters.
+    description: Architecture, task and configuration of the model in the
+      folder.
+    run: Run that contains the imported model.
+    read: Reader that loads an imported parameter by its name.
 
   Returns:
     Sentences that describe which comparisons were skipped and why.
@@ -292,11 +294,12 @@ def _outputs(model, objective, spec, params, sample: Sample) -> Outputs:
 
   Args:
     model: Encoder or encoder-decoder to evaluate.
-    objective: Fine-tuning objective whose label logits are returned, or None.
-    spec: Specification of the vocabulary.
+    objective: Fine-tuning objective whose label logits are returned. If None,
+      there are no label logits.
+    spec: Sizes and special ids of the vocabulary.
     params: Parameters of the model and its heads. The embedding tables have
       only the rows of `sample.token_ids`.
-    sample: Batch whose outputs are compared.
+    sample: Batch for which the outputs are computed.
   """
   config = dataclasses.replace(
     model.config,
@@ -366,8 +369,10 @@ def _compare_with_transformers(
     folder: Hugging Face folder of the model.
     options: Options from the model's `config.json`.
     task: Task for which the head was trained.
-    tensors: Tensors in the folder.
-    expected: Expected outputs, or a function that returns the expected outputs.
+    tensors: Mapping from the name of each tensor in the folder to its location
+      and shape.
+    expected: Mapping from the name of each output to its expected array, or a
+      function that returns the mapping.
     sample: Batch whose outputs are compared.
 
   Returns:

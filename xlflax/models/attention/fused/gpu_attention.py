@@ -131,11 +131,11 @@ def _call(kernel, options, arrays, extra_inputs, *, grid, block, out, name):
     options: Static options of the attention kernels.
     arrays: Input arrays of the kernels, padded to complete blocks.
     extra_inputs: Mapping from names to additional input arrays.
-    grid: Grid of programs: (blocks, batch, heads), or the grid of
+    grid: Shape of the grid of programs: (blocks, batch, heads), or that of
       `bias_kernel`.
     block: Type of the blocks along the grid's block axis: 0 for query blocks
       and 1 for key blocks. None for `bias_kernel`, whose grid has both axes.
-    out: Shape, dtype and block spec name of each result.
+    out: List with the shape, dtype and block spec name of each result.
     name: Name of the kernel in profiles.
   """
   inputs = {

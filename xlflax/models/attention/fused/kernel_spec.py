@@ -22,9 +22,9 @@ class Options(NamedTuple):
 
   Attributes:
     scale: Factor that scales the attention scores.
-    rate: Dropout rate.
+    rate: Dropout rate for the attention probabilities.
     causal: Whether queries attend only to their own and earlier positions.
-    heads: Total number N of query heads, summed over all devices.
+    heads: Total number N of query heads over all devices.
     length: Number T of queries, not counting padding.
     memory_length: Number S of keys, not counting padding.
     block: Pair (number of queries, number of keys) per block.
@@ -55,10 +55,10 @@ class Arrays(NamedTuple):
       None.
     query_segments: Segment ids of the queries, int32 of shape [B, T], or None.
     key_segments: Segment ids of the keys, int32 of shape [B, S], or None.
-    key_words: Random key for dropout, uint32 of shape [2]. None without
-      dropout.
-    window: Maximum distance between a query and a key, int32 of shape [1], or
-      None.
+    key_words: Random key for dropout as two words, uint32 of shape [2]. None
+      without dropout.
+    window: Maximum distance between a query and a key (inclusive), int32 of
+      shape [1], or None.
     row_bits: Random bits per query for dropout, int32 of shape [B, N, T],
       or None. `add_dropout_bits` sets them.
     column_bits: Random bits per key for dropout, int32 of shape [S], or
@@ -84,9 +84,10 @@ def block_mask(options: Options, rows, columns, segments, window):
     options: Static options of the attention kernels.
     rows: Indices of the queries, int32 of shape [queries, 1].
     columns: Indices of the keys, int32 of shape [1, keys].
-    segments: Segment ids of shapes [queries, 1] and [1, keys], or None.
-    window: Maximum distance between a query and a key, an int32 scalar, or
-      None.
+    segments: Pair of the queries' segment ids [queries, 1] and the keys'
+      segment ids [1, keys], or None.
+    window: Maximum distance between a query and a key (inclusive), an int32
+      scalar, or None.
 
   Returns:
     A bool array of shape [queries, keys], or None if nothing is masked.

@@ -123,12 +123,12 @@ def _scores(options, refs, query, key, slices, blocks) -> jax.Array:
 
   Args:
     options: Static options of the attention kernels.
-    refs: Mapping from names to Pallas references.
+    refs: Mapping from the names of the kernel's arrays to Pallas references.
     query: Queries of shape [queries, D].
     key: Keys of shape [keys, D].
     slices: Pair of slices that select the block of queries and the block of
       keys within the arrays of `refs`.
-    blocks: Indices of the query block and of the key block.
+    blocks: Pair (index of the query block, index of the key block).
   """
   queries, keys = options.block
   scores = _dot(key, query, (1, 1)) * (options.scale * kernel_spec.LOG2_E)

@@ -42,9 +42,9 @@ def sharded_attention(
     bias: Bias added to the attention scores, float32 of shape [1, N, T, S], or
       None.
     scale: Factor that scales the attention scores.
-    dropout_rate: Dropout rate for the attention probabilities. The same weights
-      are dropped as by `dropout.drop_weights` in an array of shape
-      [B, N, T, S].
+    dropout_rate: Dropout rate for the attention probabilities. The dropped
+      elements are those that `dropout.drop_weights` drops from an array of
+      shape [B, N, T, S].
     dropout_key: Random key for dropout. If None, dropout is not applied.
 
   Returns:
@@ -192,8 +192,8 @@ class _Sharding(NamedTuple):
     """Calls `function` on each device's shard of the arguments.
 
     Args:
-      function: Function to call. Its arguments are `Arrays` and, in the
-        backward pass, also the output, the normalizer and the gradient.
+      function: Function to call on each device. Its arguments are `Arrays` and,
+        in the backward pass, also the output, the normalizer and the gradient.
       arguments: Global (unsharded) arguments of `function`.
       out_specs: Partition specs of the results.
     """

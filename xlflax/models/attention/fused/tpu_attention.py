@@ -133,7 +133,7 @@ def _call(
     extra_inputs: Mapping from names to additional input arrays.
     block: Type of the blocks along the grid's block axis: 0 for query blocks
       and 1 for key blocks.
-    out: Shape, dtype and block spec name of each result.
+    out: List with the shape, dtype and block spec name of each result.
     name: Name of the kernel in profiles.
     sums_shape: Shape of a float32 scratch buffer that is kept between blocks.
       If None, the kernel has no such buffer.

@@ -28,7 +28,8 @@ class _Scores:
     options: Static options of the attention kernels.
     window: Maximum distance between a query and a key, an int32 scalar, or
       None.
-    factor: Factor by which the caller must multiply the results of `scores`.
+    factor: Factor that converts the results of `scores` to attention scores.
+      The caller must multiply by it.
   """
 
   def __init__(self, options, refs):
@@ -283,12 +284,13 @@ def _loop_over_blocks(refs, first, end, body, initial):
   takes about a sixth of the instructions of a loop.
 
   Args:
-    refs: Mapping from names to Pallas references.
+    refs: Mapping from the names of the kernel's arrays to Pallas references.
     first: Index of the first block.
     end: Index after the last block.
-    body: Function of a block's index, the values that the loop carries, and the
-      keyword `has_segments`, which returns the new values.
-    initial: Initial values of the variables that the loop carries.
+    body: Function of the block index and the loop variables that returns the
+      new loop variables. Its keyword `has_segments` tells whether to mask
+      segments.
+    initial: Initial values of the loop variables.
   """
 
   def run(has_segments, carry):
