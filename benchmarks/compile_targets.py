@@ -541,16 +541,16 @@ def find_faults(figures: dict, recorded: dict, devices: str) -> list[str]:
 
 
 def format_table(
-  results: dict[str, dict | None], first_release: dict[str, dict]
+  results: dict[str, dict | None], initial_version: dict[str, dict]
 ) -> str:
-  """Formats measurements of this version and the first release as Markdown.
+  """Formats measurements of this version and the initial version as Markdown.
 
   Args:
     results: Map from 'case@devices' to the measurements of the step. The
       measurements are empty if the step does not compile, and None if it was
       not compiled.
-    first_release: Map from 'case@devices' to the measurements of the step in
-      the first release.
+    initial_version: Map from 'case@devices' to the measurements of the step in
+      the initial version.
   """
   lines = [
     '| step | devices | bound, ms | MFU bound | peak, GiB | waiting for '
@@ -561,7 +561,7 @@ def format_table(
     name, devices = key.rsplit('@', 1)
     lines.append(
       f'| {name} | {devices} | {format_cells(figures, ("waited",))} | '
-      f'{format_cells(first_release[key]) if key in first_release else "- | - | -"} |'
+      f'{format_cells(initial_version[key]) if key in initial_version else "- | - | -"} |'
     )
   return '\n'.join(lines)
 
@@ -759,7 +759,7 @@ def main() -> int:
   table = (
     format_counts(plans)
     if args.counts
-    else format_table(results, record_file.get('first_release', {}))
+    else format_table(results, record_file.get('initial_version', {}))
   )
   print(table)
   if args.page:

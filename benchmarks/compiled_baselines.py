@@ -2,7 +2,8 @@
 
   python -m benchmarks.compiled_baselines --t5x DIR
   python -m benchmarks.compiled_baselines --steps plain_flax --devices gpu:H200:1
-  python -m benchmarks.compiled_baselines --recorded --page docs/performance.md
+  python -m benchmarks.compiled_baselines --recorded \\
+      --page docs/measured/compiled_steps.md
 
 `t5x` is T5X's encoder-decoder (github.com/google-research/t5x, checked out in
 DIR) in the size of mT5-base. `plain_flax` is an encoder that consists of Flax

@@ -20,8 +20,9 @@ Accuracy is the Tatoeba retrieval accuracy, averaged over both directions. The
 same function computes the vectors for both implementations. With --packed,
 xlflax packs several short texts into one sequence, whereas
 Sentence-Transformers always pads each batch to its longest text. xlflax's
-layers are unrolled (docs/performance.md). CPU seconds include all processes of
-an implementation from start to exit, with imports, compilation and saving.
+layers are unrolled (docs/measured/compiled_steps.md). CPU seconds include all
+processes of an implementation from start to exit, with imports, compilation and
+saving.
 Finished measurements are stored in WORK and are not repeated.
 """
 

@@ -94,7 +94,8 @@ def test_record_has_baselines_for_steps_of_equal_size():
 
 def test_page_has_the_markers():
   page = (
-    pathlib.Path(compiled_baselines.__file__).parents[1] / 'docs/performance.md'
+    pathlib.Path(compiled_baselines.__file__).parents[1]
+    / 'docs/measured/compiled_steps.md'
   )
   text = page.read_text(encoding='utf-8')
   assert text.count('<!-- baselines -->') == 1

@@ -1,6 +1,7 @@
 """Configurations of the papers that train the same step.
 
-docs/performance.md lists them. Only one of them is compiled for GPUs.
+docs/measured/compiled_steps.md lists them. Only one of them is compiled for
+GPUs.
 """
 
 import re

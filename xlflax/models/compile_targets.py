@@ -70,7 +70,7 @@ def current_target() -> Target:
 
 # Do not split matmuls whose weights or gradients are sharded. By default,
 # XLA:TPU converts them to loops of partial sums, which read the activations
-# once for each device (docs/performance.md).
+# once for each device (docs/measured/compiled_steps.md).
 _TPU_OPTIONS = {
   'xla_tpu_enable_windowed_einsum_for_all_gather': False,
   'xla_tpu_enable_windowed_einsum_for_reduce_scatter': False,
@@ -78,7 +78,8 @@ _TPU_OPTIONS = {
 
 
 # Compute all matmuls with cuBLASLt, which adds biases and accumulates the
-# gradients of several matmuls without additional kernels (docs/performance.md).
+# gradients of several matmuls without additional kernels
+# (docs/measured/compiled_steps.md).
 _NVIDIA_OPTIONS = {
   'xla_gpu_enable_triton_gemm': False,
   'xla_gpu_enable_cublaslt': True,

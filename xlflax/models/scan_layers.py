@@ -24,7 +24,7 @@ def is_unrolled(config: encoder_config.TransformerConfig) -> bool:
 
   On GPUs and TPUs, a loop adds a tenth to the step time of a model of base
   size, because it writes the values for the backward pass to stacked arrays and
-  reads them back (docs/performance.md). On CPUs, a loop adds up to a seventh to
+  reads them back (docs/measured/compiled_steps.md). On CPUs, a loop adds up to a seventh to
   the step time of a model of width 384, but it reduces memory and compilation
   time.
 

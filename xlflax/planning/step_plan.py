@@ -189,7 +189,7 @@ def count_costs(
     machine: Machine for which costs are estimated.
   """
   # On several GPUs, XLA adds the biases of queries, keys and values in separate
-  # kernels (docs/performance.md).
+  # kernels (docs/measured/compiled_steps.md).
   target = compilers.target_of(machine)
   return step_costs.count_costs(
     jaxpr,

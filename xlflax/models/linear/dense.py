@@ -125,7 +125,7 @@ def _matmul_2d(
   """Multiplies inputs by weights as a product of two matrices.
 
   For other shapes, XLA:CPU transposes a factor of the gradient of the weights
-  in memory and multiplies at half the rate (docs/performance.md).
+  in memory and multiplies at half the rate (docs/measured/compiled_steps.md).
   """
   width = math.prod(weights.shape[:contracted])
   product = inputs.reshape(-1, width) @ weights.reshape(width, -1)

@@ -23,7 +23,8 @@ from xlflax.objectives.cross_entropy import compact_cross_entropy
 from xlflax.objectives.losses import TokenLoss
 
 # On a CPU, up to 2^24 float32 logits (64 MB) are computed at once. More logits
-# are computed in chunks of about 2^20 (4 MB). See docs/performance.md.
+# are computed in chunks of about 2^20 (4 MB). See
+# docs/measured/compiled_steps.md.
 _CPU_MAX_UNCHUNKED_LOGITS = 2**24
 _CPU_CHUNK_LOGITS = 2**20
 
