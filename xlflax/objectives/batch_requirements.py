@@ -71,15 +71,15 @@ def check_batches(
   """Checks that a dataset's batches contain the arrays an objective reads.
 
   Args:
-    dataset: Dataset configuration, an element of `Trainer.datasets`.
-    rows: Sequence arrangement that the objective requires.
-    labels: Mapping from the keys of the required gold labels to the rank of
-      their arrays: 1 for shape [B], 2 for shape [B, T].
+    dataset: Configuration of the dataset, an element of `Trainer.datasets`.
+    rows: Required arrangement of texts in the input sequences.
+    labels: Mapping from the key of each required gold label to the rank of its
+      array: 1 for shape [B], 2 for shape [B, T].
     objective: Name of the objective, for error messages.
 
   Raises:
-    ConfigError: If the dataset's sequences have a different arrangement, or a
-      required label is missing.
+    ConfigError: If the dataset's sequences have a different arrangement, or if
+      a required label is missing.
   """
   ranks = {
     key: len(array_spec.shape)
@@ -116,7 +116,7 @@ def check_class_names(
   Datasets that do not define class names are not checked.
 
   Args:
-    dataset: Dataset configuration, an element of `Trainer.datasets`.
+    dataset: Configuration of the dataset, an element of `Trainer.datasets`.
     field: Field of the dataset's `rows` that holds the class names.
     class_names: Class names of the objective, in the order of their indices.
     objective: Name of the objective, for error messages.

@@ -32,8 +32,8 @@ def equal_fingerprints(first: jax.Array, second: jax.Array) -> jax.Array:
   """Compares all pairs of fingerprints from two sets for equality.
 
   Args:
-    first: Fingerprints of shape [B, 2].
-    second: Fingerprints of shape [K, 2].
+    first: Fingerprints of B sequences, of shape [B, 2].
+    second: Fingerprints of K sequences, of shape [K, 2].
 
   Returns:
     Boolean array of shape [B, K], True where two fingerprints are equal.

@@ -15,10 +15,10 @@ class TokenLoss(NamedTuple):
   """Loss and correctness of each example's prediction.
 
   Attributes:
-    loss: float32 array with one loss per example.
-    correct: float32 array of the shape of `loss`, 1.0 where the label has the
-      largest logit and 0.0 elsewhere. A tie for the largest logit counts as
-      correct. No gradient flows through it.
+    loss: Loss of each example, a float32 array.
+    correct: Array that is 1.0 where the label has the largest logit and 0.0
+      elsewhere, float32 with the shape of `loss`. A tie for the largest logit
+      counts as correct. No gradient flows through the array.
   """
 
   loss: jax.Array
@@ -55,8 +55,8 @@ def l2_normalize(vectors: jax.Array, *, epsilon: float = 1e-12) -> jax.Array:
   therefore finite, and a zero vector stays zero.
 
   Args:
-    vectors: Vectors of shape [..., D].
-    epsilon: Smallest squared length to divide by.
+    vectors: Vectors to scale, of shape [..., D].
+    epsilon: Lower bound for the squared length by which a vector is divided.
 
   Returns:
     float32 array of shape [..., D].
@@ -82,12 +82,12 @@ def info_nce(
     queries: Query vectors of shape [B, D]. Query i belongs to key i. The
       vectors are not normalized here.
     keys: Key vectors of shape [B, D].
-    temperature: Temperature t > 0.
+    temperature: Temperature t > 0 by which the similarities are divided.
     weights: Weights of the examples, of shape [B]. An example with weight 0 has
       loss 0, and its key is not a negative of any query. If None, all weights
       are 1.
-    excluded: Boolean array of shape [B, B]. True removes key j from the
-      denominator of query i. The diagonal is ignored. If None, all keys are
+    excluded: Boolean array of shape [B, B]. True at (i, j) removes key j from
+      the denominator of query i. The diagonal is ignored. If None, all keys are
       used.
 
   Returns:
@@ -155,7 +155,7 @@ def kl_divergence(
     student: Student logits of shape [..., V].
     support: Boolean array of shape [V], True for the tokens over which the
       softmax is computed.
-    temperature: Temperature T > 0.
+    temperature: Temperature T > 0 by which the logits are divided.
 
   Returns:
     The divergence (0 if the support is empty), and 1 where both models have the
@@ -187,15 +187,16 @@ def linear_kl(
   The logits are hidden @ table^T + bias.
 
   Args:
-    student: Hidden states of shape [B, K, H], embedding table of shape [R, H]
-      and bias of shape [R] of the student.
-    teacher: Corresponding arrays of the teacher, whose width H may differ.
+    student: Tuple of the student's hidden states [B, K, H], embedding table
+      [R, H] and output bias [R].
+    teacher: Tuple of the teacher's hidden states, embedding table and output
+      bias, as for the student. The width H may differ.
     support: Boolean array of shape [R], True for the tokens over which the
       softmax is computed.
-    temperature: Temperature T > 0.
-    chunk_size: Number of the K positions to score at a time. Memory then holds
-      logits of shape [B, chunk_size, R]. If None, all logits [B, K, R] are held
-      at once.
+    temperature: Temperature T > 0 by which the logits are divided.
+    chunk_size: Number of the K positions to score at a time. At most
+      [B, chunk_size, R] logits are then held in memory. If None, all logits
+      [B, K, R] are held at once.
 
   Returns:
     Divergence and agreement, float32 arrays of shape [B, K].

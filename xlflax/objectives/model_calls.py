@@ -59,8 +59,10 @@ def bind_language_params(model, params, batch, vocabulary: VocabularySpec):
   Args:
     model: Linen module of the model.
     params: Parameters `{'model': ..., 'heads': ...}`.
-    batch: Arrays of single sequences, all in the same language.
-    vocabulary: Sizes, special ids and the words of each language.
+    batch: Mapping from batch keys to arrays of single sequences. All sequences
+      have the same language.
+    vocabulary: Vocabulary specification with sizes, special ids and the words
+      of each language.
 
   Returns:
     A tree like `params`, for `call_model` and `encode_batch`.
@@ -94,10 +96,10 @@ def call_model(
   Args:
     model: Linen module of the model.
     params: Parameters returned by `bind_language_params`.
-    method: Name of a method, or a function with the bound model as its
-      first argument.
+    method: Name of the model's method, or a function whose first argument is
+      the bound model.
     *args: Positional arguments of the method.
-    rng: Random key for dropout. If None, no key is passed.
+    rng: Random key for dropout. If None, the model is called without a key.
     **kwargs: Keyword arguments of the method.
   """
   rngs = None if rng is None else {'dropout': rng}
@@ -123,13 +125,13 @@ def encode_batch(
   Args:
     model: Linen module of the model.
     params: Parameters `{'model': ..., 'heads': ...}`.
-    batch: `token_ids` of shape [B, T] and, optionally, segment_ids, positions
-      and language_ids.
+    batch: Mapping with `token_ids` of shape [B, T] and, optionally,
+      segment_ids, positions and language_ids.
     context: `ObjectiveContext`, whose field `train` determines whether dropout
       is applied.
     rng: Random key for dropout.
-    layer: Layer whose output is returned, where 0 is the embedding layer. If
-      None, the final hidden states are returned.
+    layer: Index of the layer whose output is returned, where 0 is the embedding
+      layer. If None, the final hidden states are returned.
 
   Returns:
     Hidden states of shape [B, T, H] in the compute dtype of the model.
@@ -155,8 +157,9 @@ def pool_hidden_states(
 
   Args:
     states: Hidden states of shape [B, T, H].
-    text: Boolean array of shape [B, T], True for tokens to average.
-    pooling: Pooling method: FIRST, MEAN or MEAN_ALL.
+    text: Boolean array of shape [B, T], True for tokens over which MEAN and
+      MEAN_ALL average.
+    pooling: Method of pooling hidden states: FIRST, MEAN or MEAN_ALL.
 
   Returns:
     float32 array of shape [B, H]. The mean over no tokens is 0.
@@ -183,7 +186,8 @@ def sentence_vectors(
   Args:
     model: Linen module of the model.
     params: Parameters returned by `bind_language_params`.
-    batch: Batch of sequences, as in `encode_batch`.
+    batch: Mapping from batch keys to arrays of the sequences, as in
+      `encode_batch`.
     context: `ObjectiveContext`, whose field `train` determines whether dropout
       is applied.
     rng: Random key for dropout.

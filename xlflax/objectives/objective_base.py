@@ -34,8 +34,8 @@ class WeightedMean(NamedTuple):
   jnp.sum(weights))`.
 
   Attributes:
-    total: Weighted sum that is not divided by `weight`, of shape [] or, for one
-      value per language, [languages].
+    total: Weighted sum of the values, not divided by `weight`, of shape [] or,
+      for one value per language, [languages].
     weight: Sum of the weights, with the same shape as `total`.
   """
 
@@ -50,10 +50,10 @@ class ObjectiveOutput(NamedTuple):
     loss: Loss of shape []. The gradient of `loss.total` is divided by the
       weight summed over micro-batches, so accumulating k micro-batches is
       equivalent to one batch of k times the size.
-    metrics: Mapping from names to metrics of shape [] or [languages]. Metrics
-      of shape [languages] are reported per language. The key 'loss' does not
-      need to be repeated.
-    state: State of the objective after this batch (see `Objective.init_state`).
+    metrics: Mapping from the name of each metric to a weighted mean of shape []
+      or [languages]. Metrics of shape [languages] are reported per language.
+      The loss does not need to be repeated.
+    state: State of the objective after the batch (see `Objective.init_state`).
   """
 
   loss: WeightedMean
@@ -66,13 +66,13 @@ class ObjectiveContext:
   """Additional inputs of an objective, such as the vocabulary and the step.
 
   Attributes:
-    vocabulary: Sizes and special ids of the vocabulary.
+    vocabulary: Vocabulary specification with sizes and special ids.
     step: Global step, an int32 scalar, at which the objective evaluates
       schedules.
     train: Whether to apply dropout.
-    rng: Random key for this step and micro-batch, the objective's only source
-      of randomness.
-    state: State of the objective (see `Objective.init_state`).
+    rng: Random key for this step and micro-batch. It is the objective's only
+      source of randomness.
+    state: State of the objective before the batch (see `Objective.init_state`).
     micro_batches: Number k of micro-batches per step. Micro-batch j contains
       the examples j, j + k, j + 2k, … of the batch, or the groups of examples
       with these indices.
@@ -98,7 +98,7 @@ class TeacherParameters(NamedTuple):
       and the output bias follow the order of the student's vocabulary.
     matched: Boolean array of shape [rows], True for student tokens that the
       teacher can score.
-    languages: Language codes of the teacher.
+    languages: Language codes of the teacher's vocabulary.
   """
 
   params: dict[str, Any]
@@ -120,7 +120,8 @@ class Teacher(Protocol):
     cheap.
 
     Args:
-      like: Configuration of the student's encoder.
+      like: Configuration of the student's encoder, whose vocabulary size the
+        teacher's module gets.
     """
 
   def load(
@@ -131,7 +132,7 @@ class Teacher(Protocol):
     Args:
       vocabulary: `Vocabulary` of the student.
       rows: Number of rows in the student's embedding table.
-      temperature: Temperature of the distillation.
+      temperature: Temperature of the distillation's softmax.
     """
 
 
@@ -147,9 +148,9 @@ class Objective(validation.ValidatedFields):
     ROWS: Class attribute that specifies the required arrangement of the
       sequences.
     GOLD: Class attribute that maps the key of each required gold label to the
-      rank of its array.
-    name: Prefix of the objective's metrics and key of its head, such as 'mlm'.
-      Names must be unique within a mixture.
+      rank of its array, such as 1 for shape [B].
+    name: Name of the objective, which prefixes its metrics and is the key of
+      its head, such as 'mlm'. Names must be unique within a mixture.
   """
 
   ROWS: ClassVar[Rows] = Rows.ANY
@@ -171,12 +172,12 @@ class Objective(validation.ValidatedFields):
     """Checks that a dataset provides the batches that the objective reads.
 
     Args:
-      dataset: A `DatasetConfig`, a `LabeledDatasetConfig`, or another object
-        that provides batches.
+      dataset: Configuration of the dataset, such as a `DatasetConfig` or
+        `LabeledDatasetConfig`, or another object that provides batches.
 
     Raises:
-      ConfigError: If the dataset's sequences have a different arrangement or
-        labels are missing.
+      ConfigError: If the dataset's sequences have a different arrangement, or
+        if a required label is missing.
     """
     batch_requirements.check_batches(
       dataset, self.ROWS, self.GOLD, objective=self.name
@@ -188,10 +189,10 @@ class Objective(validation.ValidatedFields):
     Args:
       model: Linen module of the model.
       vocabulary: `VocabularySpec` of the run.
-      length: Number of tokens in a sequence of the dataset.
+      length: Number of tokens per sequence of the dataset, including padding.
 
     Raises:
-      ConfigError: If the objective requires another class of models.
+      ConfigError: If the objective requires a different class of model.
       VocabularyError: If the vocabulary lacks special tokens that the objective
         requires.
     """
@@ -205,7 +206,7 @@ class Objective(validation.ValidatedFields):
     """Returns the maximum length of the model's input sequences.
 
     Args:
-      length: Number of tokens in a sequence of the dataset.
+      length: Number of tokens per sequence of the dataset, including padding.
     """
     return length
 
@@ -239,7 +240,8 @@ class Objective(validation.ValidatedFields):
     Args:
       state: Initial state from `init_state`, sharded over the devices.
       model: Linen module of the model.
-      params: Initial parameters, including those loaded from a different run.
+      params: Initial parameters of the run, including those loaded from a
+        different run.
       vocabulary: `xlflax.data.tokenizers.base_vocabulary.Vocabulary` of the
         run.
 
@@ -259,7 +261,7 @@ class Objective(validation.ValidatedFields):
     Args:
       params: Parameters `{'model': ..., 'heads': ...}` before the step's
         update.
-      state: State of the objective.
+      state: State of the objective before the step.
 
     Returns:
       The updated state.
@@ -275,9 +277,10 @@ class Objective(validation.ValidatedFields):
     Args:
       model: Linen module of the model.
       params: Unboxed parameters `{'model': ..., 'heads': ...}`.
-      batch: Arrays on the device, as documented in `xlflax.data.batch_keys`.
-      context: `ObjectiveContext` with vocabulary, step, train flag, random key
-        and state.
+      batch: Mapping from batch keys to arrays of the batch on the device, as
+        documented in `xlflax.data.batch_keys`.
+      context: Additional inputs of the objective: vocabulary, step, train flag,
+        random key and state.
 
     Returns:
       The summed loss with its weight, the metrics, and the new state.
@@ -299,8 +302,9 @@ def compute_output(
     objective: Objective to call.
     model: Linen module of the model.
     params: Unboxed parameters `{'model': ..., 'heads': ...}`.
-    batch: Arrays on the device, as documented in `xlflax.data.batch_keys`.
-    context: Additional inputs of the objective.
+    batch: Mapping from batch keys to arrays of the batch on the device, as
+      documented in `xlflax.data.batch_keys`.
+    context: Vocabulary, step, random key and other inputs of the objective.
 
   Raises:
     ConfigError: If the objective does not return an `ObjectiveOutput` with a

@@ -67,10 +67,10 @@ def by_language(
   bitwise reproducible, and needs a single all-reduce if the batch is sharded.
 
   Args:
-    values: Array of any shape. Values with weight 0 are ignored, even if they
-      are NaN. No gradient flows through the values.
-    weights: Weights of the values, with the same shape as `values`.
-    language_ids: Language of each value, from 0 to num_languages - 1. An
+    values: Values to average, an array of any shape. Values with weight 0 are
+      ignored, even if they are NaN. No gradient flows through the values.
+    weights: Weight of each value, with the same shape as `values`.
+    language_ids: Language id of each value, from 0 to num_languages - 1, an
       integer array with the same shape as `values`.
     num_languages: Number of languages, at least 1.
 
@@ -111,12 +111,13 @@ def metrics_by_language(
   """Averages metrics by language and prefixes their keys with `<name>/`.
 
   Args:
-    name: Name of the objective, which prefixes its metrics.
-    values: Mapping from metric keys to arrays, which all have the same shape.
-    weights: Weights of the values, with the same shape as each array in
+    name: Name of the objective, which prefixes the keys.
+    values: Mapping from the key of each metric to its values. All arrays have
+      the same shape.
+    weights: Weight of each value, with the same shape as each array in
       `values`.
-    language_ids: Language of each value, an integer array with the same shape
-      as each array in `values`.
+    language_ids: Language id of each value, an integer array with the same
+      shape as each array in `values`.
     vocabulary: Vocabulary specification with the number of languages.
   """
   count = len(vocabulary.languages)
@@ -164,7 +165,8 @@ def finalize_metrics(
   'mlm/loss/fr': 1.0}`.
 
   Args:
-    metrics: Mapping from names to metrics of shape [] or [languages].
+    metrics: Mapping from the name of each metric to a weighted mean of shape []
+      or [languages].
     languages: Language codes in the order of the language ids.
 
   Returns:
@@ -172,7 +174,7 @@ def finalize_metrics(
     under `<name>/<code>`. Metrics with weight 0 are omitted.
 
   Raises:
-    ValueError: If a metric's length differs from the number of languages.
+    ValueError: If the length of a metric differs from the number of languages.
   """
   results = {}
   for name, value in metrics.items():

@@ -42,7 +42,7 @@ class WeightedObjective:
     dataset: Name of the dataset that the objective reads.
     objective: Objective to train on the dataset.
     weight: Factor by which the loss is multiplied (SUM, ALTERNATE), or relative
-      number of training steps (SAMPLE).
+      frequency of training steps (SAMPLE).
   """
 
   dataset: str
@@ -120,16 +120,19 @@ class ObjectiveMixture:
   """Mixture of objectives, with the rule that selects the objectives of a step.
 
   Attributes:
-    entries: Objectives with their datasets, at least one.
-    combine: SUM trains all entries in every step. ALTERNATE follows `schedule`.
-      SAMPLE draws one entry per step. In each block of steps, every entry is
-      drawn exactly in proportion to its weight. The order within a block
-      depends only on the seed and the block's index.
+    entries: Objectives with their datasets and weights. At least one is
+      required.
+    combine: Rule that selects the entries of a step. SUM trains all entries in
+      every step. ALTERNATE follows `schedule`. SAMPLE draws one entry per step.
+      In each block of steps, every entry is drawn exactly in proportion to its
+      weight. The order within a block depends only on the seed and the block's
+      index.
     schedule: Sequence of steps that ALTERNATE repeats. Each element is the
-      index of an entry, or a tuple of indices. `(0, 0, 1)` trains entry 0 twice
-      and then entry 1. `((0, 1), 2)` trains entries 0 and 1 together and then
-      entry 2. If None, each step trains one entry, in the order of `entries`.
-    seed: Random seed for SAMPLE.
+      index of an entry, or a tuple of indices. For example, `(0, 0, 1)` trains
+      entry 0 twice and then entry 1, and `((0, 1), 2)` trains entries 0 and 1
+      together and then entry 2. If None, each step trains one entry, in the
+      order of `entries`.
+    seed: Random seed for the order of the entries with SAMPLE.
   """
 
   entries: tuple[WeightedObjective, ...]
@@ -248,7 +251,7 @@ class ObjectiveMixture:
     """Returns the indices of the mixture entries that are trained in a step.
 
     Args:
-      step: Zero-based global step.
+      step: Global step of the run, starting at 0.
     """
     if self.combine is Combine.SUM:
       return self.groups[0]
@@ -263,8 +266,8 @@ class ObjectiveMixture:
     Entries that read the same dataset in the same step receive the same batch.
 
     Args:
-      dataset: Name of the dataset that the objective reads.
-      step: Zero-based global step.
+      dataset: Name of the dataset whose batches are counted.
+      step: Global step of the run, starting at 0.
 
     Raises:
       ConfigError: If no entry of the mixture uses the dataset.

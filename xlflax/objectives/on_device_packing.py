@@ -31,10 +31,11 @@ class PackedTexts(NamedTuple):
   """Texts of N sequences, packed into R sequences of W tokens.
 
   Attributes:
-    batch: Arrays of shape [R, W]. Each text is a separate segment whose
-      positions start at 0.
-    inside: Boolean array of shape [blocks, N / blocks, R * W / blocks], which
-      marks the tokens of each text.
+    batch: Mapping from batch keys to arrays of the packed sequences, of shape
+      [R, W]. Each text is a separate segment whose positions start at 0.
+    inside: Boolean array that marks the tokens of each text, of shape
+      [blocks, N / blocks, R * W / blocks]. Each block of texts is packed
+      separately.
     placed: Boolean array of shape [N], True for texts that were packed. Texts
       that do not fit are not packed.
   """
@@ -84,11 +85,11 @@ def pack_sequences(
   """Packs the texts of a batch with the first-fit decreasing algorithm.
 
   Args:
-    batch: Arrays of shape [N, T], as created by
-      `supervised.featurizers.text_fields`.
+    batch: Mapping from batch keys to arrays of the texts, of shape [N, T], as
+      created by `supervised.featurizers.text_fields`.
     vocabulary: Vocabulary specification with the padding id.
-    share: Size of the packed sequences in tokens, as a fraction of the batch
-      size N * T.
+    share: Number of tokens in the packed sequences, as a fraction of the N * T
+      tokens of the batch.
     longest: Maximum sequence length of the model, at least T.
   """
   count, length = batch[batch_keys.TOKEN_IDS].shape
@@ -112,7 +113,8 @@ def _pack_block(batch, *, shape: tuple[int, int], pad_id: int):
   """Packs one block of sequences.
 
   Args:
-    batch: Arrays of shape [N, T].
+    batch: Mapping from batch keys to arrays of the block's texts, of shape
+      [N, T].
     shape: Shape (R, W) of the packed sequences.
     pad_id: Padding id.
 

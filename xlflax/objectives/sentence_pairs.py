@@ -18,7 +18,8 @@ def split_sides(batch, *, objective: str) -> tuple[_Side, _Side]:
   """Splits a batch of pairs into the first and the second texts.
 
   Args:
-    batch: Batch that contains both texts of each pair.
+    batch: Mapping from batch keys to arrays of a batch, which contains both
+      texts of each pair.
     objective: Name of the objective, for error messages.
 
   Returns:

@@ -42,12 +42,11 @@ class Target(NamedTuple):
   """Decoder inputs with labels and weights.
 
   Attributes:
-    rows: Arrays of shape [B, S] that the decoder reads. `token_ids` contains
-      the input tokens.
-    labels: int32 array of shape [B, S] with the token that follows each input
-      token.
-    weights: float32 array of shape [B, S], 1 for labels that contribute to the
-      loss.
+    rows: Mapping from batch keys to the arrays that the decoder reads, of shape
+      [B, S]. `token_ids` contains the input tokens.
+    labels: Token that follows each input token, int32 of shape [B, S].
+    weights: Array that is 1 for labels that contribute to the loss and 0 for
+      others, float32 of shape [B, S].
   """
 
   rows: dict[str, jax.Array]
@@ -60,8 +59,9 @@ class Score(NamedTuple):
 
   Attributes:
     loss: Cross-entropy with label smoothing, which is the training loss.
-    nll: Negative log-likelihood -log p(label).
-    correct: Array that is 1 where the label has the largest logit.
+    nll: Negative log-likelihood -log p(label), without label smoothing.
+    correct: Array that is 1 where the label has the largest logit, and 0
+      elsewhere.
   """
 
   loss: jax.Array
@@ -76,7 +76,7 @@ def start_ids(
 
   Args:
     row_languages: Language ids of the target sequences, of shape [B].
-    start: Type of the decoder's first token.
+    start: Type of the decoder's first input token.
     vocabulary: Vocabulary specification with the special ids.
 
   Returns:
@@ -134,10 +134,10 @@ def make_target(
   input [[5, 7, 8, 0, 0]], labels [[7, 8, 2, 0, 0]], weights [[1, 1, 1, 0, 0]].
 
   Args:
-    rows: Target sequences: token_ids, segment_ids, positions and language_ids
-      of shape [B, S]. The first position of a sequence is the start symbol and
-      is not predicted.
-    first: First input token of the decoder, int [B].
+    rows: Arrays of the target sequences: token_ids, segment_ids, positions and
+      language_ids of shape [B, S]. The first position of a sequence is the
+      start symbol and is not predicted.
+    first: Id of the decoder's first input token in each sequence, int [B].
     vocabulary: Vocabulary specification with the padding id.
     scored: Boolean array of shape [B, S], True for tokens whose prediction
       contributes to the loss. If None, all tokens contribute.
@@ -171,7 +171,8 @@ def row_languages(rows, vocabulary: VocabularySpec) -> jax.Array:
   """Returns the language id of each sequence's first text token.
 
   Args:
-    rows: Sequences, with or without language_ids.
+    rows: Mapping from batch keys to arrays of the sequences, with or without
+      language_ids.
     vocabulary: Vocabulary specification with the special ids.
 
   Returns:
@@ -195,10 +196,11 @@ def decode_with_teacher_forcing(
   """Computes the decoder's hidden states, with dropout during training.
 
   Args:
-    model: Module that has the methods `encode` and `decode`.
-    source_params: Parameters for the source language.
-    params: Parameters for the target language.
-    source: Input sequences of the encoder, of shape [B, T].
+    model: Linen module that has the methods `encode` and `decode`.
+    source_params: Model parameters for the language of the source.
+    params: Model parameters for the language of the target.
+    source: Mapping from batch keys to arrays of the encoder's input sequences,
+      of shape [B, T].
     target: Decoder inputs and labels, as returned by `make_target`.
     context: `ObjectiveContext`, whose field `train` determines whether dropout
       is applied.
@@ -267,14 +269,14 @@ def score_labels(
   row of the output table. The head therefore never stores all logits.
 
   Args:
-    model: Module that has the methods `transform` and `output_table`.
+    model: Linen module that has the methods `transform` and `output_table`.
     params: Parameters of the model.
-    states: Hidden states of shape [B, S, H].
+    states: Hidden states of the decoder, of shape [B, S, H].
     labels: Correct token ids, an integer array of shape [B, S].
-    label_smoothing: Smoothing e in [0, 1).
+    label_smoothing: Label smoothing factor e in [0, 1).
     chunk_size: See `linear_cross_entropy.linear_cross_entropy`.
-    vocab_size: Size V of the vocabulary. All further rows of the table are
-      padding and are ignored.
+    vocab_size: Size V of the vocabulary. All further rows of the output table
+      are padding and are ignored.
 
   Returns:
     Loss, negative log-likelihood and correctness of the labels.

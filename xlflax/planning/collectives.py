@@ -44,10 +44,10 @@ class Collective:
   """A collective operation on one array.
 
   Attributes:
-    kind: Kind of the collective, one of KINDS.
+    kind: Type of the collective, such as 'all-reduce', one of KINDS.
     size: Number of devices in each group that exchanges data.
     nodes: Number of nodes over which the devices of a group are distributed.
-    dtype: Data type of the array.
+    dtype: Data type of the array, as in HLO.
     shape: Shape of the array that a device contributes, or for an all-gather,
       of the array that a device receives.
     bytes: Size in bytes of the array that `shape` describes.
@@ -86,7 +86,8 @@ class Collective:
     """Estimates the collective's duration in seconds at data-sheet link rates.
 
     Args:
-      accelerator: Accelerator, which specifies the rates of its links.
+      accelerator: Accelerator that specifies the rates of the links inside and
+        between nodes.
     """
     inside = self.sent if self.size > self.nodes else 0
     return max(
@@ -287,7 +288,7 @@ def summarize_collectives(counts: Counts) -> dict[str, dict[str, float]]:
   """Computes the total number and size of collectives of each kind.
 
   Args:
-    counts: Number of executions of each collective.
+    counts: Mapping from each collective to the number of its executions.
 
   Returns:
     Mapping from kinds to 'count', 'bytes', 'sent' and 'sent_outside'.

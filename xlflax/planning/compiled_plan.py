@@ -26,9 +26,10 @@ def analyze_run(
   """Analyzes the memory, communication and time of a run's steps.
 
   Args:
-    setup: Setup of the run, on the target machine's devices or on CPU devices.
+    setup: Model, vocabulary, settings and step functions of the run. Its
+      devices are those of the target machine or CPU devices.
     machine: Machine for which costs are estimated.
-    is_compiled: Whether the target machine's own compiler compiles the steps,
+    is_compiled: Whether the compiler of the target machine compiles the steps,
       rather than the CPU compiler.
 
   Returns:
@@ -126,7 +127,8 @@ def memory_per_device(
 
   Args:
     setup: Model, vocabulary, settings and step functions of the run.
-    steps: Costs of each kind of step (set of objectives) that the run executes.
+    steps: Costs of each kind of step that the run executes. The kinds differ in
+      the objectives that they train.
   """
   largest = max(steps, key=lambda step: step.peak)
   replay = memory.replay_bytes(setup)

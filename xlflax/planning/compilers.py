@@ -29,11 +29,11 @@ class Memory:
   """Memory that a compiled step uses on one device, according to the compiler.
 
   Attributes:
-    arguments: Bytes of the step's arguments: the state and the batches.
-    outputs: Bytes of the step's outputs (the new state and the metrics) that do
-      not reuse the arguments' memory.
-    temporary: Bytes occupied by intermediate arrays.
-    peak: Maximum number of bytes in use at any time.
+    arguments: Size in bytes of the step's arguments: the state and the batches.
+    outputs: Size in bytes of the step's outputs (the new state and the metrics)
+      that do not reuse the arguments' memory.
+    temporary: Size in bytes of the intermediate arrays.
+    peak: Maximum memory in use at any time, in bytes.
   """
 
   arguments: int
@@ -47,12 +47,13 @@ class Compiled:
   """A training step, compiled for a target machine.
 
   Attributes:
-    text: Text of the optimized and scheduled HLO.
-    memory: Memory that the step uses on one device.
+    text: HLO text of the step after optimization and scheduling.
+    memory: Memory in bytes that the step uses on one device.
     jaxpr: Jaxpr of the traced step.
     seconds: Compile time in seconds.
-    program: The executable, or None if it was not requested.
-    costs: FLOPs and bytes counted by XLA (see `cost_analysis`).
+    program: Executable program, or None if it was not requested.
+    costs: Mapping with the 'flops' and 'bytes' of the step as counted by XLA,
+      or an empty mapping (see `cost_analysis`).
   """
 
   text: str
@@ -154,7 +155,7 @@ def topology_name(machine: machine_topology.DeviceTopology) -> dict[str, Any]:
     machine: Target machine, whose devices need not be attached to this host.
 
   Raises:
-    ConfigError: If no slice has this number of chips.
+    ConfigError: If no slice has the machine's number of chips.
   """
   assert machine.accelerator is not None
   name, dimensions = (
@@ -192,10 +193,12 @@ def compile_step(
 
   Args:
     machine: Target machine, whose devices need not be attached to this host.
-    jitted: Jitted step, which is traced under `compile_targets.compiling_for`.
+    jitted: Jitted step function. It is traced under
+      `compile_targets.compiling_for`.
     *arguments: ShapeDtypeStructs with shardings over the devices.
-    executable: Whether to return `Compiled.program`, for connected devices. For
-      TPUs this takes several times as long (`planning.tpu_dumps`).
+    executable: Whether to return the executable in `Compiled.program`, for
+      connected devices. For TPUs, this takes several times as long
+      (`planning.tpu_dumps`).
     **options: Additional options of XLA.
 
   Raises:
@@ -301,8 +304,8 @@ def trace_for_machine(
 
   Args:
     machine: Target machine, whose devices need not be attached to this host.
-    by: Platform whose compiler is used instead of the machine's own compiler.
-      If None, the machine's own compiler is used.
+    by: Platform whose compiler is used, 'cpu', 'gpu' or 'tpu'. If None, the
+      compiler of the machine is used.
     has_kernels: Whether to use Pallas kernels where an implementation without
       kernels exists.
   """

@@ -45,7 +45,8 @@ def make_plan(
   Args:
     settings: Settings of the run. For a target machine, pass
       `settings.on(machine)`.
-    by: Method of estimating costs on the target machine.
+    by: Method of estimating costs on the target machine: COMPILER, ESTIMATE, or
+      AUTO, which prefers the compiler if it is installed.
 
   Returns:
     'learning_rate' (description of the default, '' if the run sets it),
@@ -101,10 +102,11 @@ def check_compiler(machine: machine_topology.DeviceTopology) -> None:
   """Raises an error if the compiler for a target machine is unavailable.
 
   Args:
-    machine: Machine for which costs are estimated.
+    machine: Target machine, for which costs are estimated.
 
   Raises:
-    ConfigError: If the compiler cannot be used.
+    ConfigError: If the compiler for the machine is not installed or does not
+      support it.
   """
   obstacle = compilers.unavailable_reason(machine)
   if obstacle:

@@ -41,7 +41,7 @@ def gpu_target_config(accelerator: accelerators.Accelerator) -> str:
   """Returns a GPU's `GpuTargetConfigProto` in text format.
 
   Args:
-    accelerator: The GPU to describe.
+    accelerator: GPU to describe.
 
   Raises:
     ConfigError: If the table does not contain the GPU's properties.

@@ -42,7 +42,7 @@ def sharded_state_bytes(state: train_state.TrainState) -> dict[str, int]:
   """Sums train-state bytes separately for fully sharded and other arrays.
 
   Args:
-    state: The sharded train state.
+    state: Train state of the run, sharded over the devices.
 
   Returns:
     'split': bytes per device of the arrays that are split over all devices;

@@ -16,7 +16,8 @@ def print_plan(
   """Prints estimated costs of a run, with warnings and recommendations.
 
   Args:
-    plan: Estimated costs returned by `xlflax.planning.dry_run.make_plan`.
+    plan: Estimated costs of a run, as returned by
+      `xlflax.planning.dry_run.make_plan`.
     console: Console on which to print. If None, standard output.
   """
   console = console or rich.console.Console()
@@ -46,7 +47,8 @@ def show_phases(
   """Prints the estimated costs of consecutive training phases in one table.
 
   Args:
-    plans: Estimated costs (see `print_plan`) by the name of the training phase.
+    plans: Mapping from the name of each training phase to its estimated costs,
+      as returned by `make_plan`.
     console: Console on which to print. If None, standard output.
   """
   columns = 'steps left', 'memory per device', 'estimated time'

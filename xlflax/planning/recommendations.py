@@ -122,7 +122,8 @@ def describe_memory_shortage(
   Args:
     machine: Machine for which costs are estimated.
     total: Peak memory that a step uses on one device, in bytes.
-    accumulation: Number of gradient accumulation steps, for the warning.
+    accumulation: Number of gradient accumulation steps of the run. The warning
+      mentions it.
   """
   accelerator = machine.accelerator
   if accelerator is None:

@@ -17,8 +17,8 @@ class _Beams(NamedTuple):
   """Hypotheses of each sequence, in descending order of their scores.
 
   Attributes:
-    tokens: Generated tokens of K hypotheses per sequence, int32 of shape [B, K,
-      S].
+    tokens: Generated tokens of K hypotheses per sequence, int32 of shape
+      [B, K, S].
     scores: Scores of the hypotheses, float32 of shape [B, K]: the log
       probability if unfinished, and the length-penalized log probability if
       finished. -inf for hypotheses that do not exist.

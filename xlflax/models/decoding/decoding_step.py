@@ -40,8 +40,8 @@ class Stepper:
     prefix: Start tokens of each sequence, int32 of shape [R, P].
     limits: Maximum number of generated tokens of each sequence, from 1 to
       `options.max_length`, int32 of shape [R].
-    language_ids: Language ids of the generated sequences, int32 of shape [R,
-      1], or None.
+    language_ids: Language ids of the generated sequences, int32 of shape
+      [R, 1], or None.
   """
 
   model: Any

@@ -49,8 +49,8 @@ def generate(
     options: Decoding options, such as the method and the maximum length.
     vocabulary: Vocabulary specification with the ids of the end symbol and the
       padding symbol.
-    decoder_start: First input tokens of the decoder, int32 of shape [B] or [B,
-      P], such as the symbol of a language, or the padding symbol for T5.
+    decoder_start: First input tokens of the decoder, int32 of shape [B] or
+      [B, P], such as the symbol of a language, or the padding symbol for T5.
     language_ids: Language ids of the generated sequences, int32 of shape [B],
       for models with language embeddings.
     max_lengths: Maximum number of generated tokens per sequence, int32 of shape

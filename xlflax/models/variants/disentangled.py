@@ -29,8 +29,8 @@ class Relative(NamedTuple):
   """Embeddings of relative distances, which all layers share.
 
   Attributes:
-    table: Embeddings of the distance buckets from -S to S - 1, of shape [2 S,
-      H].
+    table: Embeddings of the distance buckets from -S to S - 1, of shape
+      [2 S, H].
     rows: Row of `table` for each query and key, int32 of shape [B or 1, T, T].
   """
 

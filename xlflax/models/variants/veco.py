@@ -153,10 +153,11 @@ def pair_features(
 
   Args:
     encoder: `Encoder` module that is bound to its parameters.
-    first: Inputs of the first sentences by name: `token_ids` of shape [B, T],
-      and optionally segment_ids, positions, language_ids and token_type_ids.
-    second: Inputs of the second sentences by name, as in `first`, of shape [B,
-      S].
+    first: Mapping from names to inputs of the first sentences: `token_ids` of
+      shape [B, T], and optionally segment_ids, positions, language_ids and
+      token_type_ids.
+    second: Mapping from names to inputs of the second sentences, as in `first`,
+      of shape [B, S].
     stop_gradient_memory: Whether the hidden states H^L of the paired sentence
       are constants when S^L is computed, as in pretraining (VECO, section 2.2).
       If False, the gradient passes through 2 L layers.

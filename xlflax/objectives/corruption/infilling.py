@@ -26,7 +26,8 @@ class WordSpans(NamedTuple):
   words, and so on, and the remaining words.
 
   Attributes:
-    gaps: Number of unmasked words before each span, int32 [B, K].
+    gaps: Number of unmasked words between the preceding span and each span,
+      int32 [B, K].
     spans: Number of words in each span, int32 [B, K]. A span of 0 words inserts
       a mask symbol.
     used: Boolean array of shape [B, K], True for slots that contain a span.
@@ -75,7 +76,7 @@ class InfillingPolicy:
     Args:
       rng: Random key.
       words: Number of words in each sequence, int [B].
-      length: Maximum number of words.
+      length: Maximum number of words in a sequence.
 
     Returns:
       Spans with K = `num_slots(length)` slots.
@@ -189,7 +190,8 @@ def permute_sentences(rows, rng: jax.Array, vocabulary: VocabularySpec):
   or [[1, 8, 9, 2, 7, 2, 0]].
 
   Args:
-    rows: Sequences, each of which consists of one segment.
+    rows: Mapping from batch keys to arrays of the sequences, as in
+      `xlflax.data.batch_keys`. Each sequence consists of one segment.
     rng: Random key.
     vocabulary: Vocabulary specification with the special ids.
 
@@ -221,9 +223,9 @@ def apply_infilling(rows, word_spans: WordSpans, vocabulary: VocabularySpec):
   `<s> a <mask> d </s>`. Special symbols are kept, even within a span.
 
   Args:
-    rows: Sequences as documented in `xlflax.data.batch_keys`, with one segment
-      each.
-    word_spans: Spans drawn by an `InfillingPolicy` for the words that
+    rows: Mapping from batch keys to arrays of the sequences, as in
+      `xlflax.data.batch_keys`. Each sequence consists of one segment.
+    word_spans: Spans to mask, drawn by an `InfillingPolicy` for the words that
       `word_starts` marks.
     vocabulary: Vocabulary specification with the id of the mask symbol.
 
@@ -256,11 +258,13 @@ def _insert_masks(rows, text, starts, covered, masks, vocabulary):
   """Inserts mask symbols before given words, and drops covered words.
 
   Args:
-    rows: Sequences of shape [B, T].
+    rows: Mapping from batch keys to arrays of the sequences, of shape [B, T].
     text: Boolean array of shape [B, T], True for text tokens.
     starts: Boolean array of shape [B, T], True for tokens that start a word.
-    covered: Number of spans that cover each word, of shape [B, T + 1].
-    masks: Number of mask symbols before each word, of shape [B, T + 1].
+    covered: Number of spans that cover each word, of shape [B, T + 1]. Covered
+      words are dropped.
+    masks: Number of mask symbols to insert before each word, of shape
+      [B, T + 1].
     vocabulary: Vocabulary specification with the id of the mask symbol.
   """
   token_ids = rows[batch_keys.TOKEN_IDS]

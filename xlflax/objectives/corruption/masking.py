@@ -39,12 +39,13 @@ class Choice(NamedTuple):
   """Tokens selected for masking: up to K per sequence, stored in K slots.
 
   Attributes:
-    positions: Positions of the tokens, int32 [B, K], distinct within a
+    positions: Positions of the selected tokens, int32 [B, K], distinct within a
       sequence.
-    weights: float32 array of shape [B, K], 1 for a selected token and 0 for an
-      unused slot. An unused slot has the position of a token that is not
+    weights: Array that is 1 for a selected token and 0 for an unused slot,
+      float32 [B, K]. An unused slot has the position of a token that is not
       selected and the action KEEP.
-    actions: Action for each slot, as values of `Action`, int32 [B, K].
+    actions: Action for the token in each slot, as values of `Action`, int32
+      [B, K].
   """
 
   positions: jax.Array
@@ -81,7 +82,8 @@ def is_text(batch, vocabulary: VocabularySpec) -> jax.Array:
   [[F, T, T, F, F]].
 
   Args:
-    batch: `token_ids` of shape [B, T] and, optionally, `segment_ids`.
+    batch: Mapping with `token_ids` of shape [B, T] and, optionally,
+      `segment_ids`.
     vocabulary: Vocabulary specification with the special ids.
 
   Returns:
@@ -116,8 +118,8 @@ def uniform_words(
 
   Args:
     rng: Random key.
-    language_ids: Languages of the selected positions, int [B, K]. Not used
-      here.
+    language_ids: Language ids of the selected positions, int [B, K]. They are
+      ignored.
     vocabulary: Vocabulary specification with sizes and special ids.
 
   Returns:
@@ -165,9 +167,9 @@ def random_order(
     rng: Random key.
     first: Boolean array of shape [B, T], True for the positions that come first
       in the result.
-    words: Index of each position's word, int32 [B, T], below T. Positions of
-      the same word stay together and keep their order. If None, each position
-      is a word.
+    words: Index of the word to which each position belongs, int32 [B, T], less
+      than T. Positions of the same word stay together and keep their order. If
+      None, each position is a word.
 
   Returns:
     Positions, int32 [B, T].
@@ -189,9 +191,10 @@ def check_bound(name: str, value: Any, bound: float | None) -> None:
   The field is a constant or a schedule, and a schedule must have a bound.
 
   Args:
-    name: Name of the field. The upper bound is the field `max_<name>`.
-    value: Value of the field, which is a number or a function of the step.
-    bound: Maximum value. If None, there is no bound.
+    name: Name of the checked field, such as 'mask_ratio'. The upper bound is
+      the field `max_<name>`.
+    value: Value of the checked field, a number or a function of the step.
+    bound: Maximum value (inclusive). If None, there is no bound.
 
   Raises:
     ConfigError: If the value is a schedule and `bound` is None, or if the value
@@ -281,10 +284,10 @@ class MaskingPolicy:
         selected.
       step: Global step, an integer scalar, at which a scheduled ratio is
         evaluated.
-      words: Index of each token's word, int32 [B, T]. If set, the tokens of a
-        word are selected together. The number of selected tokens is at most the
-        number that token masking would select. A word is cut only if it alone
-        exceeds this number.
+      words: Index of the word to which each token belongs, int32 [B, T]. If
+        set, the tokens of a word are selected together. The number of selected
+        tokens is at most the number that token masking would select. A word is
+        cut only if it alone exceeds this number.
 
     Returns:
       A choice with K = `num_slots(T)` slots.
@@ -325,7 +328,7 @@ def _round_to_words(counts: jax.Array, words: jax.Array) -> jax.Array:
 
   Args:
     counts: Number of tokens to select in each sequence, [B].
-    words: Word number of each token, with the tokens in the order of selection,
+    words: Word index of each token, with the tokens in the order of selection,
       [B, T].
   """
   ends = jnp.pad(
@@ -390,7 +393,7 @@ def apply_choice(
   Args:
     token_ids: Token ids, int32 [B, T].
     choice: Tokens selected for masking, in K slots per sequence.
-    words: Token ids of the random words, int32 [B, K].
+    words: Token ids of random words for the action RANDOM, int32 [B, K].
     vocabulary: Vocabulary specification with the id of the mask symbol.
 
   Returns:

@@ -51,7 +51,7 @@ def language_words(
 
   Args:
     rng: Random key.
-    language_ids: Languages of the selected positions, int [B, K].
+    language_ids: Language ids of the selected positions, int [B, K].
     vocabulary: Vocabulary specification with the words of each language.
 
   Returns:
@@ -125,7 +125,7 @@ def language_token_mask(
     language: Language id, an integer scalar.
     vocabulary: Vocabulary specification with the words of each language. If it
       does not record them, all ids can occur in all languages.
-    size: Number of ids to check, 0 .. size - 1.
+    size: Number of token ids to check, which are 0 to size - 1.
 
   Returns:
     Boolean array of shape [size].

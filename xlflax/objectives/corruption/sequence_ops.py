@@ -13,7 +13,8 @@ def gather_clipped(array: jax.Array, index: jax.Array) -> jax.Array:
 
   Args:
     array: Array of shape [B, N].
-    index: Indices in each sequence, an integer array of shape [B, K].
+    index: Indices to gather within each sequence, an integer array of shape
+      [B, K].
 
   Returns:
     Array of shape [B, K].
@@ -25,10 +26,10 @@ def scatter_add(length: int, index: jax.Array, values: jax.Array) -> jax.Array:
   """Scatters values into an array of zeros by addition.
 
   Args:
-    length: Length of the result. Values at larger indices are dropped, so
-      `length` can be used as the index of values to drop.
-    index: Indices in each sequence, an integer array of shape [B, K].
-    values: Values to scatter, of shape [B, K].
+    length: Length of each sequence in the result. Values at indices of `length`
+      or more are dropped.
+    index: Indices within each sequence, an integer array of shape [B, K].
+    values: Values to add at the indices, of shape [B, K].
 
   Returns:
     int32 array of shape [B, length].
@@ -45,10 +46,10 @@ def scatter_set(
   """Replaces the values at the given indices of each sequence.
 
   Args:
-    array: Array of shape [B, N].
-    index: Indices in each sequence, an integer array of shape [B, K]. Values at
-      indices beyond N are dropped.
-    values: Values to scatter, of shape [B, K].
+    array: Array of shape [B, N] in which values are replaced.
+    index: Indices within each sequence, an integer array of shape [B, K].
+      Values at indices of N or more are dropped.
+    values: New values at the indices, of shape [B, K].
 
   Returns:
     Array of shape [B, N].
@@ -92,10 +93,10 @@ def make_sequences(
   The batch contains token ids, segment ids, positions and language ids.
 
   Args:
-    token_ids: Token ids, int32 [B, L].
+    token_ids: Token ids of the sequences, int32 [B, L].
     lengths: Number of tokens in each sequence, int [B]. The remaining positions
       are padding.
-    languages: Language ids, int [B].
+    languages: Language id of each sequence, int [B].
   """
   positions = column_indices(token_ids.shape[1])
   present = (positions < lengths[:, None]).astype(jnp.int32)

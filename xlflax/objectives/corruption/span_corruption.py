@@ -51,10 +51,10 @@ class SpanPolicy:
 
   Attributes:
     noise_density: Fraction of text tokens to drop, in (0, 1), or a function of
-      the step.
+      the step (an Optax schedule).
     max_noise_density: Upper bound for `noise_density`, which determines the
-      static lengths of inputs and targets. It is required if the density is a
-      schedule.
+      static lengths of inputs and targets. It is required only if the density
+      is a schedule.
     mean_span_length: Mean number of tokens in a dropped span, at least 1.
   """
 
@@ -79,9 +79,11 @@ class SpanPolicy:
     """Returns the number of tokens to drop and the number of spans.
 
     Args:
-      tokens: Number of text tokens, an integer array.
+      tokens: Number of text tokens of each sequence, an integer array of any
+        shape.
       density: Fraction of tokens to drop, a number or a scalar array.
-      xp: numpy or jax.numpy. Both round in the same way, in float32.
+      xp: Array library, numpy or jax.numpy. Both round in the same way, in
+        float32.
     """
     n = tokens.astype(xp.float32)
     drop = xp.round(n * xp.asarray(density, xp.float32)).astype(xp.int32)
@@ -120,7 +122,7 @@ class SpanPolicy:
     of 512 and targets of 115 tokens (<s> is the start symbol of the decoder).
 
     Args:
-      text_length: Maximum number of text tokens.
+      text_length: Maximum number of text tokens per sequence.
     """
     tokens, drop, spans = self._largest_counts(text_length)
     num_inputs = (
@@ -137,8 +139,8 @@ class SpanPolicy:
       rng: Random key.
       tokens: Number of text tokens in each sequence, int [B], at most
         `text_length`.
-      text_length: Maximum number of text tokens, which determines the number of
-        slots.
+      text_length: Maximum number of text tokens per sequence, which determines
+        the number of slots.
       step: Global step, an integer scalar, at which a scheduled density is
         evaluated.
 
@@ -169,8 +171,9 @@ def _random_segments(
   Args:
     rng: Random key.
     items: Number of items to divide in each sequence, int [B].
-    parts: Number of segments into which the items are divided, int [B].
-    slots: Maximum number of segments.
+    parts: Number of non-empty segments into which the items of each sequence
+      are divided, int [B].
+    slots: Maximum number of segments in a sequence.
     width: Maximum number of items in a sequence.
 
   Returns:
@@ -194,10 +197,11 @@ def apply_span_corruption(
   inputs `a X c d Y </s>`, targets `<s> X b Y e </s>`, with sentinels X and Y.
 
   Args:
-    rows: token_ids and, optionally, segment_ids of shape [B, T]. Padding, <s>
-      and the </s> between lines are removed, because T5 does not use them.
-    spans: Spans drawn by a `SpanPolicy`.
-    lengths: Pair of static lengths: input length and target length.
+    rows: Mapping with `token_ids` and, optionally, `segment_ids` of shape
+      [B, T]. Padding, <s> and the </s> between lines are removed, because T5
+      does not use them.
+    spans: Spans to keep and to drop, drawn by a `SpanPolicy`.
+    lengths: Pair of static lengths (inputs, targets) in tokens.
     vocabulary: Vocabulary specification with the sentinel ids.
 
   Returns:
@@ -271,14 +275,15 @@ def _insert_sentinels(
   """Returns kept or dropped tokens with sentinels, followed by </s>.
 
   Args:
-    compact: Text tokens of each sequence, moved to the start, [B, T].
-    sentinels: Sentinel ids, [K].
+    compact: Ids of the text tokens of each sequence, moved to its start,
+      [B, T].
+    sentinels: Ids of the sentinels, in the order in which they are used, [K].
     used: Boolean array of shape [B, K], True for slots that contain a span.
-    before: Number of text tokens in the result before the sentinel of each
-      span, [B, K].
-    skipped: Number of text tokens that are not in the result and precede, in
-      the original text, the token that follows the first s sentinels of the
-      result. The shape is [B, K] or [B, K + 1], with index s.
+    before: Number of text tokens that precede each span's sentinel in the
+      result, [B, K].
+    skipped: Number of text tokens that the result leaves out before the token
+      that follows its first s sentinels, at index s. The shape is [B, K] or
+      [B, K + 1].
     total: Number of tokens and sentinels in the result, [B].
     length: Length of each sequence in the result, including padding.
     vocabulary: Vocabulary specification with the ids of padding and </s>.

@@ -25,8 +25,8 @@ def cross_entropy(
   A label counts as correct if no rounded logit exceeds the label's logit.
 
   Args:
-    hidden: Hidden states of shape [N, H], bfloat16, which is the dtype of the
-      matmuls and logits.
+    hidden: Hidden states, bfloat16 of shape [N, H]. The matmuls and logits have
+      the same dtype.
     table: Embedding table of shape [V, H].
     bias: Output bias of shape [V].
     labels: Correct token ids, an integer array of shape [N].
@@ -99,7 +99,7 @@ def max_and_sum(logits: jax.Array) -> tuple[jax.Array, jax.Array]:
   """Computes each row's maximum and sum of exp(x - maximum) in one pass.
 
   Args:
-    logits: float32 array of shape [N, V].
+    logits: Logits x, float32 of shape [N, V].
 
   Returns:
     Maximum and sum, float32 arrays of shape [N].

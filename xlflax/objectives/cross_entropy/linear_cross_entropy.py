@@ -43,10 +43,10 @@ class _Chunks(NamedTuple):
 
   Attributes:
     rows: Number of rows in the embedding table.
-    num_chunks: Number of chunks.
+    num_chunks: Number of chunks into which the rows are divided.
     size: Number of table rows in each chunk.
-    groups: Number of equal groups of rows. A chunk reads the same number of
-      rows from each group.
+    groups: Number of equal groups into which the rows are divided. A chunk
+      contains the same number of rows of each group.
   """
 
   rows: int
@@ -238,7 +238,7 @@ def _chunked(
   """Computes the loss in chunks.
 
   Args:
-    chunks: Division of the embedding table into chunks.
+    chunks: Division of the embedding table's rows into chunks.
     keep: Whether to store the logits for the backward pass.
     hidden: Hidden states of shape [N, H].
     table: Embedding table of shape [V, H].

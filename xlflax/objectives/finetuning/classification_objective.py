@@ -59,7 +59,7 @@ class Classification(finetuning.FineTuning):
     Args:
       head: Parameters of the head.
       states: Hidden states of shape [B, T, W].
-      batch: Batch of sequences.
+      batch: Mapping from batch keys to arrays of the batch of sequences.
       **settings: The arguments `activation`, `epsilon` and `drop` of
         `xlflax.models.heads.classification_heads`.
     """
@@ -100,11 +100,13 @@ def check_labels(
 
   Args:
     labels: Class names of the head.
-    owner: The objective, whose class the error message contains.
-    field: Name of the field that holds the names.
+    owner: Objective to which the class names belong. The error message contains
+      its class.
+    field: Name of the objective's field that holds the class names.
 
   Raises:
-    ConfigError: If there are fewer than two names, or if a name occurs twice.
+    ConfigError: If there are fewer than two class names, or if a name occurs
+      twice.
   """
   labels = tuple(labels)
   if len(labels) < 2 or len(set(labels)) < len(labels):
@@ -132,10 +134,10 @@ def class_output(
 
   Args:
     name: Name of the objective, which prefixes the metrics.
-    logits: Logits of shape [..., C].
-    labels: Class indices in 0 .. C - 1, negative for positions without a label,
-      int [...].
-    language_ids: Language ids, int [...].
+    logits: Logits of C classes, of shape [..., C].
+    labels: Class indices from 0 to C - 1, negative for positions without a
+      label, int [...].
+    language_ids: Language ids of the positions, int [...].
     vocabulary: Vocabulary specification with the number of languages.
 
   Returns:

@@ -26,7 +26,7 @@ class Arcs(NamedTuple):
   Attributes:
     scores: Log-probability that word j is the head of word i, at index (i, j),
       float32 [B, W, W]. Word 0 is the root.
-    relations: Index of the best relation for each arc, int32 [B, W, W].
+    relations: Index of the best relation for each arc (i, j), int32 [B, W, W].
   """
 
   scores: jax.Array
@@ -49,14 +49,14 @@ class DependencyParsing(finetuning.FineTuning):
   tree) and `relation_accuracy` (for the gold head).
 
   Attributes:
-    relations: Relation names, in the order of the relation indices. If they
-      contain 'root', the sentence's root word has this relation, and no other
-      word has it.
+    relations: Names of the dependency relations, in the order of their indices.
+      If they contain 'root', the sentence's root word has this relation, and no
+      other word has it.
     arc_dim: Width of the word vectors from which arcs are scored.
     relation_dim: Width of the word vectors from which relations are scored.
     word_pooling: Method of pooling a word's tokens to a vector (ECS: first
       token).
-    head_dropout: Dropout rate of the biaffine scorer.
+    head_dropout: Dropout rate for the word vectors in the biaffine scorer.
     name: Name of the objective, which prefixes its metrics.
   """
 

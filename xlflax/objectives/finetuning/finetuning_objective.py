@@ -76,10 +76,10 @@ class FineTuning(objective_base.Objective):
   Attributes:
     features: Type of features that the head reads: PLUG_OUT for hidden states,
       or PLUG_IN for VECO's features of text pairs.
-    states_from: Component of an encoder-decoder that provides the hidden
-      states. If None, the decoder is used, or the encoder if `layer` is set.
-      For a model without a decoder, it must be None or ENCODER.
-    layer: Encoder layer that provides the hidden states: 0 for the embedding
+    states_from: Component of an encoder-decoder whose hidden states the head
+      reads. If None, it is the decoder, or the encoder if `layer` is set. For a
+      model without a decoder, it must be None or ENCODER.
+    layer: Encoder layer whose hidden states the head reads: 0 for the embedding
       output, i for layer i, and -1 or None for the last layer. PLUG_IN requires
       the last layer.
     freeze_encoder: Whether to treat the encoder's hidden states as constants
@@ -92,7 +92,7 @@ class FineTuning(objective_base.Objective):
       `xlflax.models.activations`.
     head_dropout: Dropout rate for the inputs of the head's linear layers.
     stop_gradient_memory: Whether PLUG_IN treats the hidden states of the paired
-      sequence as constants. If False, the gradient passes through them.
+      sequence as constants. If False, the gradient passes through these states.
   """
 
   features: Features = Features.PLUG_OUT
@@ -182,7 +182,8 @@ class FineTuning(objective_base.Objective):
     Args:
       model: Linen module of the model.
       params: Unboxed parameters `{'model': ..., 'heads': ...}`.
-      batch: Arrays on the device. The batch needs no labels.
+      batch: Mapping from batch keys to arrays of the batch, on the device.
+        Labels are not required.
       vocabulary: Vocabulary specification with sizes and special ids.
 
     Returns:
@@ -296,9 +297,10 @@ class FineTuning(objective_base.Objective):
     """Applies a head to a batch's features.
 
     Args:
-      head: Function of the head's parameters and the features [B, T, W], such
-        as `classification_heads.token_logits`. It accepts the keyword arguments
-        `activation`, `epsilon`, `drop`, and `settings`.
+      head: Function that computes the result from the head's parameters and the
+        features [B, T, W], such as `classification_heads.token_logits`. It
+        accepts the keyword arguments `activation`, `epsilon`, `drop`, and
+        `settings`.
       model: Linen module of the model.
       params: Parameters `{'model': ..., 'heads': ...}`.
       batch: Batch of sequences.

@@ -35,7 +35,8 @@ class HeadKind(enum.StrEnum):
 
   Attributes:
     OUTPUT: One linear layer.
-    DENSE: A dense layer with an activation, and a linear layer (BERT, RoBERTa).
+    DENSE: A dense layer with an activation, followed by a linear layer (BERT,
+      RoBERTa).
     DENSE_NORM: A dense layer with an activation, a layer norm, and a linear
       layer (ModernBERT).
   """
@@ -65,8 +66,9 @@ def init_linear(
   Args:
     rng: Random key.
     shape: Shape of the kernel, [inputs, *outputs].
-    config: Configuration of the encoder.
-    axes: Logical axes of the kernel.
+    config: Configuration of the encoder, which specifies the standard deviation
+      of the kernel.
+    axes: Names of the kernel's logical axes.
 
   Returns:
     Boxed `kernel` and `bias`.

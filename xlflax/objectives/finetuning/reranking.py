@@ -55,9 +55,9 @@ class Reranking(sequence_regression.SequenceRegression):
   document has the highest score.
 
   Attributes:
-    group_size: Number of documents in each group, G: the positive document and
+    group_size: Number G of documents in each group: the positive document and
       its negatives.
-    loss: Loss of a group, LISTWISE or MARGIN_MSE.
+    loss: Loss of each group of documents, LISTWISE or MARGIN_MSE.
     name: Name of the objective, which prefixes its metrics and identifies its
       head. With the default name, the head is exported to Hugging Face as a
       sequence-classification head with one label.
@@ -121,8 +121,8 @@ class Reranking(sequence_regression.SequenceRegression):
     """Computes the loss of each group of documents.
 
     Args:
-      scores: Scores of the model, float32 [N, G]. The first document of a group
-        is the positive one.
+      scores: Scores of the model, float32 [N, G]. The first document of each
+        group is the positive one.
       targets: Scores of a teacher, float32 [N, G]. LISTWISE ignores them.
 
     Returns:

@@ -56,18 +56,19 @@ class RetrievalContrastive(objective_base.Objective):
   left_out.
 
   Attributes:
-    group_size: Number of texts in each group, including the query.
+    group_size: Number of texts in each group: the query, its document and the
+      hard negatives.
     temperature: Temperature t of the softmax over cosine similarities.
     pooling: Method of pooling hidden states to a sentence vector.
-    matryoshka_dims: Sizes to which the vectors are truncated. If empty, only
-      the complete vectors are used.
+    matryoshka_dims: Widths to which the vectors are truncated. If empty, only
+      the complete vectors are trained.
     prompts: Mapping from `query` and `document` to the prefix that the dataset
-      adds to these texts. The prefixes are saved with the run.
-    mini_batch_size: Number of sequences that are encoded at a time, summed over
-      all devices. It must divide the batch size. If None, the complete batch is
+      adds to texts of this type. The prefixes are saved with the run.
+    mini_batch_size: Number of sequences to encode at a time, summed over all
+      devices. It must divide the batch size. If None, the complete batch is
       encoded at once.
-    packed: Size of the packed sequences in tokens, as a fraction of all tokens
-      in the batch (including padding). If None, texts are not packed.
+    packed: Number of tokens in the packed sequences, as a fraction of all
+      tokens in the batch (including padding). If None, texts are not packed.
     name: Name of the objective, which prefixes its metrics.
   """
 
@@ -169,9 +170,9 @@ class RetrievalContrastive(objective_base.Objective):
     Args:
       vectors: Sentence vectors of any norm, of shape [N, group, D].
       excluded: Boolean array of shape [N, N * (group - 1)], True for documents
-        that are not candidates of a query. The first documents of all groups
-        come first, followed by the second documents, and so on. If None, all
-        documents are candidates.
+        that are not candidates of a query. The columns contain the first
+        documents of all groups, then the second documents, and so on. If None,
+        all documents are candidates.
 
     Returns:
       Loss and correctness, float32 arrays of shape [N].

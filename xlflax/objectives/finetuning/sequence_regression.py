@@ -75,10 +75,10 @@ def squared_error(
 
   Args:
     name: Name of the objective, which prefixes the metric.
-    predictions: float32 array of shape [B].
-    gold: float32 array of shape [B], with non-finite values for sequences
-      without a label.
-    language_ids: Language ids, int [B].
+    predictions: Predicted values, float32 of shape [B].
+    gold: Gold values, float32 of shape [B], not finite for sequences without a
+      label.
+    language_ids: Language id of each sequence, int [B].
     num_languages: Number of languages.
 
   Returns:

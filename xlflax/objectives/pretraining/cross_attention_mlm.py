@@ -26,8 +26,8 @@ class _MaskedSequences(NamedTuple):
     params: Parameters for the language of the sequences, as returned by
       `model_calls.bind_language_params`.
     batch: Original (unmasked) sequences.
-    token_ids: Masked sequences, of shape [N, T].
-    choice: Tokens selected for masking.
+    token_ids: Token ids of the masked sequences, of shape [N, T].
+    choice: Tokens that were selected for masking.
   """
 
   params: Any
@@ -74,7 +74,7 @@ class CrossAttentionMLM(MaskedLM):
 
     Args:
       model: Linen module of the model.
-      rng: Random key, which is not used.
+      rng: Random key. It is ignored.
 
     Raises:
       ConfigError: If the model has no cross-attention.

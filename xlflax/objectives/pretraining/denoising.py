@@ -49,9 +49,8 @@ class SpanCorruption(SequenceToSequence):
       step.
     max_noise_density: Upper bound for `noise_density`, which is required if the
       density is a schedule.
-    mean_span_length: Mean number of tokens in a dropped span.
-    decoder_start: Type of the decoder's first input token, which is the padding
-      symbol in T5.
+    mean_span_length: Mean number of text tokens in a dropped span.
+    decoder_start: Type of the decoder's first input token (T5: PAD).
   """
 
   ROWS: ClassVar[objective_base.Rows] = objective_base.Rows.SINGLE

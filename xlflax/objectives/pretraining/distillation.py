@@ -49,10 +49,11 @@ class Distillation(objective_base.Objective):
   computed at a time, and again in the backward pass.
 
   Attributes:
-    teacher: Teacher, an encoder of any size (see `objective_base.Teacher`).
+    teacher: Teacher model, an encoder of any size (see
+      `objective_base.Teacher`).
     language: Code of the teacher's language. The student's vocabulary must
       contain this language.
-    temperature: Temperature T of the student's and the teacher's softmax.
+    temperature: Temperature T of the softmax of the student and the teacher.
     mask_ratio: Fraction of each sequence's text tokens to select for masking,
       or a function of the step.
     max_mask_ratio: Upper bound for `mask_ratio`, which is required if the ratio
@@ -62,12 +63,12 @@ class Distillation(objective_base.Objective):
     random_probability: Probability of replacing a selected token by a random
       word. Selected tokens that are not replaced by the mask symbol or a random
       word are kept unchanged.
-    mlm_weight: Weight of an additional masked-LM loss, which is the mean over
-      the same masked sequences in all languages. The student runs once for both
-      losses. With k micro-batches, the distillation loss is the average of the
-      micro-batches' means.
-    chunk_size: Number of selected positions per sequence to score at a time. If
-      None, all K positions are scored at once.
+    mlm_weight: Weight of an additional masked-LM loss. This loss is the mean
+      over the same masked sequences in all languages, and the student runs once
+      for both losses. With k micro-batches, the distillation loss is the
+      average of the micro-batches' means.
+    chunk_size: Number of the K selected positions per sequence to score at a
+      time. If None, all positions are scored at once.
     name: Name of the objective, which prefixes its metrics.
   """
 
@@ -122,10 +123,10 @@ class Distillation(objective_base.Objective):
 
     Raises:
       CheckpointError: If the checkpoint does not exist.
-      VocabularyError: If the teacher and the student share no token, or if the
-        vocabulary of the run consists of sizes only.
-      ConfigError: If the teacher has language embeddings, but none for
-        `language`.
+      VocabularyError: If the teacher and the student share no token, or if only
+        the sizes of the run's vocabulary are known.
+      ConfigError: If the teacher has language embeddings, but none for the
+        language `language`.
     """
     del params
     if vocabulary is None:

@@ -77,13 +77,13 @@ class MaskedLM(objective_base.Objective):
     random_probability: Probability of replacing a selected token by a random
       word. Selected tokens that are not replaced by the mask symbol or a random
       word are kept unchanged.
-    masking_unit: Units to select: TOKENS, or complete WORDS (whole-word
-      masking, as in later BERT models).
+    masking_unit: Units to select for masking: single TOKENS, or complete WORDS
+      (whole-word masking, as in later BERT models).
     random_words: Set of words from which random replacements are drawn: the
       complete VOCABULARY, or the words of the token's LANGUAGE (required if
       languages have separate embeddings).
-    logit_positions: Positions at which logits are computed. It does not affect
-      the loss.
+    logit_positions: Positions at which logits are computed: only the MASKED
+      ones, or ALL. The loss does not depend on it.
     chunk_size: Number of vocabulary rows to score at a time. If None, all rows
       are scored at once.
     name: Name of the objective, which prefixes its metrics.
@@ -118,7 +118,8 @@ class MaskedLM(objective_base.Objective):
     """Selects and masks tokens of a batch.
 
     Args:
-      batch: Sequences of shape [B, T].
+      batch: Mapping from batch keys to arrays of the sequences, of shape
+        [B, T].
       context: `ObjectiveContext` that provides the vocabulary and the step.
       rng: Random key.
 
@@ -154,9 +155,10 @@ class MaskedLM(objective_base.Objective):
     Args:
       model: Encoder with a language modeling head.
       params: Parameters `{'model': ..., 'heads': ...}`.
-      batch: Original (unmasked) sequences of shape [B, T].
+      batch: Mapping from batch keys to arrays of the original (unmasked)
+        sequences, of shape [B, T].
       states: Hidden states of the masked sequences, of shape [B, T, H].
-      choice: Selected tokens, in K slots per sequence.
+      choice: Tokens that were selected for masking, in K slots per sequence.
 
     Returns:
       Loss in nats, correctness, weight (0 for unused slots) and language of the
@@ -228,7 +230,8 @@ class MaskedLM(objective_base.Objective):
     Args:
       model: Encoder that predicts the masked tokens.
       params: Parameters `{'model': ..., 'heads': ...}`.
-      batch: Batch of single sequences, of shape [B, T].
+      batch: Mapping from batch keys to arrays of single sequences, of shape
+        [B, T].
       context: `ObjectiveContext` whose random key selects the tokens.
 
     Returns:

@@ -32,7 +32,8 @@ class MoCoQueue:
   Attributes:
     size: Number of keys in the queue (PPA: 32,000). It must be a multiple of
       the number of pairs in a batch.
-    momentum: Momentum m of theta_k <- m theta_k + (1 - m) theta_q (PPA: 0.999).
+    momentum: Momentum m of the key encoder in theta_k <- m theta_k + (1 - m)
+      theta_q (PPA: 0.999).
   """
 
   size: validation.PositiveInt = 32_000
@@ -42,7 +43,7 @@ class MoCoQueue:
     """Checks that the queue size is a multiple of the batch size.
 
     Args:
-      pairs: Number of pairs in each training step.
+      pairs: Number of pairs in the batch of each training step.
       where: Location that the error message reports.
 
     Raises:
@@ -75,7 +76,7 @@ def initial_state(
     queue: Settings for momentum contrast (MoCo): queue size and momentum.
     params: Parameters `{'model': ..., 'heads': ...}` of the query encoder f_q.
     name: Name of the objective, which is also the key of its head.
-    dim: Width D of the keys.
+    dim: Width D of the keys in the queue.
     with_prints: Whether to store sentence hashes (`prints`) in the queue.
   """
   vectors = jax.random.normal(jax.random.key(0), (queue.size, dim))
@@ -134,9 +135,9 @@ def enqueue(
 
   Args:
     state: Key encoder and queue, as documented in the module docstring.
-    new_entries: New queue entries, with the structure of `state['queue']` and b
-      rows.
-    valid: Boolean array of shape [b], True for valid pairs.
+    new_entries: Mapping with the arrays of the b new queue entries, as in
+      `state['queue']`.
+    valid: Boolean array of shape [b], True for pairs that replace an entry.
     context: `ObjectiveContext` that provides the index and the number of
       micro-batches.
 
@@ -196,14 +197,15 @@ def info_nce(
                                       + sum_j exp(q_i . n_j / t))
 
   Args:
-    queries: Queries q of shape [B, D].
-    keys: Keys k of shape [B, D]. Key i is the positive of query i and never a
-      negative.
-    negatives: Negatives n of shape [K, D].
-    temperature: Temperature t > 0.
-    weights: Weights of shape [B]. An example of weight 0 has loss 0.
-    excluded: Boolean array of shape [B, K]. True ignores negative j for query
-      i. If None, all negatives are used.
+    queries: Query vectors q of shape [B, D].
+    keys: Key vectors k of shape [B, D]. Key i is the positive of query i and
+      never a negative.
+    negatives: Vectors n of the negatives, of shape [K, D].
+    temperature: Temperature t > 0 by which the similarities are divided.
+    weights: Weights of the examples, of shape [B]. An example of weight 0 has
+      loss 0.
+    excluded: Boolean array of shape [B, K]. True at (i, j) removes negative j
+      from the denominator of query i. If None, all negatives are used.
 
   Returns:
     The loss, and 1 where no negative is more similar than the positive, float32

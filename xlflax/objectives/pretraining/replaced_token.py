@@ -34,9 +34,9 @@ class _ReplacedBatch(NamedTuple):
   Attributes:
     token_ids: Token ids with the generator's samples at the selected positions,
       int32 [B, T].
-    loss: Generator's cross-entropy at the selected positions, [B, K].
-    correct: Array that is 1 where the original token has the generator's
-      largest logit, [B, K].
+    loss: Cross-entropy of the generator at the selected positions, [B, K].
+    correct: Array that is 1 where the generator's largest logit is that of the
+      original token, [B, K].
     weights: Array that is 1 for selected tokens and 0 for unused slots, [B, K].
     languages: Language ids of the selected tokens, int32 [B, K].
   """
@@ -73,23 +73,24 @@ class ReplacedTokenDetection(objective_base.Objective):
   in a checkpoint is the encoder of the discriminator.
 
   Attributes:
-    generator: Configuration of the generator. The objective sets its vocabulary
-      sizes. The generator has no cross-attention, even if the model does.
+    generator: Configuration of the generator, an encoder. The objective sets
+      its vocabulary sizes. The generator has no cross-attention, even if the
+      model does.
     mask_ratio: Fraction of each sequence's text tokens to select for masking,
       or a function of the step.
     max_mask_ratio: Upper bound for `mask_ratio`, which is required if the ratio
       is a schedule.
-    mask_probability: Probability that the generator's input has the mask symbol
-      in place of a selected token (ELECTRA, section 2: 1).
-    random_probability: Probability that the generator's input has a random word
-      in place of a selected token.
+    mask_probability: Probability of replacing a selected token by the mask
+      symbol in the generator's input (ELECTRA, section 2: 1).
+    random_probability: Probability of replacing a selected token by a random
+      word in the generator's input.
     generator_weight: Weight of the generator's masked-LM loss.
-    discriminator_weight: Weight of the discriminator's loss (lambda, 50 in both
-      papers).
-    share_embeddings: Whether the generator uses the model's token and position
-      embeddings, which both losses then train (ELECTRA). Generator and model
-      must have the same `hidden_dim`.
-    chunk_size: Number of vocabulary rows to score at a time in the generator's
+    discriminator_weight: Weight of the discriminator's loss (lambda; 50 in
+      ELECTRA and XLM-E).
+    share_embeddings: Whether the generator and the model share token and
+      position embeddings, which both losses then train (ELECTRA). They must
+      have the same `hidden_dim`.
+    chunk_size: Number of vocabulary rows to score at a time for the generator's
       loss and samples. If None, all rows are scored at once, with two float32
       arrays of shape [B * K, V].
     name: Name of the objective, which prefixes its metrics.

@@ -33,9 +33,9 @@ class Direction(enum.Enum):
   """Assignment of a pair's two sentences to query and key.
 
   Attributes:
-    BOTH: Each sentence is the query once. The loss is the mean over both
-      assignments.
-    FORWARD: The first sentence is the query, and the second sentence is the
+    BOTH: Each sentence of a pair serves as the query once. The loss is the mean
+      over both directions.
+    FORWARD: The first sentence is the query, and the second sentence is its
       key.
   """
 
@@ -60,9 +60,10 @@ class Normalize(enum.Enum):
   """Stage at which vectors are scaled to length 1.
 
   Attributes:
-    VECTORS: The final vectors are scaled, so that their dot products are cosine
-      similarities (MoCo).
-    STATES: The pooled hidden states are scaled before the projection (PPA).
+    VECTORS: The final vectors are scaled to length 1, so that their dot
+      products are cosine similarities (MoCo).
+    STATES: The pooled hidden states are scaled to length 1 before the
+      projection (PPA).
   """
 
   VECTORS = 'vectors'
@@ -107,16 +108,17 @@ class SentenceAlignment(objective_base.Objective):
     pooling: Method of pooling hidden states to a sentence vector.
     direction: Sentence of each pair that serves as the query: FORWARD for the
       first sentence, or BOTH for each sentence in turn.
-    duplicates: Treatment of pairs that share a sentence, such as
-      translations of one sentence into two languages (MoCo and PPA: NEGATIVE).
-    layer: Layer whose hidden states are pooled, where 0 is the embedding layer.
-      If None, the final hidden states are pooled.
-    projection_dim: Output width of a `ProjectionHead`. If None, vectors are not
-      projected.
+    duplicates: Treatment of pairs that share a sentence, such as translations
+      of one sentence into two languages: EXCLUDE them as negatives of each
+      other, or keep them (NEGATIVE; MoCo and PPA).
+    layer: Index of the layer whose hidden states are pooled, where 0 is the
+      embedding layer. If None, the final hidden states are pooled.
+    projection_dim: Output width of the projection head (`ProjectionHead`). If
+      None, vectors are not projected.
     normalize: Stage at which vectors are scaled to length 1: the final VECTORS,
       or the pooled STATES before the projection (PPA, equations 2 and 3).
-    queue: Settings for momentum contrast, which requires `direction` to be
-      FORWARD. If None, in-batch contrast is used.
+    queue: Settings for momentum contrast (MoCo), which requires `direction` to
+      be FORWARD. If None, in-batch contrast is used.
     name: Name of the objective, which prefixes its metrics.
   """
 
@@ -151,7 +153,7 @@ class SentenceAlignment(objective_base.Objective):
       rng: Random key.
 
     Raises:
-      ConfigError: If `layer` exceeds the model's number of layers.
+      ConfigError: If `layer` is larger than the model's number of layers.
     """
     if self.layer is not None and self.layer > model.config.num_layers:
       raise errors.ConfigError(

@@ -27,8 +27,9 @@ class SourceSymbols(enum.Enum):
   """Special symbols that surround a source text x in the encoder's input.
 
   Attributes:
-    BOS: `<s> x </s>`, the format of the dataset.
-    LANGUAGE_SUFFIX: `x </s> <lang:xx>` (mBART).
+    BOS: `<s> x </s>`, as in the dataset.
+    LANGUAGE_SUFFIX: `x </s> <lang:xx>`, with a language symbol at the end
+      (mBART).
   """
 
   BOS = 'bos'
@@ -45,9 +46,9 @@ class SequenceToSequence(objective_base.Objective):
   tokens (the number of tokens in source and target, without padding).
 
   Attributes:
-    label_smoothing: Label smoothing e in [0, 1) (see
+    label_smoothing: Label smoothing factor e in [0, 1) (see
       `teacher_forcing.score_labels`).
-    decoder_start: Type of the decoder's first input token.
+    decoder_start: Type of the decoder's first input token, such as LANGUAGE.
     source_symbols: Special symbols that surround the text in the encoder's
       input.
     chunk_size: Number of vocabulary rows to score at a time. If None, all rows
@@ -67,7 +68,8 @@ class SequenceToSequence(objective_base.Objective):
     """Creates the encoder's input sequences and the decoder's target sequences.
 
     Args:
-      batch: Arrays as documented in `xlflax.data.batch_keys`.
+      batch: Mapping from batch keys to arrays of the batch, as documented in
+        `xlflax.data.batch_keys`.
       context: `ObjectiveContext` that provides the vocabulary and the step.
       rng: Random key for corrupting the input.
 
@@ -96,7 +98,7 @@ class SequenceToSequence(objective_base.Objective):
 
     Args:
       vocabulary: `VocabularySpec` of the run.
-      length: Number of tokens in a sequence of the dataset.
+      length: Number of tokens per sequence of the dataset, including padding.
     """
     del vocabulary, length
     return None
@@ -123,7 +125,7 @@ class SequenceToSequence(objective_base.Objective):
     Args:
       model: Linen module of the model.
       vocabulary_error: Error that the same run would raise next. It becomes
-        part of the message.
+        part of the message. None if there is no such error.
     """
     also = f'. {vocabulary_error.what}' if vocabulary_error else ''
     fix = vocabulary_error.fix if vocabulary_error else ''
@@ -200,9 +202,9 @@ def with_symbols(rows, symbols: SourceSymbols, vocabulary):
   become [[7, 2, 5, 0]].
 
   Args:
-    rows: Sequences of shape [B, T].
-    symbols: Special symbols to which the sequences are converted.
-    vocabulary: Special ids and language symbols.
+    rows: Mapping from batch keys to arrays of the sequences, of shape [B, T].
+    symbols: Special symbols that the converted sequences have.
+    vocabulary: Vocabulary specification with special ids and language symbols.
 
   Raises:
     VocabularyError: If the vocabulary has no language symbols.
@@ -232,8 +234,8 @@ class Translation(SequenceToSequence):
   VECO calls this task TLM for its mBART baseline.
 
   Attributes:
-    label_smoothing: Label smoothing e in [0, 1). The default follows Vaswani et
-      al. (2017).
+    label_smoothing: Label smoothing factor e in [0, 1). The default follows
+      Vaswani et al. (2017).
     mask_ratio: Fraction of the source's text tokens to select for masking, or a
       function of the step. If 0, the source is not masked.
     max_mask_ratio: Upper bound for `mask_ratio`, which is required if the ratio
