@@ -34,8 +34,8 @@ def check_shared_outputs(
     fix: Advice on how to solve the problem, which ends the error message.
     can_mount: Whether the launcher can mount shared volumes, which the error
       message then suggests.
-    read_only_mounts: Directories of volumes that not all nodes can write to.
-      They may be subdirectories of `mounts`.
+    read_only_mounts: Directories at which read-only volumes are mounted. They
+      may be subdirectories of `mounts`.
 
   Raises:
     ConfigError: If an output directory, such as that of `--model_dir`, is

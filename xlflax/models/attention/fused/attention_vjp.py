@@ -55,8 +55,8 @@ def attention_forward(options: kernel_spec.Options, arrays: kernel_spec.Arrays):
 
   Args:
     options: Static options of the attention kernels.
-    arrays: Input arrays of the kernels: queries, keys, values and optional
-      masks.
+    arrays: Input arrays of the kernels: queries, keys, values, and optionally
+      the bias, segment ids, window and dropout key.
 
   Returns:
     The output of shape [B, T, N, D] and the log-sum-exp of the scores, float32
@@ -80,8 +80,8 @@ def attention_backward(
 
   Args:
     options: Static options of the attention kernels.
-    arrays: Input arrays of the kernels: queries, keys, values and optional
-      masks.
+    arrays: Input arrays of the kernels: queries, keys, values, and optionally
+      the bias, segment ids, window and dropout key.
     output: Attention output of the forward pass, of shape [B, T, N, D].
     normalizer: Log-sum-exp of the scores in the forward pass, float32 of shape
       [B, N, T].
