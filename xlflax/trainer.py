@@ -57,7 +57,8 @@ class Trainer:
     objectives: Objectives with their datasets and weights.
     datasets: Datasets that the objectives read.
     vocabulary: Directory of the vocabulary. For dry runs and benchmarks, a
-      dummy vocabulary with only its sizes is sufficient.
+      `VocabularySpec`, which contains only sizes and special token ids, is
+      sufficient.
     optimizer: Optimizer with its learning rate schedule
       (`training.optimization.optimizers`).
     num_train_steps: Number of optimizer steps. If None, it is computed from
@@ -78,17 +79,18 @@ class Trainer:
     partitioner: Mesh and sharding rules. The default splits the batch over all
       devices.
     checkpoints: Options for saving and keeping checkpoints.
-    evaluation: Tasks to evaluate during training. If None, there is no
-      evaluation.
-    init_from: One or several runs from whose checkpoints parameters are
-      initialized, in this order.
+    evaluation: Evaluation tasks and their schedule during training. If None,
+      there is no evaluation.
+    init_from: Run or runs whose checkpoints provide initial parameters.
+      Parameters of a later run replace those of an earlier run.
     seed: Random seed for parameter initialization, data order, masking and
       dropout.
     gradient_accumulation_steps: Number of micro-batches per step.
-    ema_decay: Decay of the averaged parameters. If None, no average is kept.
+    ema_decay: Decay rate of the exponential moving average of the parameters.
+      If None, no average is kept.
     non_finite: Policy for steps with a loss or gradient that is not finite.
-    max_consecutive_skips: Number of consecutive skipped steps that ends the
-      run.
+    max_consecutive_skips: Number of consecutive skipped steps after which the
+      run ends with an error.
     loss_spike_guard: Guard against loss spikes
       (`training.hooks.loss_spike_hook`). If None, loss spikes are not handled.
     log_metrics_every: Number of steps between two reports of the metrics.
@@ -107,12 +109,12 @@ class Trainer:
     xla_sdc_check: Whether to also run XLA's checker for silent data corruption
       in every step that `sdc_check_every` selects. It is supported only on
       TPUs.
-    profile_steps: Steps to profile, as FIRST:LAST
-      (`training.hooks.profiler_hook`).
+    profile_steps: Range FIRST:LAST of the steps to profile, from FIRST + 1 to
+      LAST, inclusive (`training.hooks.profiler_hook`).
     profile_memory: Whether to also profile the devices' memory.
-    stop_after_steps: Step at which the run saves and stops before
-      `num_train_steps`, for tests and time-limited jobs. Schedules do not
-      change.
+    stop_after_steps: Step at which the run saves a checkpoint and stops, for
+      tests and time-limited jobs. Learning rate schedules still end at
+      `num_train_steps`.
     on_config_mismatch: Action if the directory contains a run with a different
       configuration.
     hooks: Hooks that are called after the default hooks (`training.hooks`).
@@ -286,7 +288,8 @@ class Trainer:
     """Builds a trainer from a recipe, as `xlflax train --gin_file` does.
 
     Args:
-      name: Name of a file in `gin_configs/recipes/`, such as 'small'.
+      name: Name of a recipe, a gin file in `gin_configs/recipes/`, such as
+        'small'.
       pretraining: Name of the file in `gin_configs/pretrain/` that defines the
         objectives.
       **macros: Values of both files' gin macros, with names in lower case, such
@@ -419,7 +422,7 @@ class Trainer:
     """Returns a copy of the run's settings for a given machine.
 
     Args:
-      machine: Description of the machine.
+      machine: Topology of the target machine.
       devices: The machine's devices, for which programs are compiled. If None,
         the devices of this process stand in for them.
     """

@@ -23,10 +23,11 @@ def parse_replica_groups(attributes: str, devices: int) -> np.ndarray:
   """Parses the replica groups of a collective instruction.
 
   Args:
-    attributes: Attributes of the instruction: `replica_groups={{0,1},{2,3}}`,
-      `[2,4]<=[4,2]T(1,0)`, `mesh['a'=2,'b'=4] {'b'}` (optionally with
-      `device_ids=([4,2]T(1,0))` between), or the `source_target_pairs` of a
-      permutation, each of which is a group of two devices.
+    attributes: Attributes of an HLO instruction, such as
+      `replica_groups={{0,1},{2,3}}`. The formats `[2,4]<=[4,2]T(1,0)` and
+      `mesh['a'=2,'b'=4] {'b'}` are also supported. `device_ids=([4,2]T(1,0))`
+      may precede the braces of the latter. If the instruction has
+      `source_target_pairs`, each pair is a group of two devices.
     devices: Number of devices. They form one group if the instruction has no
       replica groups.
 

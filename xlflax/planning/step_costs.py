@@ -89,8 +89,8 @@ class StepCosts:
 
   Attributes:
     operations: Operations of the step that read their operands from memory.
-    peak_bytes: Largest total size of the arrays that exist at the same time,
-      without the arguments of the step and the results that replace them.
+    peak_bytes: Largest total size in bytes of the arrays that exist at the same
+      time, without the arguments of the step and the results that replace them.
   """
 
   operations: tuple[Operation, ...]
@@ -133,12 +133,13 @@ class _Value:
   """An array of the program, in memory or computed where it is used.
 
   Attributes:
-    reads: Mapping from the arrays in memory that are read to compute the value
-      to the number of bytes that are read from each of them.
+    reads: Mapping from the ids of arrays in memory to the number of bytes that
+      are read from each array to compute the value.
     level: Number of kernels that must run one after the other before the value
       can be computed.
     in_memory: Whether the value is an array in memory or a view of one.
-    is_scattered: Whether the array is zero except for scattered elements.
+    is_scattered: Whether the array is a constant, such as zeros, into which a
+      scatter or an update in place has written elements.
     is_product: Whether the array is the result of a matmul that has a single
       use.
     is_accumulated: Whether the array is the result of a matmul that adds

@@ -30,7 +30,7 @@ class Step:
   """Costs of a training step that trains a given set of objectives.
 
   Attributes:
-    fraction: Fraction of the run's steps that train exactly the set
+    fraction: Fraction of the run's steps that train exactly the objectives in
       `objectives`.
     objectives: Names of the objectives that the step trains.
     costs: Operations in the step with their FLOPs and memory traffic, summed
@@ -43,10 +43,11 @@ class Step:
     peak: Peak number of bytes in use on one device.
     flops: Model FLOPs of the step, summed over all devices.
     tokens: Number of token positions in all batches, including padding.
-    xla_costs: FLOPs and bytes of one device as counted by the compiler, which
-      counts the body of a loop once and no Pallas kernels.
-    compile_seconds: Compile time in seconds of the machine's own compiler. If
-      None, the CPU compiler was used.
+    xla_costs: Numbers of FLOPs and bytes on one device, as counted by the
+      compiler, with the keys 'flops' and 'bytes'. The compiler counts the body
+      of a loop once, and does not count Pallas kernels.
+    compile_seconds: Time in seconds that the target machine's compiler took.
+      None if this compiler was not used.
   """
 
   fraction: float
@@ -72,11 +73,11 @@ def compile_step(
 
   Args:
     setup: Setup of the run on the target machine's devices.
-    active: Indices, in the objective mixture, of the objectives that the step
-      trains.
+    active: Objectives that the step trains, as indices into the objective
+      mixture.
     machine: Machine for which costs are estimated.
-    fraction: Fraction of the run's steps that train exactly the set
-      `objectives`.
+    fraction: Fraction of the run's steps that train exactly the objectives in
+      `active`.
   """
   batches = setup.abstract_batches(active)
   logging.info(
@@ -131,11 +132,11 @@ def estimate_step(
   Args:
     setup: Setup of the run on CPU devices that stand in for the machine's
       devices.
-    active: Indices, in the objective mixture, of the objectives that the step
-      trains.
+    active: Objectives that the step trains, as indices into the objective
+      mixture.
     machine: Machine for which costs are estimated.
-    fraction: Fraction of the run's steps that train exactly the set
-      `objectives`.
+    fraction: Fraction of the run's steps that train exactly the objectives in
+      `active`.
   """
   batches = setup.abstract_batches(active)
   state = setup.factory.abstract_sharded

@@ -47,15 +47,17 @@ class StepTime:
   """Estimated time of one step on one device, in seconds.
 
   Attributes:
-    matmuls: Time for matmuls under the assumption that all arrays are aligned.
-    misaligned: Additional time for matmuls with misaligned arrays.
-    attention: Time for attention kernels.
-    memory: Time for element-wise operations, reductions, gathers and the
-      optimizer.
-    launches: Time between kernels, in which the device is idle.
-    communication: Time for collectives, including those that are hidden behind
+    matmuls: Time in seconds for matmuls, assuming that the rows of all arrays
+      are a multiple of 16 bytes (aligned).
+    misaligned: Additional time in seconds for matmuls with misaligned arrays.
+    attention: Time in seconds for attention kernels.
+    memory: Time in seconds for element-wise operations, reductions, gathers and
+      the optimizer.
+    launches: Time in seconds between kernels, in which the device is idle.
+    communication: Time in seconds for collectives, including those that are
+      hidden behind computation.
+    exposed: Time in seconds for collectives that is not hidden behind
       computation.
-    exposed: Time for collectives that is not hidden behind computation.
   """
 
   matmuls: float
@@ -111,7 +113,8 @@ def operation_seconds(
     devices: Number of devices. All work except the update is divided equally
       among them.
     update_fraction: Fraction of the optimizer state that each device stores.
-    aligned: Whether to assume that the rows of all arrays are aligned.
+    aligned: Whether to assume that the rows of all arrays are a multiple of 16
+      bytes.
   """
   fraction = update_fraction if operation.phase == 'update' else 1 / devices
   rate = accelerator.flops * MATMUL_FRACTION * operation.rate
@@ -135,7 +138,7 @@ def estimate_time(
   Args:
     costs: Operations in the step with their FLOPs and memory traffic, summed
       over all devices.
-    machine: Target machine, whose accelerator is known.
+    machine: Target machine. The type of its accelerators must be known.
     counts: Number of times that a step executes each collective on one device.
     update_fraction: Fraction of the optimizer state that each device stores.
   """
@@ -179,8 +182,8 @@ def mean_time(weighted: Sequence[tuple[float, StepTime]]) -> StepTime:
   """Averages step times over kinds of steps, weighted by their frequency.
 
   Args:
-    weighted: Pair (fraction of the run's steps, `StepTime`) for each kind of
-      step.
+    weighted: Pairs (weight, step time), one for each kind of step. The weight
+      is the fraction of the run's steps that are of this kind.
   """
   return StepTime(
     *(

@@ -41,13 +41,13 @@ def from_huggingface(
       languages of config.json are used, or else those of common multilingual
       models.
     vocabulary: Directory of a vocabulary that replaces the folder's tokenizer.
-    unused_rows: Whether embedding rows that belong to no token are kept or are
-      an error.
-    drop: Patterns that match the names of tensors to leave out.
+    unused_rows: Treatment of embedding rows that belong to no token: 'error'
+      raises an error, and 'keep' keeps them.
+    drop: Regular expressions that match the names of tensors to leave out.
     scan_layers: Whether to stack the layers' parameters and scan over them,
       instead of unrolling the layers.
-    pad_vocab_size_multiple: Embedding tables are padded until their number of
-      rows is a multiple of this number.
+    pad_vocab_size_multiple: Multiple to which the number of rows of each
+      embedding table is padded.
     partitioner: Partitioner that shards parameters and batches. If None,
       batches are split over all devices.
 
@@ -99,7 +99,7 @@ def to_huggingface(
       express the model.
     task: Task whose head is exported. If None, the checkpoint's head is
       exported if it has one.
-    drop: Patterns that match the names of parameters to leave out.
+    drop: Regular expressions that match the names of parameters to leave out.
     dtype: Data type of the exported tensors: 'float32', 'float16' or
       'bfloat16'.
 

@@ -75,7 +75,8 @@ class Run(saved_run.SavedRun):
     """Loads a checkpoint's parameters as `{'model': ..., 'heads': ...}`.
 
     Args:
-      step: One of `steps`, or 'untrained'. If None, this run's step is used.
+      step: Step of the checkpoint, one of `steps`, or 'untrained' for randomly
+        initialized parameters. If None, this run's step is used.
 
     Raises:
       CheckpointError: If the checkpoint does not exist or cannot be read.
@@ -137,17 +138,19 @@ class Run(saved_run.SavedRun):
       texts: List of N texts.
       languages: Language code of all texts, or a list with one code per text.
         May be None only if the model does not depend on the language.
-      layer: 'last', or the index of a layer: 0 is the embedding output and -1
-        the last layer. If the layer differs from the one in `sentence`, dense
-        layers and normalization are left out.
-      pooling: 'mean' over the tokens that are not special, 'mean_all' over all
-        tokens, or 'first' for the state of the first token. With any of them,
-        dense layers and normalization are left out. If None, the field
-        `sentence` determines the pooling. It contains the pooling of the
+      layer: Layer whose hidden states are pooled: 'last', or an index, where 0
+        is the embedding output and -1 the last layer. If None, the layer in
+        `sentence` is used. With a different layer, dense layers and
+        normalization are not applied.
+      pooling: Pooling of the tokens' hidden states: 'mean' over the tokens that
+        are not special, 'mean_all' over all tokens, or 'first' for the state of
+        the first token. With any of them, dense layers and normalization are
+        not applied. If None, the pooling in `sentence` is used: that of the
         published sentence encoder from which the run was initialized, or else
         the mean.
       max_length: Maximum number of tokens per text, including special tokens.
-        If None, the limit that `sentence` defines, or else the model's limit.
+        If None, the limit in `sentence` is used, or else the model's maximum
+        length.
       prompt: Text that is prepended to each text, such as 'query: '. If None,
         the prompt named by `prompt_name` is used.
       prompt_name: Name of a prompt that the run defines. 'query' and 'document'
@@ -273,14 +276,15 @@ class Run(saved_run.SavedRun):
       paired_text: Second text of the pair, such as a translation. If None, the
         sequence contains only `text`.
       languages: Language codes of the texts, as in `encode`.
-      template: Special tokens around the two texts.
+      template: Template that determines which special tokens surround the two
+        texts: BERT, XLMR or XLM.
 
     Returns:
       Token ids, the text of each token, and weights of shape [layers, heads, T,
       T].
 
     Raises:
-      ConfigError: If the model is not an encoder, has disentangled attention,
+      ConfigError: If the model is not an encoder or has disentangled attention,
         or if the sequence is too long.
     """
     texts = [text] if paired_text is None else [text, paired_text]
@@ -307,10 +311,10 @@ class Run(saved_run.SavedRun):
     """Predicts the most probable tokens for the `<mask>` in each text.
 
     Args:
-      texts: N texts that contain `<mask>` exactly once, such as
+      texts: N texts, each of which contains `<mask>` exactly once, such as
         'Paris is the <mask> of France.'.
       languages: Language codes of the texts, as in `encode`.
-      top_k: Number of predictions to return per text: the most probable tokens.
+      top_k: Number of most probable tokens to return per text.
 
     Returns:
       For each text, `top_k` predictions (token, id, probability), the most
@@ -343,9 +347,9 @@ class Run(saved_run.SavedRun):
         does not depend on the language.
       paired_language: Language code of the second texts. If None, `language` is
         used.
-      objective: Name of the objective that trained the head.
+      objective: Name of the training objective whose head scores the pairs.
       max_length: Maximum number of tokens per pair, including special tokens.
-        If None, the length with which the run was fine-tuned.
+        If None, the length with which the run was fine-tuned is used.
       batch_size: Number of pairs per batch, as in `encode`.
 
     Returns:
@@ -490,8 +494,9 @@ def load_run(
 
   Args:
     model_dir: Directory written by `xlflax train` or `xlflax convert`.
-    step: Checkpoint to open: a step, 'last', 'best', or 'untrained' for
-      randomly initialized parameters, the baseline of an evaluation.
+    step: Checkpoint to open: its training step, 'last', 'best' or 'untrained'.
+      'untrained' selects randomly initialized parameters, which are a baseline
+      for evaluations.
     metric_for_best_model: Metric that selects the 'best' checkpoint: an
       evaluation metric that training recorded, such as
       'retrieval/accuracy/mean'.

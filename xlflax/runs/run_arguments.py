@@ -38,12 +38,12 @@ def choose_step(
   Args:
     run: Run that contains the checkpoints.
     step: Step of a checkpoint, 'last', 'best' or 'untrained'.
-    metric_for_best_model: Metric that selects the checkpoint 'best'.
+    metric_for_best_model: Metric that selects the 'best' checkpoint.
 
   Raises:
     CheckpointError: If the checkpoint does not exist.
-    ConfigError: If `step` is a different string, or if it is 'best' and no
-      metric selects it.
+    ConfigError: If `step` is any other string, or if it is 'best' and no metric
+      selects it.
   """
   if step == result_store.UNTRAINED:
     return step
@@ -150,10 +150,11 @@ def score_pairs(
   Args:
     eval_model: Model with restored parameters.
     pairs: N pairs of texts.
-    languages: Language codes of the first and the second texts.
-    objective: Name of the objective that trained the head.
+    languages: Pair of language codes: that of all first texts and that of all
+      second texts.
+    objective: Name of the training objective whose head scores the pairs.
     max_length: Maximum number of tokens per pair. If None, the length with
-      which the run was fine-tuned.
+      which the run was fine-tuned is used.
   """
   head = head_predictions.objective_of(
     eval_model, objective, sequence_regression.SequenceRegression

@@ -43,8 +43,10 @@ def states(
 
   Args:
     eval_model: Model with its parameters and its vocabulary.
-    token_ids: N lists of T token ids, without special tokens.
-    language_ids: N indices into the vocabulary's list of languages.
+    token_ids: N lists of token ids, without special tokens. Their length T may
+      differ.
+    language_ids: Index of each text's language in the vocabulary's list of
+      languages.
     max_length: Maximum number of tokens per text, including bos and eos. If
       None, the model's maximum length is used.
 
@@ -94,7 +96,8 @@ def attention_weights(
     texts: One or two texts, which form a single sequence.
     language_ids: Index of each text's language in the vocabulary's list of
       languages.
-    template: Special tokens around two texts.
+    template: Template that determines which special tokens surround the two
+      texts: BERT, XLMR or XLM.
 
   Raises:
     ConfigError: If the model is not an encoder, if its attention weights are
@@ -153,9 +156,10 @@ def fill_mask(
 
   Args:
     eval_model: Model with its parameters and its vocabulary.
-    texts: N texts that contain `<mask>` exactly once.
-    language_ids: N indices into the vocabulary's list of languages.
-    top_k: Number of predictions to return per text: the most probable tokens.
+    texts: N texts, each of which contains `<mask>` exactly once.
+    language_ids: Index of each text's language in the vocabulary's list of
+      languages.
+    top_k: Number of most probable tokens to return per text.
 
   Raises:
     ConfigError: If a text does not contain `<mask>` exactly once, or contains

@@ -85,7 +85,8 @@ class _Batch(NamedTuple):
   """Shifted vectors of all layers and their squared norms.
 
   Attributes:
-    values: For each layer, the vectors of n examples, of shape [n, D].
+    values: Vectors of the n examples in each layer, a list of arrays of shape
+      [n, D].
     norms: Squared norms, float64 of shape [layers, n].
   """
 

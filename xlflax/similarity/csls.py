@@ -99,7 +99,8 @@ def precision_at_k(
 
   Args:
     indices: Indices of the translations, of shape [N, top], best first.
-    gold: Indices of the correct translations of each query.
+    gold: Indices of all correct translations of each query, one collection per
+      query.
     k: Number of best translations to consider, at most `top`.
 
   Raises:

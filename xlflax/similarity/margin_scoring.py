@@ -73,9 +73,10 @@ def find_candidates(
     k: Number of nearest neighbors of each sentence. Margin scores compare a
       pair with these neighbors, and the best pair of a sentence is searched
       among them.
-    margin: Type of margin score. The ratio is 0 if the neighbors' mean
-      similarity is not positive.
-    direction: Retrieval direction whose best pairs become candidates.
+    margin: Formula for the margin score: ABSOLUTE, DISTANCE or RATIO. The ratio
+      is 0 if the neighbors' mean similarity is not positive.
+    direction: Retrieval direction whose best pairs become candidates: FORWARD,
+      BACKWARD, INTERSECTION or MAX.
     blocks: Block sizes, which bound the memory that the search needs.
 
   Raises:
@@ -137,8 +138,8 @@ def margin_scores(
     second: Sentence embeddings of shape [N, D].
     k: Number of nearest neighbors whose mean similarity is compared with the
       pair's similarity.
-    margin: Type of margin score. The ratio is 0 if the neighbors' mean
-      similarity is not positive.
+    margin: Formula for the margin score: ABSOLUTE, DISTANCE or RATIO. The ratio
+      is 0 if the neighbors' mean similarity is not positive.
     blocks: Block sizes, which bound the memory that the search needs.
 
   Raises:
@@ -186,7 +187,7 @@ def _best(
     nearest: Nearest neighbors of each query, of shape [N, k].
     query_means: Each query's mean similarity to its neighbors, of shape [N].
     key_means: Each key's mean similarity to its neighbors, of shape [M].
-    margin: Type of margin score.
+    margin: Formula for the margin score.
   """
   mean = (query_means[:, None] + key_means[nearest.indices]) / 2  # [N, k]
   scores = _scored(nearest.scores.astype(np.float64), mean, margin)

@@ -63,8 +63,8 @@ class Alignment:
 
   Attributes:
     matrix: Orthogonal matrix W of shape [D, D].
-    source: Iterative normalization of the source vectors.
-    target: Iterative normalization of the target vectors.
+    source: Result of the iterative normalization of the source vectors.
+    target: Result of the iterative normalization of the target vectors.
   """
 
   matrix: np.ndarray

@@ -23,8 +23,8 @@ def compute_limits(
   """Returns the scores that entries must exceed to be in the top k.
 
   Args:
-    top_k: Top k entries found so far in each row, and top k entries found so
-      far in each column.
+    top_k: Pair of the top k entries in each row and the top k entries in each
+      column that were found so far.
     first_row: Index of the block's first row.
     first_column: Index of the block's first column.
     block: Scores of shape [rows, columns].
@@ -54,14 +54,13 @@ def merge_hits(
   """Merges candidates in a block of scores into the top k of rows and columns.
 
   Args:
-    top_k: Top k entries found so far in each row, and top k entries found so
-      far in each column.
+    top_k: Pair of the top k entries in each row and the top k entries in each
+      column that were found so far.
     hits: Entries of the block that may be among the top k of their row or
       column.
     first_row: Index of the block's first row.
     first_column: Index of the block's first column.
-    limits: Row limits and column limits, as returned by
-      `compute_limits`.
+    limits: Row limits and column limits, as returned by `compute_limits`.
   """
   selected = hits.scores > limits[0][hits.rows]
   top_k[0].merge(
@@ -128,7 +127,7 @@ def iterate_hits(block: np.ndarray, mask: np.ndarray) -> Iterator[Hits]:
 
   Args:
     block: Scores of shape [rows, columns].
-    mask: Boolean mask of shape [rows, columns].
+    mask: Boolean mask that selects the entries, of shape [rows, columns].
   """
   height, width = block.shape
   step = (

@@ -73,8 +73,7 @@ def iterative_normalization(
     vectors: Vectors of one language, of shape [N, D]. The computation uses the
       vectors' float type, and means are float64.
     max_rounds: Maximum number of rounds. The original paper uses five.
-    tolerance: The iteration ends when the norm of the mean is at most this
-      value.
+    tolerance: Maximum norm of the mean at which the iteration ends.
 
   Returns:
     The vectors after the last scaling, and the means.

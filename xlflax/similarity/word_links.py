@@ -75,8 +75,8 @@ def cosine_similarities(source: np.ndarray, target: np.ndarray) -> np.ndarray:
     vector are 0.
 
   Raises:
-    AnalysisError: If an array does not have the documented axes, or the
-      dimensions differ.
+    AnalysisError: If an array has fewer than two axes, or if D differs between
+      the arrays.
   """
   for side, name in ((source, 'source'), (target, 'target')):
     vector_checks.check_axes(side, name, '..., words, dimensions')
@@ -93,14 +93,14 @@ def word_weights(
 
   Args:
     words: Word vectors of shape [..., M, D].
-    mass: Weighting: UNIFORM, or NORM for weights proportional to the vectors'
-      norms.
+    mass: Method of weighting the words: UNIFORM for equal weights, or NORM for
+      weights proportional to the vectors' norms.
 
   Returns:
     Weights, float64 of shape [..., M], which sum to 1.
 
   Raises:
-    AnalysisError: If the array does not have the documented axes.
+    AnalysisError: If the array has fewer than two axes.
   """
   vector_checks.check_axes(words, 'words', '..., words, dimensions')
   if validation.validate(mass, Mass, name='mass') is Mass.UNIFORM:
@@ -135,8 +135,8 @@ def transport_plan(
     regularization: Entropic regularization r. The smaller the value, the closer
       the plan is to a permutation.
     max_rounds: Maximum number of iterations.
-    tolerance: The iteration ends when the relative error of every row sum is at
-      most this value.
+    tolerance: Maximum relative error of the row sums at which the iteration
+      ends.
 
   Returns:
     P, float64 of shape [..., M, N].

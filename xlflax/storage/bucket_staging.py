@@ -125,8 +125,8 @@ def stage_output(
     name: Path of the output, on disk or in a bucket.
     new: Whether to reject an existing output and start with an empty folder.
     share: Pair (i, n) if the folder is the i-th of n shards of an output that
-      several machines write. The folder then initially contains only JSON
-      files, and nothing in the bucket is deleted.
+      several machines write, where i starts at 0. The folder then initially
+      contains only JSON files, and nothing in the bucket is deleted.
 
   Raises:
     RunDirectoryError: If the existing output cannot be read, or another process

@@ -35,7 +35,8 @@ class Seal(NamedTuple):
   """Content of `digests.json`: the digests of a directory's files.
 
   Attributes:
-    files: Mapping from paths relative to the directory to digests.
+    files: Mapping from the files' paths, relative to the directory, to their
+      digests.
     about: JSON metadata that the writer of the directory added.
   """
 
@@ -204,7 +205,7 @@ def find_problems(
   Args:
     directory: Directory for which `seal_directory` wrote `digests.json`.
     share: Pair (i, n) that limits the check to every n-th file, starting with
-      the i-th.
+      the i-th, where i starts at 0.
     largest: Size in bytes above which only a file's size is checked. If
       None, all contents are checked.
   """
@@ -270,8 +271,8 @@ def read_json(
       returned.
 
   Raises:
-    XlflaxError: If the file cannot be read, is not JSON, or has changed, or
-      `convert` raises an error. The class is `error`.
+    XlflaxError: If the file cannot be read, is not JSON, or has changed, or if
+      `convert` raises an error. The class of the raised error is `error`.
   """
   try:
     value = json.loads(path.read_text(encoding='utf-8'))
@@ -304,7 +305,8 @@ def find_changes(
 
   Args:
     directory: Directory that contains the files.
-    files: Mapping from paths relative to the directory to digests.
+    files: Mapping from the files' paths, relative to the directory, to their
+      digests.
     largest: Size in bytes above which only a file's size is checked. If
       None, all contents are checked.
 

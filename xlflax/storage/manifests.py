@@ -51,7 +51,8 @@ class Manifest(NamedTuple):
   Attributes:
     kind: Type of the directory, a value of `Kind`, or '' if it is not
       specified.
-    files: Mapping from paths relative to the directory to digests.
+    files: Mapping from the files' paths, relative to the directory, to their
+      digests.
     before: Mapping from the paths of files that are currently being replaced to
       the digests of their previous contents.
   """
@@ -94,7 +95,7 @@ def write_files(
   Args:
     directory: Directory that contains the manifest.
     kind: Type of the directory.
-    contents: Mapping from paths relative to the directory to the files'
+    contents: Mapping from the files' paths, relative to the directory, to their
       contents.
 
   Raises:
@@ -127,8 +128,8 @@ def record_files(
   Args:
     directory: Directory that contains the manifest.
     kind: Type of the directory.
-    names: Paths relative to the directory. If None, the manifest is replaced by
-      a new one that lists all existing files.
+    names: Paths of the files to record, relative to the directory. If None, the
+      manifest is replaced by a new one that lists all existing files.
 
   Raises:
     RunDirectoryError: If the manifest is corrupt.

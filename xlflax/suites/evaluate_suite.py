@@ -61,15 +61,15 @@ def evaluate_suite(
     watch: Whether to evaluate all existing and future checkpoints of a single
       run until its training has finished. Learning curves then show the scores
       by step.
-    poll_seconds: Number of seconds between checks for new checkpoints by
-      `watch`.
+    poll_seconds: Number of seconds between checks for new checkpoints if
+      `watch` is True.
     timeout_seconds: Number of seconds without a new checkpoint after which
       `watch` ends. If None, there is no limit.
     bindings: Gin bindings for all tasks that require fine-tuning.
     search_paths: Folders in which to search for gin files.
     batch_size: Number of sentences per evaluation batch.
     baseline: Checkpoint with which the other checkpoints are compared, such as
-      'mlm@1000'. If None, the first checkpoint.
+      'mlm@1000'. If None, the first checkpoint is used.
     only: Pairs (checkpoint, task), such as ('mlm@1000', 'xnli'), to which this
       call is restricted. They form the shard of one of several machines (see
       `suite_runner.shard`). The call that finds the results of all shards
@@ -155,7 +155,7 @@ def plan_suite(
     model_dirs: Directories of the pretrained runs to compare.
     data: Directory that contains the tasks' data.
     output: Directory for fine-tuned runs and reports.
-    names: Names of the tasks to run. If None, all tasks of the suite.
+    names: Names of the tasks to run. If None, all tasks of the suite are run.
     steps: Checkpoint steps to evaluate, as in `evaluate_suite`.
     metric_for_best_model: Metric that selects the best checkpoints.
     bindings: Gin bindings for all tasks that require fine-tuning.

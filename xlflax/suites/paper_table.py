@@ -28,10 +28,10 @@ class ScoreSource(NamedTuple):
 
   Attributes:
     task: Name of the suite task.
-    metric: Metric of the score and its language, such as 'accuracy/fr'. The
-      language 'mean' denotes the mean over the languages of the test set.
-    run: Name of the run. `{run}` is replaced by the name in the column `run` of
-      the row.
+    metric: Name of the metric and code of the language, such as 'accuracy/fr'.
+      The language 'mean' denotes the mean over the languages of the test set.
+    run: Name of the run that is evaluated. `{run}` is replaced by the name in
+      the column `run` of the row.
   """
 
   task: str
@@ -52,7 +52,8 @@ class PublishedRow(NamedTuple):
       scores come from.
     reference: Identifier of the row with which this row is compared, or '' if
       there is none.
-    scores: Published score by column. Columns without a score are left out.
+    scores: Mapping from column names to published scores. Columns without a
+      score are left out.
   """
 
   row: str
@@ -68,9 +69,9 @@ class Comparison(NamedTuple):
   """Published and measured scores of a paper's table.
 
   Attributes:
-    published: Published scores by row and column, in points.
-    measured: Measured scores by row and column, in points. The columns of
-      `PaperTable.means` are computed from the measured scores.
+    published: Mapping from pairs (row, column) to published scores, in points.
+    measured: Mapping from pairs (row, column) to measured scores, in points.
+      The columns of `PaperTable.means` are computed from the measured scores.
     differences: Measured score minus published score, by row and column.
     published_changes: Published score minus the published score of the
       reference row, by row and column.
@@ -92,17 +93,20 @@ class PaperTable:
 
   Attributes:
     source: Paper and number of the table, such as 'Pan et al. (2021), table 2'.
-    published: CSV file with the published scores, as a path or as a path in
-      `gin_configs/`. The columns `row`, `section`, `name`, `run`, `setting` and
-      `reference` describe each row (`PublishedRow`). The other columns are the
-      columns of the table. Empty cells are not published.
-    scores: Sources of the measured scores by setting and column, in the form
-      (task, metric) or (task, metric, run) (`ScoreSource`).
-    means: Columns whose measured score is the mean of other columns. A column
-      that is given as a tuple of columns counts as their mean, such as
-      {'Avg': ('XNLI', ('XQuAD F1', 'XQuAD EM'))}.
+    published: Path of the CSV file with the published scores. It can be
+      relative to the working directory or to `gin_configs/`. The columns `row`,
+      `section`, `name`, `run`, `setting` and `reference` describe each row
+      (`PublishedRow`). The other columns are the columns of the table. An empty
+      cell means that the paper contains no such score.
+    scores: Source of each measured score, as a mapping from settings to
+      mappings from columns to tuples. A tuple has the form (task, metric) or
+      (task, metric, run), as in `ScoreSource`.
+    means: Mapping from each column that is a mean of other columns to these
+      columns. If one of them is a tuple of columns, the mean of the tuple is
+      used, as in {'Avg': ('XNLI', ('XQuAD F1', 'XQuAD EM'))}.
     summary: Columns for which the changes from the reference rows are printed.
-      If empty, the columns of `means`, or all columns without `means`.
+      If empty, the columns in `means` are printed, or all columns if `means` is
+      empty, too.
   """
 
   source: str

@@ -21,7 +21,7 @@ class SuiteTask:
   """Definition of a suite task: its gin file, fine-tuning grid and score.
 
   Attributes:
-    name: Name of the suite task. Its gin file names the evaluation tasks that
+    name: Name of the suite task. Its gin file defines the evaluation tasks that
       score the test sets.
     family: Group of tasks to which the task belongs when scores are averaged.
     gin_file: Gin file that binds `evaluate.tasks`, the evaluation tasks for the
@@ -37,12 +37,13 @@ class SuiteTask:
     select: Dev-set metric that selects the best checkpoint of a trial and the
       best setting of the grid.
     test_top_k: Number of hyperparameter settings to evaluate on the test sets,
-      ranked by `select`. The task's score is their mean. ECS reports the mean
-      of the two best settings.
+      ranked by `select`. The task's score is their mean. The ECS paper reports
+      the mean of the two best settings.
     metrics: Metrics whose mean is the task's score, such as 'f1' for 'f1/fr'.
       If empty, the metrics that the evaluation tasks declare in
       `EvalTask.score_metrics` are used.
-    recipe: Additional bindings from a published recipe, each with its source.
+    recipe: Mapping from bindings of a published recipe, such as 'EPOCHS = 5',
+      to the source of each binding. They are applied after `bindings`.
     deviations: Descriptions of recipe settings that are not implemented.
   """
 
@@ -89,9 +90,9 @@ class Suite:
     table: Table of a paper that the suite reproduces. Each run is then
       evaluated only on the tasks that the table contains for the run. If None,
       each run is evaluated on all tasks.
-    head_languages: Codes of the languages with much training text. If not
-      empty, the report contains the averages over these head languages and over
-      the other languages, the tail languages.
+    head_languages: Codes of the languages with a large amount of training text.
+      If not empty, the report contains the averages over these head languages
+      and over the other languages, the tail languages.
   """
 
   name: str

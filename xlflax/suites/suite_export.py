@@ -38,7 +38,7 @@ def write(
     report: Suite results of all models.
     output: Output directory of the suite.
     baseline: Model with which the other models are compared. If None, the first
-      model.
+      model is used.
     table: Table of a paper that the suite reproduces.
   """
   text = json.dumps(report.to_json(), indent=2, ensure_ascii=False) + '\n'

@@ -48,9 +48,10 @@ class TaskPlan:
     models: Names of the checkpoints on which the task is evaluated.
     num_stored: Number of checkpoints in `models` for which an earlier call
       stored a result.
-    splits: Files by split: 'training', 'development' and 'test'.
-    test_data: Languages of the test data that can be read, and those without
-      gold labels.
+    splits: Mapping from the splits 'training', 'development' and 'test' to the
+      languages with and without files.
+    test_data: Languages of the test data that can be read, and the numbers of
+      labeled examples of those with unlabeled examples.
     failures: Files that cannot be read, and other errors of the task.
   """
 

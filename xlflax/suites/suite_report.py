@@ -76,10 +76,13 @@ class TaskResult:
       without fine-tuning.
     main: Metrics whose mean is the task's score. If empty, the metrics that the
       evaluation tasks declare are used.
-    values: Metric values by 'metric/part', with one value per seed.
-    evaluated: Locations of the result files for each seed.
-    languages: Languages of the test data by metric, including those without
-      data or without scores. The names are those of the metrics' values.
+    values: Mapping from 'metric/part' to the metric's values, one for each
+      seed. The part is a language, a file or 'mean'.
+    evaluated: Locations of the result files, one for each evaluation task and
+      seed.
+    languages: Mapping from each metric to the languages of the test data,
+      including those without data or without scores. Their names are the same
+      as in `values`.
     notes: Remarks that are needed to interpret the scores.
     failures: Languages or files without scores, with the reason for each.
     is_earlier: Whether the result was computed by an earlier call of the suite.
@@ -411,7 +414,7 @@ class SuiteReport:
     """Averages a model's scores over head, tail and all languages, in points.
 
     Args:
-      summary: Summary of the model.
+      summary: Summary of the model's scores.
 
     Returns:
       The means 'head', 'tail' and 'all' for each task, and for 'mean' the means

@@ -29,7 +29,8 @@ class Sums:
     loss: Mean loss of the steps that were not skipped.
     grad_norm: Mean gradient norm of the steps that were not skipped.
     tokens: Number of tokens in the steps that were not skipped.
-    metrics: Pairs (total, weight) of arrays for each metric by name.
+    metrics: Mapping from metric names to pairs (total, weight) of arrays. The
+      value of a metric is total / weight.
   """
 
   steps: int = 0

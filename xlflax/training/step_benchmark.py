@@ -111,8 +111,8 @@ class Inputs(NamedTuple):
 
   Attributes:
     setup: Model, vocabulary, settings and step functions of the run.
-    active: Indices, in the objective mixture, of the objectives that are
-      trained by the most common kind of step.
+    active: Objectives that the most common kind of step trains, as indices into
+      the objective mixture.
     state: Initial train state.
     batches: Batches of random tokens without padding, by dataset name.
   """

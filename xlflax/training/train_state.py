@@ -21,13 +21,13 @@ class TrainState(flax.struct.PyTreeNode):
   """Train state, which is saved in checkpoints.
 
   Attributes:
-    step: Number of completed steps, int32 [].
+    step: Number of completed steps, an int32 scalar.
     params: Parameters `{'model': ..., 'heads': {objective name: ...}}`,
       float32.
     opt_state: State of the optimizer, such as moments.
     ema: Exponential moving average of `params`, or () if it is disabled.
-    objective_state: States of the objectives (queue, momentum encoder) by name.
-      Objectives without state have no entry.
+    objective_state: States of the objectives, such as a queue or a momentum
+      encoder, by objective name. Objectives without state have no entry.
   """
 
   step: jax.Array

@@ -41,13 +41,15 @@ class StepOutput(NamedTuple):
   """Loss and metrics of one training step, as small replicated arrays.
 
   Attributes:
-    metrics: Weighted means by name, such as 'mlm/accuracy'.
-    loss: Weighted sum of the objectives' losses, float32 [].
-    grad_norm: Global norm of the gradient before clipping, float32 [].
-    finite: True if the update was applied, bool [].
-    param_norm: Global norm of the updated parameters, float32 []. It is not
-      finite if a parameter is not finite, or if the squared norm overflows.
-    tokens: Number of tokens in all batches without padding, float32 [].
+    metrics: Mapping from metric names, such as 'mlm/accuracy', to weighted
+      means.
+    loss: Weighted sum of the objectives' losses, a float32 scalar.
+    grad_norm: Global norm of the gradient before clipping, a float32 scalar.
+    finite: Whether the update was applied, a boolean scalar. False if the loss
+      or the gradient is not finite, or if the loss spikes.
+    param_norm: Global norm of the updated parameters, a float32 scalar. It is
+      not finite if a parameter is not finite, or if the squared norm overflows.
+    tokens: Number of tokens in all batches without padding, a float32 scalar.
   """
 
   metrics: dict[str, objective_base.WeightedMean]
@@ -68,7 +70,8 @@ class TrainStepBuilder(NamedTuple):
     vocabulary: Vocabulary sizes and special token ids.
     seed: Random seed of the run.
     gradient_accumulation_steps: Number of micro-batches per step.
-    ema_decay: Decay of the averaged parameters. If None, no average is kept.
+    ema_decay: Decay rate of the exponential moving average of the parameters.
+      If None, no average is kept.
     shardings: Shardings of the parameters, which are also used for gradients.
       If None, gradients are not constrained (single device).
   """
@@ -86,8 +89,8 @@ class TrainStepBuilder(NamedTuple):
     """Builds the step function for the given objectives of the mixture.
 
     Args:
-      active: Indices, in the objective mixture, of the objectives that the step
-        trains.
+      active: Objectives that the step trains, as indices into the objective
+        mixture.
 
     Returns:
       A function `(state, batches, loss_limit=None) -> (state, StepOutput)` to
@@ -125,8 +128,8 @@ class TrainStepBuilder(NamedTuple):
     """Computes the gradient of the weighted sum of the objectives' losses.
 
     Args:
-      active: Indices, in the objective mixture, of the objectives that the step
-        trains.
+      active: Objectives that the step trains, as indices into the objective
+        mixture.
       state: Train state before the step.
       batches: Batches of examples by dataset name.
 
@@ -317,7 +320,7 @@ def select_update(
   condition, so values are selected instead.
 
   Args:
-    condition: Condition that selects the function, bool [].
+    condition: Condition that selects the function, a boolean scalar.
     update: Function that returns a tree of the same structure, shapes and
       dtypes.
     state: Argument of the selected function.

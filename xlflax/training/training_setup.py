@@ -178,8 +178,8 @@ class Setup:
     The step donates its train state.
 
     Args:
-      active: Indices, in the objective mixture, of the objectives that the step
-        trains.
+      active: Objectives that the step trains, as indices into the objective
+        mixture.
       checked: Whether to compile the program with XLA's checker for silent data
         corruption (`Trainer.xla_sdc_check`).
     """
@@ -213,8 +213,8 @@ class Setup:
     """Returns abstract batches, with shardings, for the active objectives.
 
     Args:
-      active: Indices, in the objective mixture, of the objectives that the step
-        trains.
+      active: Objectives that the step trains, as indices into the objective
+        mixture.
 
     Returns:
       ShapeDtypeStructs by key for each dataset name.
@@ -263,7 +263,8 @@ class Setup:
 
     Args:
       dataset: Name of the dataset.
-      num_batches: Number of batches that it provides. None if not limited.
+      num_batches: Number of batches that the dataset provides, or None if it is
+        not limited.
     """
     steps = self.settings.last_step
     num_read = self.settings.objectives.dataset_step(dataset, steps)
@@ -396,7 +397,7 @@ def check_models(
   """Checks that the objectives support the model and the vocabulary.
 
   Args:
-    model: Linen module of the model.
+    model: Linen module of the run.
     vocabulary: Sizes and special token ids of the vocabulary.
     datasets: Configurations of the datasets.
     objectives: Objectives with the names of their datasets.
@@ -419,7 +420,7 @@ def check_lengths(
   """Checks that a model supports the sequence lengths of all datasets.
 
   Args:
-    model: Linen module of the model.
+    model: Linen module of the run.
     datasets: Configurations of the datasets.
     objectives: Objectives with the names of their datasets.
 

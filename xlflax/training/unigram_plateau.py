@@ -36,8 +36,8 @@ class Entropy(NamedTuple):
   entropies.
 
   Attributes:
-    joint: Entropy of tokens over all languages together.
-    within: Conditional entropy of tokens given their language.
+    joint: Entropy of tokens over all languages together, in nats.
+    within: Conditional entropy of tokens given their language, in nats.
   """
 
   joint: float
@@ -52,7 +52,7 @@ class Plateau:
 
   Attributes:
     name: Name of the training objective.
-    entropy: Unigram entropy of the objective's tokens.
+    entropy: Unigram entropy of the objective's tokens, in nats.
     reached: Step of the first report with a loss close to the entropy, or None.
     left: Step of the first report with a loss clearly below the entropy, or
       None.

@@ -25,15 +25,19 @@ class Setting:
   """Options of xlflax that are equivalent to an option of another library.
 
   Attributes:
-    train: Flags of `xlflax train`, such as '--gin.TRAIN_STEPS=N'. The gin
-      bindings are also those of `xlflax pretrain`.
-    finetune: Flags of `xlflax finetune`. If None, they are those in `train`.
-    other: Flags of other commands. Flags that a command does not have are
-      ignored.
-    parameters: Gin parameters of classes that have the same meaning, without
-      the names of the classes.
-    hints: Hints by command, such as 'launch local', in place of flags.
-    note: Sentences on differences from the other library, for the message.
+    train: Equivalent flags of `xlflax train`, such as '--gin.TRAIN_STEPS=N'. If
+      `other` is empty, the flags that set gin bindings are also used for
+      `xlflax pretrain`.
+    finetune: Equivalent flags of `xlflax finetune`. If None, the flags in
+      `train` are used.
+    other: Equivalent flags of other commands. Flags that a command does not
+      have are ignored.
+    parameters: Names of equivalent gin parameters, without the names of their
+      classes.
+    hints: Mapping from commands, such as 'launch local', to hints that replace
+      all flags.
+    note: Sentences that explain the differences from the other library, for the
+      error message.
   """
 
   train: tuple[str, ...] = ()

@@ -100,7 +100,7 @@ class XlflaxError(Exception):
 
   Attributes:
     what: Sentences that describe the problem and the requirement.
-    got: The invalid value. If None, the message has no value.
+    got: The invalid value. If None, the message contains no value.
     expected: The valid values, or None.
     where: The location: file:line, gin binding, task, example index or step.
     fix: An instruction that solves the problem, or None.

@@ -62,7 +62,7 @@ class Line:
     """Opens the line.
 
     Args:
-      text: The text, which is truncated to the width of the terminal.
+      text: Text of the line, which is truncated to the width of the terminal.
       total: The count at which the bar is full. If None, the bar only indicates
         activity.
     """

@@ -33,9 +33,9 @@ def print_table(table: rich.table.Table, console: rich.console.Console) -> None:
   columns as fit. A single column that is too wide is folded.
 
   Args:
-    table: The table, whose first columns contain the names of the rows. If
-      several rows have the same name in the first column, the following text
-      columns are also repeated in each part, until the rows differ.
+    table: Table to print. Its first column identifies the rows and is repeated
+      in each part. If rows have the same entry in this column, the following
+      text columns are also repeated, until all rows differ.
     console: The console on which the table is printed.
   """
   for column in table.columns:

@@ -474,8 +474,8 @@ def converting_class_errors(
       user-defined class, all exceptions are converted, including those of
       functions that the method has returned. If None, only exceptions with a
       method of a user-defined class in their traceback are converted.
-    method: Name of the method of `owner` that the error names if the traceback
-      does not contain a method of a user-defined class.
+    method: Name of the method of `owner` that the error message contains if the
+      traceback does not contain a method of a user-defined class.
     suggest: Function that returns a hint for an exception, or None.
 
   Raises:

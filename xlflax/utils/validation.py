@@ -139,7 +139,7 @@ def validate_fields(cls: _Class) -> _Class:
   values that it was given.
 
   Args:
-    cls: The class. If it is not a dataclass, it is returned unchanged.
+    cls: Class to decorate. If it is not a dataclass, it is returned unchanged.
 
   Returns:
     The same class, with an `__init__` that raises `ConfigError` for invalid
@@ -981,8 +981,8 @@ def suggest_dataclass(cls: Any, name: str) -> str | None:
   """Returns a hint if a class with a field lacks the `dataclass` decorator.
 
   Args:
-    cls: The class.
-    name: Name that is passed as a field.
+    cls: Class that may lack the decorator.
+    name: Name that was passed as a field.
 
   Returns:
     The hint, or None if no class without the decorator annotates the name.

@@ -127,8 +127,8 @@ def make_handlers(save_concurrent_gb: int | None) -> dict[str, Any]:
   """Returns the Orbax handler for each item of a checkpoint.
 
   Args:
-    save_concurrent_gb: Maximum amount of parameters that are written at the
-      same time, in units of 10^9 bytes. If None, there is no limit (see
+    save_concurrent_gb: Maximum total size of the parameters that are written at
+      the same time, in units of 10^9 bytes. If None, there is no limit (see
       `CheckpointOptions`).
   """
   return {
@@ -322,7 +322,7 @@ def verify_items(
     run: Identifier of the run to which the checkpoint must belong. If '', any
       run is accepted.
     share: Pair (i, n) that limits the verification to every n-th file, starting
-      with the i-th.
+      with the i-th, where i starts at 0.
 
   Raises:
     CheckpointError: If files have changed or are missing, or the items belong

@@ -43,20 +43,20 @@ class CheckpointOptions:
     save_interval_steps: Number of steps between checkpoints. The last step is
       always saved.
     max_to_keep: Number of newest checkpoints to keep. If None, all are kept.
-    keep_period: Checkpoints whose step is a multiple of this number are always
-      kept.
+    keep_period: Number of steps between checkpoints that are always kept. Their
+      steps are the multiples of this number.
     metric_for_best_model: Evaluation metric whose best checkpoint is also kept,
       for example 'retrieval/accuracy/mean'. A checkpoint is written when the
       metric is evaluated.
     greater_is_better: Whether higher values of `metric_for_best_model` are
-      better. If None, the task determines it.
+      better. If None, the evaluation task determines it.
     enable_async_checkpointing: Whether to write checkpoints in the background
       while training proceeds.
     save_concurrent_gb: Maximum total size of the parameters that are written at
       the same time, in units of 10^9 bytes. It must be at least the size of the
-      largest parameter. A limit saves memory, also because parameters are then
-      not compressed. The buffers for compression are as large as the
-      parameters. If None, all parameters are written at once.
+      largest parameter. A limit saves memory. It also disables compression,
+      whose buffers are as large as the parameters. If None, all parameters are
+      written at once.
   """
 
   save_interval_steps: validation.PositiveInt = 1000
@@ -434,8 +434,8 @@ def write_parameters(
   Args:
     directory: Model directory, which already contains all other files.
     params: Parameters `{'model': ..., 'heads': ...}` to write.
-    step: Step at which the checkpoint was written.
-    meta: Metadata as plain JSON.
+    step: Training step under which the checkpoint is saved.
+    meta: Plain JSON metadata that is saved with the parameters.
     **options: Fields of `CheckpointOptions`.
   """
   checkpoints = Checkpoints(

@@ -467,8 +467,8 @@ def copy_origin(
 
   Args:
     sources: Model directories from which parameters are initialized. Each
-      record is copied from the first directory that contains it.
-    model_dir: Model directory of the run. An existing record of sentence
+      metadata file is copied from the first directory that contains it.
+    model_dir: Model directory of the run. Existing metadata about sentence
       embeddings is kept.
   """
   for name in (ORIGIN, SENTENCE):

@@ -39,7 +39,8 @@ class Chip(NamedTuple):
     cache: Size of the L2 cache in MiB.
     clock: Clock rate of the GPU in GHz.
     memory: Memory in bytes, as reported by the driver.
-    accelerated: Whether the GPU has architecture-specific features.
+    accelerated: Whether XLA may use architecture-specific features of the GPU,
+      such as those of sm_90a.
   """
 
   description: str
@@ -185,9 +186,9 @@ def find_accelerator(platform: str, name: str) -> Accelerator | None:
 
   Args:
     platform: Type of the accelerator, 'gpu' or 'tpu'.
-    name: Name in upper or lower case. A name without the amount of memory
-      selects the largest: 'A100' is 'A100-80GB'. The name of a TPU may be its
-      device kind, such as 'tpu7x'.
+    name: Name of the accelerator, such as 'H200', in upper or lower case. If
+      the name lacks the amount of memory, the largest is selected: 'A100' is
+      'A100-80GB'. The name of a TPU may be its device kind, such as 'tpu7x'.
   """
   candidates = [a for a in TABLE if a.platform == platform]
   name = name.lower()

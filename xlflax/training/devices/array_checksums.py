@@ -21,7 +21,8 @@ class Digester:
   """Computes checksums of pytrees with equal structure, shapes and shardings.
 
   Args:
-    tree: Arrays, or ShapeDtypeStructs with shardings, all on one mesh.
+    tree: Tree of arrays, or of ShapeDtypeStructs with shardings, all on one
+      mesh.
 
   Attributes:
     mesh: Mesh over which the arrays are sharded.
@@ -70,7 +71,8 @@ class Digester:
     """Finds the devices on which a replica differs from the majority.
 
     Args:
-      table: Checksums that were returned by calling this object.
+      table: Checksums that were returned by calling this object, of shape
+        [*mesh, arrays].
 
     Returns:
       A boolean array with the same shape as `table`. If no value has a majority

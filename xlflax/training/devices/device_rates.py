@@ -21,7 +21,8 @@ def measure_matmul_rate(
   Args:
     size: Number of rows and columns in each matrix.
     dtype: Dtype of the matrices.
-    repeats: Number of matmuls. The defaults are suitable for a CPU.
+    repeats: Number of matmuls to time. The defaults of all arguments are
+      suitable for a CPU.
   """
   keys = jax.random.split(jax.random.key(0))
   left_matrix, right_matrix = (

@@ -17,7 +17,7 @@ def count_training_step(loss_fn, *args) -> int:
   """Counts the FLOPs in a forward and a backward pass of `loss_fn(*args)`.
 
   Args:
-    loss_fn: Function that computes the forward pass.
+    loss_fn: Function that computes the loss from `args`.
     *args: Arrays or ShapeDtypeStructs.
   """
   return 3 * count_forward(loss_fn, *args)

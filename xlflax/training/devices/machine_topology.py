@@ -81,9 +81,10 @@ def parse_topology(text: str) -> DeviceTopology:
   """Parses the value of `--target_topology`.
 
   Args:
-    text: Topology, for example 'gpu:H200:512', 'tpu:v5p:256' or 'cpu:8'. For
-      TPUs, the number counts chips, or half chips for v7. 'gpu:A100-40GB:64/4'
-      has nodes of four devices. Upper and lower case are equivalent.
+    text: Platform, accelerator and number of devices, for example
+      'gpu:H200:512', 'tpu:v5p:256' or 'cpu:8'. For TPUs, the number counts
+      chips, or half chips for v7. 'gpu:A100-40GB:64/4' has nodes of four
+      devices. Upper and lower case are equivalent.
 
   Raises:
     ConfigError: If the text is not a valid topology, or if the number of

@@ -74,22 +74,28 @@ class Partitioner:
   """Device mesh, with the rules for sharding arrays over it.
 
   Attributes:
-    data: Number of devices along the data axis. -1 uses the remaining devices.
-      If None, it is -1 if `fsdp` is set, and otherwise the default in the
-      docstring of this module.
-    fsdp: Number of devices along the fsdp axis. -1 uses the remaining devices.
-      If None, it is 1 if `data` is set, and otherwise the default in the
-      docstring of this module.
-    tensor: Number of devices along the tensor axis. -1 uses the remaining
-      devices.
-    tensor_splits: Type of arrays that are split along the tensor axis. With
-      PARAMETERS, the fsdp and tensor axes together can split parameters over a
-      number of devices that does not divide the width of the model. For
-      example, 512 = 256 x 2 devices can split a width of 768.
-    rules: Pairs of a logical axis and a mesh axis, several mesh axes or None.
-      If two dimensions of an array map to the same mesh axis, the earlier rule
-      applies.
-    devices: Devices that form the mesh. If None, all devices of the job.
+    data: Number of devices along the data axis. If -1, it is the number of all
+      devices divided by the sizes of the other axes. If None, it is -1 if
+      `fsdp` is set, and otherwise depends on the devices (see the docstring of
+      this module).
+    fsdp: Number of devices along the fsdp axis. If -1, it is the number of all
+      devices divided by the sizes of the other axes. If None, it is 1 if `data`
+      is set, and otherwise depends on the devices (see the docstring of this
+      module).
+    tensor: Number of devices along the tensor axis. If -1, it is the number of
+      all devices divided by the sizes of the other axes.
+    tensor_splits: Arrays that are split along the tensor axis: LAYERS for
+      parameters and the computation inside a layer, or PARAMETERS for
+      parameters and the batch. With PARAMETERS, the fsdp and tensor axes
+      together can split parameters over a number of devices that does not
+      divide the width of the model. For example, 512 = 256 x 2 devices can
+      split a width of 768.
+    rules: Pairs (logical axis, mesh axes) that map the logical axes of arrays
+      to the mesh. The mesh axes are a single name, a tuple of names, or None
+      for an axis that is not split. If two dimensions of an array map to the
+      same mesh axis, the earlier rule applies.
+    devices: Devices that form the mesh. If None, all devices of the job are
+      used.
     topology: Topology of the target machine if `devices` only stand in for its
       devices. If None, `devices` are the target. Defaults to the topology of
       `machine_topology.planning_for`.

@@ -56,7 +56,7 @@ class Job:
     process_id: Zero-based index of this process.
     source: Origin of this description, such as flags or Slurm, for messages.
     local_devices: Indices of those accelerators on the host that belong to this
-      process. If None, all visible accelerators.
+      process. If None, all visible accelerators belong to it.
   """
 
   coordinator_address: str

@@ -51,8 +51,8 @@ def initialize_distributed(
     process_id: Zero-based index of this process.
     cluster: Scheduler or cloud environment that provides the values that are
       not set by flags or environment variables.
-    configuration: Text that must be equal in all processes, such as the
-      configuration.
+    configuration: Text that must be equal in all processes, such as the gin
+      configuration of the run.
     initialization_timeout: Time to wait for the other processes, in seconds.
     heartbeat_timeout_seconds: Time without a heartbeat, in seconds, after which
       a process is considered lost and the others end.

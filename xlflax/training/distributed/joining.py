@@ -110,8 +110,8 @@ def compare_processes(
 
   Args:
     job: Job that this process belongs to.
-    configuration: Text that must be equal in all processes, such as the
-      configuration.
+    configuration: Text that must be equal in all processes, such as the gin
+      configuration of the run.
     timeout_seconds: Time to wait for the other processes, in seconds.
 
   Returns:

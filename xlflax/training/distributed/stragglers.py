@@ -29,11 +29,10 @@ class Times:
   """Mean times per step in seconds, as float arrays of shape [processes].
 
   Attributes:
-    step: Time from the start of a step to the start of the next one.
-    own: Part of the step time in which the process does not wait for its
-      devices.
-    loading: Part of the process's own time (`own`) that is spent waiting for
-      batches.
+    step: Seconds from the start of a step to the start of the next one.
+    own: Seconds per step in which the process does not wait for its devices.
+    loading: Seconds per step, as a part of `own`, in which the process waits
+      for batches.
   """
 
   step: np.ndarray

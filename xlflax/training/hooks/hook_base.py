@@ -20,7 +20,7 @@ class Request:
 
   Attributes:
     save: Whether to save a checkpoint.
-    metrics: Evaluation metrics to store with that checkpoint, by name.
+    metrics: Evaluation metrics to store with the saved checkpoint, by name.
     stop: Whether to save a checkpoint and end training.
     rewind: Whether to restore the last checkpoint and skip the batches that
       were read after it was written.
@@ -75,8 +75,8 @@ class Hook(validation.ValidatedFields):
     Args:
       run: The run, whose state does not yet include the step.
       train_step: Compiled step function, or a wrapper of it by an earlier hook.
-      active: Indices, in the objective mixture, of the objectives that the step
-        trains.
+      active: Objectives that the step trains, as indices into the objective
+        mixture.
     """
     del run, active
     return train_step

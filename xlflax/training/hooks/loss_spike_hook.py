@@ -125,7 +125,8 @@ class LossSpikeHook(hook_base.Hook):
 
     Args:
       step: Number of the step.
-      active: Indices of those objectives in the mixture that the step trained.
+      active: Objectives that the step trained, as indices into the objective
+        mixture.
       output: Loss and metrics of the step.
     """
     self._pending.append((step, _key(active), output._replace(metrics={})))

@@ -83,8 +83,8 @@ class SilentDataCorruptionHook(hook_base.Hook):
 
     Args:
       train_step: Compiled step function, which donates its state.
-      active: Indices, in the objective mixture, of the objectives that the step
-        trains.
+      active: Objectives that the step trains, as indices into the objective
+        mixture.
       step: Number of the step.
       state: Train state before the step.
       *args: Batches, and further arguments of the step.
@@ -202,8 +202,8 @@ class _Digests(NamedTuple):
   """Digests of several trees.
 
   Attributes:
-    parts: For each tree, a pair of its `Digester` and its checksums. The
-      checksums are uint32 arrays of shape [*mesh, arrays].
+    parts: Pairs of a `Digester` and the checksums that it computed, one for
+      each tree. The checksums are uint32 arrays of shape [*mesh, arrays].
   """
 
   parts: tuple[tuple[array_checksums.Digester, np.ndarray], ...]

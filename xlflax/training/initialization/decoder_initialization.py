@@ -50,9 +50,11 @@ class InitDecoderFromEncoder:
 
   Attributes:
     layers: Encoder layers from which the decoder is initialized if it has fewer
-      layers than the encoder. If None, `EncoderDecoderConfig.tied_layers` for a
-      tied decoder, else the last layers.
-    cross_attention: Initialization of the decoder's cross-attention.
+      layers than the encoder: the FIRST or the LAST. If None,
+      `EncoderDecoderConfig.tied_layers` is used for a tied decoder, and LAST
+      otherwise.
+    cross_attention: Initialization of the decoder's cross-attention: PLUG_IN
+      for the cross-attention of a VECO encoder, or RANDOM.
   """
 
   layers: Layers | None = None
@@ -118,7 +120,7 @@ class InitDecoderFromEncoder:
     """Selects the encoder layers that initialize a stack of decoder layers.
 
     Args:
-      depth: Number of layers in the stack.
+      depth: Number of layers in the stack of decoder layers.
       available: Number of layers in the encoder.
     """
     depth = min(depth, available)

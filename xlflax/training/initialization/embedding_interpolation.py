@@ -151,9 +151,11 @@ def subword_mixture(
   token.
 
   Args:
-    target_pieces: Tokens of the target vocabulary, of length V.
+    target_pieces: All V tokens of the target vocabulary as strings, in the
+      order of their ids.
     source: Vocabulary of the run that provides embeddings.
-    source_pieces: Tokens of the source vocabulary.
+    source_pieces: All tokens of the source vocabulary as strings, in the order
+      of their ids.
     matched: Boolean array of shape [V], True for the tokens that have a match.
 
   Returns:
@@ -282,10 +284,11 @@ def _compute_mixtures(
   """Finds the nearest source tokens of each token and computes their weights.
 
   Args:
-    vectors: Static token vectors of length 1, of shape [V, D].
+    vectors: Static vectors of the target tokens, scaled to unit length, of
+      shape [V, D].
     token_ids: Ids of the tokens for which mixtures are computed.
-    source_vectors: Static vectors of the source tokens, of length 1 and shape
-      [S, D].
+    source_vectors: Static vectors of the source tokens, scaled to unit length,
+      of shape [S, D].
     candidates: Ids of the source tokens that mixtures may contain.
     weigh: Function that converts cosines, sorted in descending order, to
       weights.

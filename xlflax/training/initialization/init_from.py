@@ -313,7 +313,7 @@ def check_successor(
   """Checks that a planned run can start from an earlier planned run.
 
   Args:
-    init: The run's `init_from`, which names the runs that provide its initial
+    init: Value of the run's `init_from`: the runs that provide its initial
       parameters.
     state: Abstract train state of the run.
     before: Abstract train state of the run that trains first.

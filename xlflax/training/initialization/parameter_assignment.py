@@ -161,8 +161,8 @@ def read_sources(
   Args:
     checkpoint: Directory of a finished checkpoint.
     sources: Mapping from parameter names to their sources.
-    targets: Mapping from each parameter to a pair: an array with the rank and
-      dtype of the parameter, and its sharding.
+    targets: Mapping from parameter names to pairs (array, sharding). The array
+      has the rank and dtype of the parameter.
     saved: Shapes of the arrays in the checkpoint by name.
 
   Returns:

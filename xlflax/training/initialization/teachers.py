@@ -47,7 +47,8 @@ class Teacher:
 
     Raises:
       RunDirectoryError: If the directory is not a model directory.
-      ConfigError: If the teacher is not an encoder that all languages share.
+      ConfigError: If the teacher is not an `Encoder`, or if it has a sharing
+        plan (separate parameters for each language).
     """
     module = run_directory.read_model(paths.to_path(self.model_dir))
     if type(module) is not encoder.Encoder or module.config.sharing is not None:
@@ -77,7 +78,7 @@ class Teacher:
     Args:
       vocabulary: `Vocabulary` of the student.
       rows: Number of rows in the student's embedding table.
-      temperature: Temperature used in the distillation.
+      temperature: Temperature of the distillation.
 
     Raises:
       CheckpointError: If the checkpoint does not exist.

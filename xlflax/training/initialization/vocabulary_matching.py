@@ -77,12 +77,13 @@ class Matching(NamedTuple):
   The arrays are ordered by the target tokens' ids.
 
   Attributes:
-    source_ids: Source ids, an int32 array of shape [V]. The value -1 stands for
-      no match.
-    kinds: Types of the tokens' matches (values of `Kind`), an int8 array of
-      shape [V].
-    mixed: Source ids (int32) and weights (float32) of INTERPOLATED tokens, both
-      of shape [V, K]. None if no token is interpolated.
+    source_ids: Id of the source token that matches each target token, an int32
+      array of shape [V]. -1 for a target token without a match.
+    kinds: Type of each target token's match (a value of `Kind`), an int8 array
+      of shape [V].
+    mixed: Ids (int32) and weights (float32) of the source tokens whose mixture
+      replaces each INTERPOLATED target token, both of shape [V, K]. None if no
+      token is interpolated.
   """
 
   source_ids: np.ndarray
@@ -124,23 +125,26 @@ class EmbeddingTransfer:
   """Options for initializing embeddings by token instead of by id.
 
   Attributes:
-    dictionaries: Files or directories of bilingual dictionaries (`+Dict`) in
-      the format of MUSE (`word translation`) or of a corpus
-      (`word<TAB>translation[<TAB>weight]`), named `<l1>-<l2>…`. In a directory,
-      the files with `source_language` in their name are read.
+    dictionaries: Files or directories of bilingual dictionaries in the format
+      of MUSE (`word translation`) or of a corpus
+      (`word<TAB>translation[<TAB>weight]`). The file names start with the two
+      languages, as in `en-de.txt` (MUSE) or `en-de.tsv` (corpus). In a
+      directory, the files with `source_language` in their name are read.
     source_language: Language code of the source vocabulary.
-    parameters: Patterns of the parameters with one row per token: the
-      embeddings, the output bias, and the output table if it is not tied.
-    norms: Whether transferred embeddings keep their norms or are scaled to the
-      norms of randomly initialized embeddings. Biases are not scaled.
+    parameters: Regular expressions that select the parameters with one row per
+      token: the embeddings, the output bias, and the output table if it is not
+      tied.
+    norms: Method of scaling transferred embeddings: SOURCE keeps their norms,
+      and INITIALIZED scales them to the norms of randomly initialized
+      embeddings. Biases are not scaled.
     unmatched: Method of initializing the embeddings of tokens without a match,
       and their output biases.
     text: Corpus directory. If set, the embeddings of tokens without a match are
       interpolated (see `embedding_interpolation`). If None, `unmatched` applies
       to them, unless `mixing` is `'subwords'`.
-    mixing: Method of interpolation. With `'subwords'`, which requires no text,
-      the embedding of a token without a match is the mean of the embeddings of
-      its subwords in the source vocabulary.
+    mixing: Method of interpolating the embedding of a token without a match.
+      With `'subwords'`, which requires no text, it is the mean of the
+      embeddings of the token's subwords in the source vocabulary.
   """
 
   dictionaries: tuple[str, ...] = class_registry.path_field(

@@ -44,8 +44,8 @@ class LossSpikeGuard:
 
   Attributes:
     action: Action that is taken at a spike.
-    num_std: Number of standard deviations above the median from which a loss
-      is a spike.
+    num_std: Number of standard deviations by which a loss must exceed the
+      median to be a spike.
     window: Number of most recent losses from which the median is computed.
     min_history: Minimum number of losses before spikes are detected.
     max_rewinds: Maximum number of rewinds to the same checkpoint. A further

@@ -41,14 +41,15 @@ class Optimizer(validation.ValidatedFields, abc.ABC):
     learning_rate: Learning rate schedule, or a constant.
     clip_norm: Maximum global norm of the gradient. If None, gradients are not
       clipped.
-    trainable: Patterns of the parameters to train. If empty, all parameters are
-      trained.
-    frozen: Patterns of parameters that are excluded from `trainable`. They are
-      not trained and have no optimizer state.
-    lr_multipliers: Pairs of a pattern and a learning rate (a schedule or a
-      constant), which replaces `learning_rate` for parameters whose names match
-      the pattern. The first matching pattern is used. For a head that learns
-      faster than the encoder below it, use `(('heads/', 5e-6),)` (ECS on XNLI).
+    trainable: Regular expressions that select the parameters to train by their
+      names. If empty, all parameters are trained.
+    frozen: Regular expressions that select the parameters that are not trained,
+      even if `trainable` selects them. They have no optimizer state.
+    lr_multipliers: Pairs (pattern, learning rate), which replace
+      `learning_rate` for the parameters whose names match the regular
+      expression. A learning rate is a schedule or a constant. The first
+      matching pattern is used. For a head that learns faster than the encoder
+      below it, use `(('heads/', 5e-6),)` (as in ECS on XNLI).
   """
 
   learning_rate: Rate
@@ -226,7 +227,8 @@ class AdamW(Optimizer):
     b2: Decay rate of the gradients' second moment.
     eps: Constant added to the square root of the second moment.
     weight_decay: Coefficient of the weight decay.
-    no_decay: Patterns of the parameters to which no weight decay is applied.
+    no_decay: Regular expressions that select the parameters without weight
+      decay by their names.
   """
 
   b1: validation.FractionBelowOne = 0.9
@@ -303,13 +305,13 @@ class Muon(AdamW):
   for query, key and value, and its transpose for the output.
 
   Attributes:
-    momentum: Decay rate for averaging the matrices' gradients.
+    momentum: Decay rate of the moving average of the matrices' gradients.
     ns_steps: Number of Newton-Schulz iterations.
     update_rms: Root mean square of a full-rank update, divided by the learning
       rate.
-    muon_params: Patterns of the parameters that are matrices of layers, which
-      Muon trains. Axes of scanned layers and languages precede the axes of the
-      matrix.
+    muon_params: Regular expressions that select the parameters that Muon
+      trains, which must be matrices of layers. Axes of scanned layers and
+      languages precede the axes of the matrix.
   """
 
   momentum: validation.FractionBelowOne = 0.95
@@ -401,8 +403,8 @@ class Adafactor(Optimizer):
   The fields have the same meaning as the arguments of `optax.adafactor`.
 
   Attributes:
-    decay_rate: Exponent with which the second moment's decay rate changes over
-      steps.
+    decay_rate: Exponent c of the second moment's decay rate, which is
+      1 - step^-c.
     min_dim_size_to_factor: Minimum size that both dimensions must have for the
       second moment to be factored.
     multiply_by_parameter_scale: Whether to multiply each update by the scale of
@@ -411,7 +413,8 @@ class Adafactor(Optimizer):
       clipped.
     weight_decay: Coefficient of the weight decay, which is multiplied by the
       learning rate, as in `AdamW`. If None, there is no weight decay.
-    no_decay: Patterns of the parameters to which no weight decay is applied.
+    no_decay: Regular expressions that select the parameters without weight
+      decay by their names.
   """
 
   decay_rate: validation.PositiveFraction = 0.8

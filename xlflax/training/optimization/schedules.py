@@ -41,8 +41,8 @@ class Peaked(Schedule):
   """Base class of schedules with a peak.
 
   Attributes:
-    peak_value: Maximum value. If None, the default learning rate of the run is
-      used.
+    peak_value: Maximum value of the schedule. If None, the default learning
+      rate of the run is used.
   """
 
   peak_value: validation.NonNegativeFloat | None
@@ -84,10 +84,10 @@ class _Decay(Peaked):
   """Base class of decays from `peak_value` to `end_value` at `total_steps`.
 
   Attributes:
-    total_steps: Step at which the decay ends. If None, the last step of the
-      run.
-    warmup_steps: Number of warmup steps, in which the value rises from 0. Below
-      1, a fraction of the total steps, rounded up.
+    total_steps: Step at which the decay ends. If None, the decay ends at the
+      last step of the run.
+    warmup_steps: Number of warmup steps, in which the value rises from 0. A
+      number below 1 is a fraction of the total steps, rounded up.
     end_value: Value at the end of the decay.
   """
 
@@ -166,8 +166,10 @@ class DecayShape(enum.StrEnum):
   """Shape of a schedule's decay, where f is the elapsed fraction of the decay.
 
   Attributes:
-    LINEAR: Linear decay: peak - (peak - end) * f.
-    SQRT: Square-root decay: peak - (peak - end) * sqrt(f).
+    LINEAR: Linear decay: peak - (peak - end) * f, where f is the elapsed
+      fraction of the decay.
+    SQRT: Square-root decay: peak - (peak - end) * sqrt(f), where f is the
+      elapsed fraction of the decay.
   """
 
   LINEAR = 'linear'

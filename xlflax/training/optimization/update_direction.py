@@ -122,8 +122,9 @@ def find_ascending_parameters(
   Args:
     optimizer: Optimizer to check, with its own learning rate replaced by a
       constant.
-    params: Parameters of the run, as a tree of arrays or ShapeDtypeStructs. Only
-      one layer is used, and each dimension is at most 2.
+    params: Parameters of the run, as a tree of arrays or ShapeDtypeStructs. The
+      test runs on small copies with a single layer, whose dimensions are at
+      most 2.
 
   Raises:
     Exception: If the optimizer does not support the small parameters.
