@@ -27,9 +27,9 @@ class Effects:
   """Objects that a command builds, and the gin bindings that set their values.
 
   Attributes:
-    parameters: Scope, selector and parameter of each binding that supplies a
-      value.
-    objects: Scope and selector of the constructed objects.
+    parameters: Triples (scope, selector, parameter) of the bindings that supply
+        a value to an object.
+    objects: Pairs (scope, selector) of the objects that are constructed.
   """
 
   parameters: set[tuple[str, str, str]] = dataclasses.field(default_factory=set)
@@ -46,9 +46,9 @@ class Effects:
     """Records the bindings and objects that a call to a configurable uses.
 
     Args:
-      bound: The bindings in Gin's internal representation.
-      selector: The complete selector of the class or function.
-      scope: The active scopes, outermost first.
+      bound: Bindings as Gin stores them: parameter values by (scope, selector).
+      selector: Complete selector of the class or function.
+      scope: Active scopes, outermost first.
       given: Parameters that the caller passes. Their bindings count as used,
         but the objects that these bindings refer to are not constructed.
     """
@@ -67,9 +67,9 @@ class Effects:
     The value may contain references to configurables.
 
     Args:
-      bound: The bindings in Gin's internal representation.
-      value: The value in Gin's internal representation.
-      scope: The active scopes, outermost first.
+      bound: Bindings as Gin stores them: parameter values by (scope, selector).
+      value: Value of a parameter, in Gin's internal representation.
+      scope: Active scopes, outermost first.
     """
     for reference in gin_errors.references_in(value):
       inner = tuple(reference.scopes) or scope
@@ -81,9 +81,9 @@ class Effects:
     """Records the objects that Gin has built and the bindings that it used.
 
     Args:
-      bound: The bindings in Gin's internal representation.
-      used: Gin's operative configuration (the bindings that it used): values by
-        scope and selector.
+      bound: Bindings as Gin stores them: parameter values by (scope, selector).
+      used: Operative configuration of Gin, which contains only the bindings
+          that Gin used: parameter values by (scope, selector).
     """
     for (scope, selector), values in used.items():
       self.objects.add((scope, selector))
@@ -102,8 +102,10 @@ class Option:
   """A command-line option that a gin binding requires.
 
   Attributes:
-    name: The option as the user passes it, with an example of its value.
-    expected: The option and its valid values, or None if they are not known.
+    name: Command-line option with an example of its value, as the user types
+        it.
+    expected: Description of the option and its valid values for the error
+        message, or None if they are not known.
   """
 
   name: str
@@ -116,9 +118,9 @@ def file_effects(stages: Iterable[gin_errors.Bound]) -> Effects:
   The result also contains the objects that the commands build.
 
   Args:
-    stages: Copies of the bindings that were made after each gin file was read.
-      A binding that has an effect at one stage may be overridden on purpose by
-      a later file or flag.
+    stages: Copies of all bindings, in Gin's internal representation, one after
+        each gin file that was read. A binding that has an effect at one stage
+        may be overridden on purpose by a later file or flag.
   """
   effects = Effects()
   for bound in stages:
@@ -149,11 +151,11 @@ def unused_bindings(
 
   Args:
     bindings: All bindings of the configuration.
-    bound: The bindings in Gin's internal representation.
+    bound: Bindings as Gin stores them: parameter values by (scope, selector).
     effects: Record of the bindings that supplied values to the objects that the
       command builds, and of these objects.
-    stages: Copies of the bindings that were made after each gin file was read,
-      as in `file_effects`.
+    stages: Copies of all bindings, in Gin's internal representation, one after
+        each gin file that was read, as in `file_effects`.
   """
   required = {
     binding.name for binding in bindings if 'gin.REQUIRED' in binding.macros
@@ -195,8 +197,8 @@ def matching_keys(
   therefore match.
 
   Args:
-    binding: The binding to resolve.
-    bound: The bindings in Gin's internal representation.
+    binding: Binding to resolve.
+    bound: Bindings as Gin stores them: parameter values by (scope, selector).
   """
   if not binding.parameter:
     return {(binding.name, gin_errors.MACRO, 'value')}
@@ -224,13 +226,13 @@ def unused_error(
   Args:
     unused: Bindings without effect. There must be at least one.
     bindings: All bindings of the configuration.
-    bound: The bindings in Gin's internal representation.
+    bound: Bindings as Gin stores them: parameter values by (scope, selector).
     effects: Record of the bindings that supplied values to the objects that the
       command builds, and of these objects.
-    imports: The modules imported by the files, in Gin's internal
-      representation.
-    evaluation_option: The command's option that enables evaluation during
-      training. If None, it is the macro EVALUATION.
+    imports: Modules that the gin files import, in Gin's internal
+        representation.
+    evaluation_option: Command-line option that enables evaluation during
+        training. If None, evaluation is enabled by the macro EVALUATION.
   """
   binding = unused[0]
   if _is_used_only_in_evaluation(binding, bound, effects):
@@ -291,8 +293,10 @@ def _constructing_flag(
 
   Args:
     selector: Scopes and selector of the class, such as 'schedules.WSD'.
-    bindings: All bindings of the configuration. The macro refers to a class of
-      the same module and with the same scopes, such as `@schedules.Linear()`.
+    bindings: All bindings of the configuration. The flag is that of the macro
+        whose value is a class of the same module and with the same scopes, such
+        as `@schedules.Linear()`. The result is None unless there is exactly one
+        such macro.
   """
   module = selector.rpartition('.')[0]
   macros = {

@@ -33,14 +33,13 @@ class Binding:
   """A statement that binds a parameter or a macro.
 
   Attributes:
-    scope: The scopes of the parameter, such as 'train/mono', or '' without
-      scopes.
-    selector: The configurable, such as 'dataset_config.DatasetConfig'. For a
-      macro, its name.
-    parameter: The name of the parameter, or '' for a macro.
-    macros: The macros that the value refers to.
-    references: The configurables that the value refers to, with their scopes,
-      such as 'train/example_source.FileDataset'.
+    scope: Scopes of the parameter, such as 'train/mono', or '' without scopes.
+    selector: Selector of the configurable, such as
+        'dataset_config.DatasetConfig'. For a macro, its name.
+    parameter: Name of the parameter, or '' for a macro.
+    macros: Names of the macros that the value refers to.
+    references: Scopes and selectors of the configurables that the value refers
+        to, such as 'train/example_source.FileDataset'.
     location: Location of the statement, 'FILE:LINE' or '--gin.NAME'.
     is_shipped: Whether the statement is in a gin file that xlflax ships.
     is_flag: Whether the binding is a command-line flag.
@@ -95,7 +94,7 @@ class _DuplicateKeyError(Exception):
 
   Attributes:
     key: The key.
-    values: The first and the second value of the key.
+    values: First and second value of the key.
     line: One-based number of the line with the second key.
   """
 
@@ -140,7 +139,7 @@ def read_bindings(
   Args:
     files: Gin files, in an order in which an included file precedes the file
       that includes it.
-    flags: 'NAME=VALUE' from the command line.
+    flags: Bindings from the command line, such as 'SEED=1'.
     option: Option with which the flags are passed, such as '--eval_gin'.
 
   Raises:
@@ -169,7 +168,7 @@ def read_imports(file: config_files.GinFile) -> dict[str, str]:
   """Returns the modules that a gin file imports.
 
   Args:
-    file: The gin file.
+    file: Gin file to read.
 
   Returns:
     The location of the first import of each module, 'FILE:LINE', by the name of
@@ -239,13 +238,14 @@ def check_file_order(
   that another file must set (`%gin.REQUIRED`) are not checked either.
 
   Args:
-    trees: The gin files of a configuration, in order.
-    flags: 'NAME=VALUE' from the command line. Bindings that they replace as
-      well are not reported.
+    trees: Gin files of a configuration, in order, each with the files that it
+        includes.
+    flags: Bindings from the command line, such as 'SEED=1'. Bindings of a file
+        that these bindings replace are not reported.
 
   Raises:
-    ConfigError: If the bindings of a user's file have no effect, because a
-      later file is or includes a file of xlflax that replaces them.
+    ConfigError: If bindings in a user's file have no effect, because bindings
+        in a file of xlflax that is read later replace them.
   """
   if all(tree.file.is_shipped for tree in trees[:-1]):
     return
@@ -310,8 +310,9 @@ def find_replaced_objectives(
   result is empty if a file of the user or a flag sets the objectives.
 
   Args:
-    trees: The gin files of a configuration, in order.
-    flags: 'NAME=VALUE' from the command line.
+    trees: Gin files of a configuration, in order, each with the files that it
+        includes.
+    flags: Bindings from the command line, such as 'SEED=1'.
 
   Returns:
     Tuples of the name of the earlier file, the name of the last file, and the
@@ -422,8 +423,9 @@ def flag_binding(name: str, location: str) -> Binding:
   """Creates a `Binding` for a macro or parameter set by a flag like `--grid`.
 
   Args:
-    name: The name, such as 'SEED' or 'optimizers.AdamW.b2'.
-    location: The flag, such as '--grid'.
+    name: Name of the macro or parameter, such as 'SEED' or
+        'optimizers.AdamW.b2'.
+    location: Name of the flag that sets the value, such as '--grid'.
   """
   scope, _, name = name.rpartition('/')
   selector, _, parameter = name.rpartition('.')
@@ -444,8 +446,9 @@ def find_binding_location(
 
   Args:
     bindings: All bindings, in order of increasing precedence.
-    where: The field, such as 'DatasetConfig.length', as in `XlflaxError.where`.
-    scope: The scope in which the object is constructed.
+    where: Class and field, such as 'DatasetConfig.length', in the form of
+        `XlflaxError.where`.
+    scope: Gin scope in which the object is constructed.
 
   Returns:
     The locations of the binding and of the macros that it refers to, or None if
@@ -474,7 +477,7 @@ def find_setting(
     bindings: All bindings, in order of increasing precedence.
     class_name: Class of the object, such as 'DatasetConfig'.
     parameter: Name of the parameter.
-    scope: The scope in which the object is constructed.
+    scope: Gin scope in which the object is constructed.
 
   Returns:
     The macro that supplies the value, or the parameter with its scope, such as
@@ -593,7 +596,7 @@ def _suggest_quotes(statement: str, option: str | None) -> str | None:
   """Returns the hint for a dictionary whose text is not in quotes, or None.
 
   Args:
-    statement: The malformed statement.
+    statement: Malformed statement.
     option: Command-line option that contains the statement. If None, the
       statement is in a file.
   """

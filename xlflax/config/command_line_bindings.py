@@ -31,14 +31,14 @@ def split_bindings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
   Arguments after `--` belong to another command and are not changed.
 
   Args:
-    arguments: The arguments of the command line.
+    arguments: Arguments of the command line, such as `sys.argv[1:]`.
 
   Returns:
     The other arguments, and the bindings without the prefix `--gin.`.
 
   Raises:
-    ConfigError: If a binding has no value, or if its value is a bare word or
-      is text in place of an object.
+    ConfigError: If a binding has no value, if its value is text that must be
+        quoted, or if its value is text but must be an object.
   """
   other_arguments, bindings = [], []
   end = list(arguments).index('--') if '--' in arguments else len(arguments)
@@ -120,7 +120,7 @@ def quote_bare_word(binding: str) -> str:
   For example, `MODEL_DIR=runs/a` becomes `MODEL_DIR='runs/a'`.
 
   Args:
-    binding: The binding, such as 'NAME=VALUE'.
+    binding: Binding in the form 'NAME=VALUE'.
   """
   name, _, value = binding.partition('=')
   if re.fullmatch(r'[\w./~:-]*[/~][\w./~:-]*', value.strip()):

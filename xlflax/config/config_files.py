@@ -55,8 +55,8 @@ class GinFile:
 
   Attributes:
     name: Requested name of the gin file, such as 'pretrain/mlm.gin'.
-    path: The path of the file.
-    text: The content of the file.
+    path: Path of the file.
+    text: Content of the file.
   """
 
   name: str
@@ -116,7 +116,7 @@ class Tree:
   """A gin file and the files that it includes.
 
   Attributes:
-    file: The gin file.
+    file: File that includes the other files.
     includes: One tree for each file that `file` includes.
   """
 
@@ -146,7 +146,8 @@ def _complete_value(text: str, match: re.Match[str]) -> str:
 
   Args:
     text: Text of the gin file.
-    match: Match of `_MACRO`, which contains the first line of the value.
+    match: Match of the pattern `_MACRO`, which contains only the first line of
+        the value.
   """
   value = match[2]
   code, joined = '', ''
@@ -180,7 +181,7 @@ def required_macros(macros: Mapping[str, str]) -> list[str]:
   """Returns the names of the macros that are set to `%gin.REQUIRED`.
 
   Args:
-    macros: The values of macros, as text, by name.
+    macros: Mapping from the name of each macro to its value as text.
   """
   return [name for name, value in macros.items() if value == _REQUIRED]
 
@@ -255,7 +256,7 @@ def find_gin_file(name: str, search: Sequence[str] = ()) -> pathlib.Path:
 
   Args:
     name: Name of the gin file, such as 'pretrain/mlm.gin'.
-    search: The folders in which gin files are searched, in order.
+    search: Folders in which gin files are searched, in order.
 
   Raises:
     ConfigError: If the file does not exist.
@@ -301,9 +302,9 @@ def split_phases(value: str, search: Sequence[str] = ()) -> list[str]:
   """Returns the gin file of each training phase, in the order of the phases.
 
   Args:
-    value: A folder that contains phase1.gin, phase2.gin and so on, or names of
-      gin files that are separated by commas.
-    search: The folders in which gin files are searched, in order.
+    value: Path of a folder that contains phase1.gin, phase2.gin and so on, or
+        names of gin files that are separated by commas.
+    search: Folders in which gin files are searched, in order.
 
   Raises:
     ConfigError: If no gin files are found, or if two of them have the same
@@ -332,8 +333,8 @@ def read_gin_file(name: str, search: Sequence[str] = ()) -> Tree:
   """Reads a gin file and the files that it includes.
 
   Args:
-    name: The name of the file, as in `find_gin_file`.
-    search: The folders in which gin files are searched, in order.
+    name: Name of the file, as in `find_gin_file`.
+    search: Folders in which gin files are searched, in order.
 
   Raises:
     ConfigError: If a file does not exist, or if a file includes itself.

@@ -29,9 +29,9 @@ def check_names(
   """Raises an error if a name passed to a flag, such as --tasks, is unknown.
 
   Args:
-    names: The names to check.
-    known: The names that are valid.
-    flag: The flag that contains the names, without dashes.
+    names: Names that the user passed to the flag.
+    known: Valid names.
+    flag: Name of the flag to which `names` were passed, without dashes.
 
   Raises:
     ConfigError: If a name is unknown.
@@ -57,8 +57,8 @@ def check_value(flag: str, value: str, known: Sequence[str]) -> None:
   """Raises an error if a flag's value is not one of its valid values.
 
   Args:
-    flag: The flag, without dashes.
-    value: The value to check.
+    flag: Name of the flag, without dashes.
+    value: Value to check.
     known: Valid values.
 
   Raises:
@@ -79,8 +79,8 @@ def check_directory(flag: str, directory: str | None) -> None:
   """Raises an error if the directory passed to a flag does not exist.
 
   Args:
-    flag: The flag, without dashes.
-    directory: The directory. None and URLs are not checked.
+    flag: Name of the flag, without dashes.
+    directory: Path of the directory. None and URLs are not checked.
 
   Raises:
     CorpusError: If the directory does not exist, or if the path is a file.
@@ -106,8 +106,9 @@ def check_run(where: str, directory: str) -> None:
   """Raises an error if a model directory does not exist.
 
   Args:
-    where: The flag (such as '--model_dir') or argument, for the error message.
-    directory: The model directory. URLs are not checked.
+    where: Flag or argument that specifies the directory, for the error message,
+        such as '--model_dir'.
+    directory: Path of the model directory. URLs are not checked.
 
   Raises:
     RunDirectoryError: If the directory does not exist.
@@ -138,13 +139,16 @@ def check_configuration(
   check does not find.
 
   Args:
-    args: Parsed options with `gin_file`, `gin_bindings` and `gin_search_paths`.
-    macros: Macros that are set by flags other than --gin, such as --grid.
+    args: Parsed command-line options, with the attributes `gin_file`,
+        `gin_bindings` and `gin_search_paths`.
+    macros: Names of macros that are set by flags other than --gin, such as
+        --grid.
     defaults: Gin files that are read before those in `--gin_file`.
     partial: Whether macros that only training requires may have no value.
     option: Option with which the bindings are passed, such as '--eval_gin'.
-    other_bindings: Bindings that are passed with --gin if `option` is another
-      option. The error for a macro without a value names them.
+    other_bindings: Bindings that the user passed with --gin if `option` is a
+        different option. If one of them sets a macro that has no value, the
+        error explains that `option` is required.
 
   Raises:
     ConfigError: If a file, name or value is invalid.

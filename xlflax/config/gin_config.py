@@ -70,15 +70,18 @@ class Configuration:
   not changed.
 
   Attributes:
-    bound: The bindings in Gin's internal representation.
-    imports: The modules that the gin files import, in Gin's internal
-      representation.
-    flags: Macros that were set on the command line or by `with_macros`. If no
-      binding uses one of these macros, an error is raised.
-    used: The bindings that `build` has read so far. `operative` returns them.
-    bindings: The bindings with their files, lines or flags, for error messages.
-    stages: Copies of `bound` that were made after each gin file was parsed, in
-      order.
+    bound: Bindings as Gin stores them: parameter values by (scope, selector).
+    imports: Modules that the gin files import, in Gin's internal
+        representation.
+    flags: Names of macros or parameters that were set on the command line or by
+        `with_macros`. If no binding uses one of these macros, an error is
+        raised.
+    used: Bindings that `build` has read so far, in the representation of
+        `bound`. `operative` returns them.
+    bindings: All bindings, each with its location (file and line, or flag) for
+        error messages.
+    stages: Copies of `bound`, one after each gin file that was parsed, in
+        order.
     effects: Record of the bindings that supplied values to the built objects,
       and of these objects, for `check_bindings`.
   """
@@ -104,9 +107,10 @@ class Configuration:
     """Calls a class or function with the arguments bound in the configuration.
 
     Args:
-      target: The class or function to call. If it is not configurable, it is
-        called with `fields` only.
-      macros: Values of macros for this call only, as in `with_macros`.
+      target: Class or function to call. If it is not a Gin configurable, it is
+          called with `fields` only.
+      macros: Values by macro or parameter name, for this call only, as in
+          `with_macros`.
       **fields: Arguments that override those that gin files bind.
 
     Returns:
@@ -158,7 +162,7 @@ class Configuration:
     `check_bindings` counts the bindings of the target as used.
 
     Args:
-      target: The class or function to call.
+      target: Class or function to call.
       fields: Names of arguments that the caller of `build` passes, which
         override the gin bindings.
     """
@@ -171,8 +175,8 @@ class Configuration:
     """Returns a copy of the configuration with new values for some macros.
 
     Args:
-      values: Values by name. A name is a macro ('SEED') or a parameter such as
-        'optimizers.AdamW.b2'. A value may be a `Reference`.
+      values: Values by name. The name is that of a macro ('SEED') or of a
+          parameter ('optimizers.AdamW.b2'). A value may be a `Reference`.
 
     Raises:
       ConfigError: If a macro is not used, or a parameter does not exist.
@@ -195,7 +199,7 @@ class Configuration:
     """Builds a macro's value. Each call builds a new object.
 
     Args:
-      name: The name of the macro.
+      name: Name of the macro.
 
     Raises:
       ConfigError: If the macro is not set, or its value cannot be built.
@@ -208,7 +212,7 @@ class Configuration:
     """Builds the value of a gin parameter. Each call builds a new object.
 
     Args:
-      name: The name of the parameter, such as 'evaluate.tasks'.
+      name: Name of the parameter, such as 'evaluate.tasks'.
       what: Description of the value for the error message, such as 'the macro'.
       shown: Name shown in the error message. If None, `name` is shown.
 
@@ -318,9 +322,9 @@ def check_bindings(
   Args:
     configurations: Configurations of a command. All of its objects must have
       been built from these configurations or announced by `expect_build`.
-    evaluation_option: Function that returns the command's option that enables
-      evaluation during training. It is called only for an error message. If
-      None, the option is the macro EVALUATION.
+    evaluation_option: Function that returns the command-line option that
+        enables evaluation during training. It is called only for an error
+        message. If None, evaluation is enabled by the macro EVALUATION.
 
   Raises:
     ConfigError: If a binding does not supply a value to any object. The error
@@ -394,14 +398,17 @@ def load_configuration(
   imported.
 
   Args:
-    args: Arguments of a command, with `gin_file`, `gin_bindings` and
-      `gin_search_paths`.
-    macros: Values of macros that are set by flags other than --gin. Bindings
-      override them.
-    defaults: Files that are read before those of `--gin_file`.
-    swept: Macros that are set later, such as those varied by a grid search.
+    args: Parsed command-line options, with the attributes `gin_file`,
+        `gin_bindings` and `gin_search_paths`.
+    macros: Values by macro name, for macros that are set by flags other than
+        --gin. Bindings override them.
+    defaults: Names or paths of gin files that are read before those of
+        `--gin_file`.
+    swept: Names of macros that are set later, such as those varied by a grid
+        search.
     partial: Whether required values may be missing, as in `load_gin_files`.
-    modules: Modules of `--task_module`, as in `load_gin_files`.
+    modules: Names or paths of modules to import, which the user passed as
+        `--task_module`.
 
   Returns:
     The configuration.
@@ -437,13 +444,15 @@ def load_gin_files(
   Args:
     gin_files: Names or paths of gin files. Later files override earlier ones.
     bindings: Bindings such as 'NAME=VALUE', in the syntax of gin.
-    search_paths: Comma-separated folders in which gin files are searched.
-    macros: Values of macros, as in `with_macros`. Bindings override them.
+    search_paths: Folders in which gin files are searched. An item may consist
+        of several folders separated by commas.
+    macros: Values by macro or parameter name, as in `with_macros`. Bindings
+        override them.
     partial: Whether required values may be missing. They must be set by
       `with_macros` before an object that needs them is built.
-    modules: Names or paths of imported modules. The bindings can refer to their
-      classes, such as 'probing.LanguageProbe.layer=3' for the module
-      'my_project.probing'.
+    modules: Names or paths of modules to import. The bindings can refer to
+        their classes, such as 'probing.LanguageProbe.layer=3' for the module
+        'my_project.probing'.
     option: Option with which the bindings are passed, such as '--eval_gin'.
 
   Returns:
@@ -585,7 +594,7 @@ def split_statements(text: str) -> list[str]:
   Statements that span several lines are joined.
 
   Args:
-    text: The gin code to split.
+    text: Gin code to split.
   """
   joined = re.sub(r'\\\n\s*', ' ', text)
   joined = re.sub(r'([\[({,=])\n\s+', r'\1 ', joined)
@@ -669,7 +678,7 @@ def _bind(binding: str, modules: Sequence[str] = ()) -> None:
   """Parses a binding, which may use modules that a file imports.
 
   Args:
-    binding: The binding, such as 'NAME=VALUE'.
+    binding: Binding in the form 'NAME=VALUE'.
     modules: Names or paths of additional modules that the binding may use.
   """
   try:

@@ -54,8 +54,8 @@ def converting_build_errors(
   Exceptions raised by code other than Gin are not changed.
 
   Args:
-    bindings: The configuration's bindings, from which error locations are
-      determined.
+    bindings: Bindings of the configuration, from which error locations are
+        determined.
   """
   try:
     yield
@@ -97,11 +97,11 @@ def check_macros(
   used macro is an error.
 
   Args:
-    bound: The bindings in Gin's internal representation.
-    flags: Names of the macros that were set on the command line or by
-      `with_macros`. Each of these macros must be used.
-    shipped: Folder of the gin files shipped with xlflax. Their macros may be
-      unused.
+    bound: Bindings as Gin stores them: parameter values by (scope, selector).
+    flags: Names of macros or parameters that were set on the command line or by
+        `with_macros`. Each of these macros must be used.
+    shipped: Folder of the gin files shipped with xlflax. Macros of these files
+        may be unused.
 
   Raises:
     ConfigError: If a macro is never used or not set.
@@ -147,9 +147,9 @@ def check_required_by(bound: Bound, value: Any) -> None:
   """Raises an error if building a value requires a binding that is not set.
 
   Args:
-    bound: The bindings in Gin's internal representation.
-    value: The value to build, in Gin's internal representation. It may contain
-      references.
+    bound: Bindings as Gin stores them: parameter values by (scope, selector).
+    value: Value to build, in Gin's internal representation. It may contain
+        references.
 
   Raises:
     ConfigError: If a value is `%gin.REQUIRED`.
@@ -180,9 +180,9 @@ def effective_bindings(
   Bindings of inner scopes take precedence.
 
   Args:
-    bound: The bindings in Gin's internal representation.
-    selector: The complete selector of the class or function.
-    scope: The active scopes, outermost first.
+    bound: Bindings as Gin stores them: parameter values by (scope, selector).
+    selector: Complete selector of the class or function.
+    scope: Active scopes, outermost first.
 
   Returns:
     Map from parameter to the scope and value of its binding.
@@ -205,10 +205,10 @@ def find_dataset_binding(
   """Returns the binding with which a user sets a field of a dataset.
 
   Args:
-    bound: The bindings in Gin's internal representation.
-    objects: Scope and selector of the constructed objects.
-    imports: The modules imported by the files, in Gin's internal
-      representation.
+    bound: Bindings as Gin stores them: parameter values by (scope, selector).
+    objects: Pairs (scope, selector) of the objects that are constructed.
+    imports: Modules that the gin files import, in Gin's internal
+        representation.
     name: Name of the dataset, which is the value of its parameter `name`.
     field: Name of the field, such as 'length' or 'pairs.min_tokens'.
 
@@ -378,10 +378,10 @@ def _name_settings(
   effect.
 
   Args:
-    fix: The hint, or None.
+    fix: Hint of an error message, or None if the error has no hint.
     class_name: Name of the class that is constructed.
-    scope: The scope in which the object is constructed, or ''.
-    bindings: The configuration's bindings.
+    scope: Gin scope in which the object is constructed, or '' without scopes.
+    bindings: Bindings of the configuration.
   """
   if not fix or not scope or not class_name:
     return fix
@@ -403,7 +403,7 @@ def _suggest_scope(
   Args:
     class_name: Name of the object's class.
     scope: Scopes in which Gin builds the object, such as 'train/mono'.
-    bindings: The configuration's bindings.
+    bindings: Bindings of the configuration.
   """
   if not scope:
     return None
@@ -507,9 +507,9 @@ def _suggest_parameter(
   If several parameters are similar, the hint contains their documentation.
 
   Args:
-    got: The unknown parameter.
-    configurable: The selector of the class or function.
-    names: The parameters of the class or function.
+    got: Name of the unknown parameter.
+    configurable: Selector of the class or function.
+    names: Names of the parameters that the class or function has.
   """
   matches = equivalent_settings.suggest_parameters(got, names)
   matches = matches or name_suggestions.close_matches(got, names)
@@ -599,9 +599,9 @@ def short_name(selector: str, imports: Collection[Any]) -> str:
   """Returns the name by which gin files and flags refer to a configurable.
 
   Args:
-    selector: The complete selector of the configurable.
-    imports: The modules imported by gin files, in Gin's internal
-      representation.
+    selector: Complete selector of the configurable.
+    imports: Modules that the gin files import, in Gin's internal
+        representation.
   """
   configurable = gin.config._REGISTRY[selector]
   # Of several names of a module, the one without an alias is used.
@@ -616,7 +616,8 @@ def _configurables(name: str) -> set[str]:
   """Returns the configurables of Gin and the public names of a module.
 
   Args:
-    name: A name that starts with the name of an imported module.
+    name: Name that starts with the name of an imported module, such as
+        'schedules.WSD'.
   """
   names = {
     '.'.join(selector.split('.')[-2:])
