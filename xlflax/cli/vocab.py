@@ -119,9 +119,9 @@ class VocabOptions:
       for span corruption.
     model_type: Algorithm with which SentencePiece trains the model.
     alpha: Exponent alpha for sampling languages. A language with N sentences is
-        sampled with a probability proportional to N^alpha. 1 samples languages
-        in proportion to their text, and 0 samples them uniformly. Requires
-        --vocab_sharing=joint. Defaults to 0.7.
+      sampled with a probability proportional to N^alpha. 1 samples languages in
+      proportion to their text, and 0 samples them uniformly. Requires
+      --vocab_sharing=joint. Defaults to 0.7.
     byte_fallback: Encode unknown characters as bytes.
     character_coverage: Fraction of the text's characters that the tokens must
       cover.
@@ -134,7 +134,7 @@ class VocabOptions:
       always have a symbol. Requires --vocab_sharing=joint.
     seed: Random seed for sampling sentences.
     num_threads: Number of threads for training. The resulting vocabulary may
-        depend on this number.
+      depend on this number.
     overwrite: Replace a vocabulary that was trained with different settings or
       text.
     dry_run: Validate the corpus and print the number of sentences to sample

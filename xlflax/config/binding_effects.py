@@ -28,7 +28,7 @@ class Effects:
 
   Attributes:
     parameters: Triples (scope, selector, parameter) of the bindings that supply
-        a value to an object.
+      a value to an object.
     objects: Pairs (scope, selector) of the objects that are constructed.
   """
 
@@ -83,7 +83,7 @@ class Effects:
     Args:
       bound: Bindings as Gin stores them: parameter values by (scope, selector).
       used: Operative configuration of Gin, which contains only the bindings
-          that Gin used: parameter values by (scope, selector).
+        that Gin used: parameter values by (scope, selector).
     """
     for (scope, selector), values in used.items():
       self.objects.add((scope, selector))
@@ -103,9 +103,9 @@ class Option:
 
   Attributes:
     name: Command-line option with an example of its value, as the user types
-        it.
+      it.
     expected: Description of the option and its valid values for the error
-        message, or None if they are not known.
+      message, or None if they are not known.
   """
 
   name: str
@@ -119,8 +119,8 @@ def file_effects(stages: Iterable[gin_errors.Bound]) -> Effects:
 
   Args:
     stages: Copies of all bindings, in Gin's internal representation, one after
-        each gin file that was read. A binding that has an effect at one stage
-        may be overridden on purpose by a later file or flag.
+      each gin file that was read. A binding that has an effect at one stage may
+      be overridden on purpose by a later file or flag.
   """
   effects = Effects()
   for bound in stages:
@@ -155,7 +155,7 @@ def unused_bindings(
     effects: Record of the bindings that supplied values to the objects that the
       command builds, and of these objects.
     stages: Copies of all bindings, in Gin's internal representation, one after
-        each gin file that was read, as in `file_effects`.
+      each gin file that was read, as in `file_effects`.
   """
   required = {
     binding.name for binding in bindings if 'gin.REQUIRED' in binding.macros
@@ -230,9 +230,9 @@ def unused_error(
     effects: Record of the bindings that supplied values to the objects that the
       command builds, and of these objects.
     imports: Modules that the gin files import, in Gin's internal
-        representation.
+      representation.
     evaluation_option: Command-line option that enables evaluation during
-        training. If None, evaluation is enabled by the macro EVALUATION.
+      training. If None, evaluation is enabled by the macro EVALUATION.
   """
   binding = unused[0]
   if _is_used_only_in_evaluation(binding, bound, effects):
@@ -294,9 +294,9 @@ def _constructing_flag(
   Args:
     selector: Scopes and selector of the class, such as 'schedules.WSD'.
     bindings: All bindings of the configuration. The flag is that of the macro
-        whose value is a class of the same module and with the same scopes, such
-        as `@schedules.Linear()`. The result is None unless there is exactly one
-        such macro.
+      whose value is a class of the same module and with the same scopes, such
+      as `@schedules.Linear()`. The result is None unless there is exactly one
+      such macro.
   """
   module = selector.rpartition('.')[0]
   macros = {

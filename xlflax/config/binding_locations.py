@@ -35,11 +35,11 @@ class Binding:
   Attributes:
     scope: Scopes of the parameter, such as 'train/mono', or '' without scopes.
     selector: Selector of the configurable, such as
-        'dataset_config.DatasetConfig'. For a macro, its name.
+      'dataset_config.DatasetConfig'. For a macro, its name.
     parameter: Name of the parameter, or '' for a macro.
     macros: Names of the macros that the value refers to.
     references: Scopes and selectors of the configurables that the value refers
-        to, such as 'train/example_source.FileDataset'.
+      to, such as 'train/example_source.FileDataset'.
     location: Location of the statement, 'FILE:LINE' or '--gin.NAME'.
     is_shipped: Whether the statement is in a gin file that xlflax ships.
     is_flag: Whether the binding is a command-line flag.
@@ -239,13 +239,13 @@ def check_file_order(
 
   Args:
     trees: Gin files of a configuration, in order, each with the files that it
-        includes.
+      includes.
     flags: Bindings from the command line, such as 'SEED=1'. Bindings of a file
-        that these bindings replace are not reported.
+      that these bindings replace are not reported.
 
   Raises:
     ConfigError: If bindings in a user's file have no effect, because bindings
-        in a file of xlflax that is read later replace them.
+      in a file of xlflax that is read later replace them.
   """
   if all(tree.file.is_shipped for tree in trees[:-1]):
     return
@@ -311,7 +311,7 @@ def find_replaced_objectives(
 
   Args:
     trees: Gin files of a configuration, in order, each with the files that it
-        includes.
+      includes.
     flags: Bindings from the command line, such as 'SEED=1'.
 
   Returns:
@@ -424,7 +424,7 @@ def flag_binding(name: str, location: str) -> Binding:
 
   Args:
     name: Name of the macro or parameter, such as 'SEED' or
-        'optimizers.AdamW.b2'.
+      'optimizers.AdamW.b2'.
     location: Name of the flag that sets the value, such as '--grid'.
   """
   scope, _, name = name.rpartition('/')
@@ -447,7 +447,7 @@ def find_binding_location(
   Args:
     bindings: All bindings, in order of increasing precedence.
     where: Class and field, such as 'DatasetConfig.length', in the form of
-        `XlflaxError.where`.
+      `XlflaxError.where`.
     scope: Gin scope in which the object is constructed.
 
   Returns:

@@ -38,7 +38,7 @@ def split_bindings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
 
   Raises:
     ConfigError: If a binding has no value, if its value is text that must be
-        quoted, or if its value is text but must be an object.
+      quoted, or if its value is text but must be an object.
   """
   other_arguments, bindings = [], []
   end = list(arguments).index('--') if '--' in arguments else len(arguments)

@@ -147,7 +147,7 @@ def _complete_value(text: str, match: re.Match[str]) -> str:
   Args:
     text: Text of the gin file.
     match: Match of the pattern `_MACRO`, which contains only the first line of
-        the value.
+      the value.
   """
   value = match[2]
   code, joined = '', ''
@@ -303,7 +303,7 @@ def split_phases(value: str, search: Sequence[str] = ()) -> list[str]:
 
   Args:
     value: Path of a folder that contains phase1.gin, phase2.gin and so on, or
-        names of gin files that are separated by commas.
+      names of gin files that are separated by commas.
     search: Folders in which gin files are searched, in order.
 
   Raises:

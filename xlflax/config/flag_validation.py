@@ -107,7 +107,7 @@ def check_run(where: str, directory: str) -> None:
 
   Args:
     where: Flag or argument that specifies the directory, for the error message,
-        such as '--model_dir'.
+      such as '--model_dir'.
     directory: Path of the model directory. URLs are not checked.
 
   Raises:
@@ -140,15 +140,15 @@ def check_configuration(
 
   Args:
     args: Parsed command-line options, with the attributes `gin_file`,
-        `gin_bindings` and `gin_search_paths`.
+      `gin_bindings` and `gin_search_paths`.
     macros: Names of macros that are set by flags other than --gin, such as
-        --grid.
+      --grid.
     defaults: Gin files that are read before those in `--gin_file`.
     partial: Whether macros that only training requires may have no value.
     option: Option with which the bindings are passed, such as '--eval_gin'.
     other_bindings: Bindings that the user passed with --gin if `option` is a
-        different option. If one of them sets a macro that has no value, the
-        error explains that `option` is required.
+      different option. If one of them sets a macro that has no value, the error
+      explains that `option` is required.
 
   Raises:
     ConfigError: If a file, name or value is invalid.

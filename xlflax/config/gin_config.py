@@ -72,16 +72,15 @@ class Configuration:
   Attributes:
     bound: Bindings as Gin stores them: parameter values by (scope, selector).
     imports: Modules that the gin files import, in Gin's internal
-        representation.
+      representation.
     flags: Names of macros or parameters that were set on the command line or by
-        `with_macros`. If no binding uses one of these macros, an error is
-        raised.
+      `with_macros`. If no binding uses one of these macros, an error is raised.
     used: Bindings that `build` has read so far, in the representation of
-        `bound`. `operative` returns them.
+      `bound`. `operative` returns them.
     bindings: All bindings, each with its location (file and line, or flag) for
-        error messages.
+      error messages.
     stages: Copies of `bound`, one after each gin file that was parsed, in
-        order.
+      order.
     effects: Record of the bindings that supplied values to the built objects,
       and of these objects, for `check_bindings`.
   """
@@ -108,9 +107,9 @@ class Configuration:
 
     Args:
       target: Class or function to call. If it is not a Gin configurable, it is
-          called with `fields` only.
+        called with `fields` only.
       macros: Values by macro or parameter name, for this call only, as in
-          `with_macros`.
+        `with_macros`.
       **fields: Arguments that override those that gin files bind.
 
     Returns:
@@ -176,7 +175,7 @@ class Configuration:
 
     Args:
       values: Values by name. The name is that of a macro ('SEED') or of a
-          parameter ('optimizers.AdamW.b2'). A value may be a `Reference`.
+        parameter ('optimizers.AdamW.b2'). A value may be a `Reference`.
 
     Raises:
       ConfigError: If a macro is not used, or a parameter does not exist.
@@ -323,8 +322,8 @@ def check_bindings(
     configurations: Configurations of a command. All of its objects must have
       been built from these configurations or announced by `expect_build`.
     evaluation_option: Function that returns the command-line option that
-        enables evaluation during training. It is called only for an error
-        message. If None, evaluation is enabled by the macro EVALUATION.
+      enables evaluation during training. It is called only for an error
+      message. If None, evaluation is enabled by the macro EVALUATION.
 
   Raises:
     ConfigError: If a binding does not supply a value to any object. The error
@@ -399,16 +398,16 @@ def load_configuration(
 
   Args:
     args: Parsed command-line options, with the attributes `gin_file`,
-        `gin_bindings` and `gin_search_paths`.
+      `gin_bindings` and `gin_search_paths`.
     macros: Values by macro name, for macros that are set by flags other than
-        --gin. Bindings override them.
+      --gin. Bindings override them.
     defaults: Names or paths of gin files that are read before those of
-        `--gin_file`.
+      `--gin_file`.
     swept: Names of macros that are set later, such as those varied by a grid
-        search.
+      search.
     partial: Whether required values may be missing, as in `load_gin_files`.
     modules: Names or paths of modules to import, which the user passed as
-        `--task_module`.
+      `--task_module`.
 
   Returns:
     The configuration.
@@ -445,14 +444,14 @@ def load_gin_files(
     gin_files: Names or paths of gin files. Later files override earlier ones.
     bindings: Bindings such as 'NAME=VALUE', in the syntax of gin.
     search_paths: Folders in which gin files are searched. An item may consist
-        of several folders separated by commas.
+      of several folders separated by commas.
     macros: Values by macro or parameter name, as in `with_macros`. Bindings
-        override them.
+      override them.
     partial: Whether required values may be missing. They must be set by
       `with_macros` before an object that needs them is built.
     modules: Names or paths of modules to import. The bindings can refer to
-        their classes, such as 'probing.LanguageProbe.layer=3' for the module
-        'my_project.probing'.
+      their classes, such as 'probing.LanguageProbe.layer=3' for the module
+      'my_project.probing'.
     option: Option with which the bindings are passed, such as '--eval_gin'.
 
   Returns:

@@ -55,7 +55,7 @@ def converting_build_errors(
 
   Args:
     bindings: Bindings of the configuration, from which error locations are
-        determined.
+      determined.
   """
   try:
     yield
@@ -99,9 +99,9 @@ def check_macros(
   Args:
     bound: Bindings as Gin stores them: parameter values by (scope, selector).
     flags: Names of macros or parameters that were set on the command line or by
-        `with_macros`. Each of these macros must be used.
+      `with_macros`. Each of these macros must be used.
     shipped: Folder of the gin files shipped with xlflax. Macros of these files
-        may be unused.
+      may be unused.
 
   Raises:
     ConfigError: If a macro is never used or not set.
@@ -149,7 +149,7 @@ def check_required_by(bound: Bound, value: Any) -> None:
   Args:
     bound: Bindings as Gin stores them: parameter values by (scope, selector).
     value: Value to build, in Gin's internal representation. It may contain
-        references.
+      references.
 
   Raises:
     ConfigError: If a value is `%gin.REQUIRED`.
@@ -208,7 +208,7 @@ def find_dataset_binding(
     bound: Bindings as Gin stores them: parameter values by (scope, selector).
     objects: Pairs (scope, selector) of the objects that are constructed.
     imports: Modules that the gin files import, in Gin's internal
-        representation.
+      representation.
     name: Name of the dataset, which is the value of its parameter `name`.
     field: Name of the field, such as 'length' or 'pairs.min_tokens'.
 
@@ -601,7 +601,7 @@ def short_name(selector: str, imports: Collection[Any]) -> str:
   Args:
     selector: Complete selector of the configurable.
     imports: Modules that the gin files import, in Gin's internal
-        representation.
+      representation.
   """
   configurable = gin.config._REGISTRY[selector]
   # Of several names of a module, the one without an alias is used.
@@ -617,7 +617,7 @@ def _configurables(name: str) -> set[str]:
 
   Args:
     name: Name that starts with the name of an imported module, such as
-        'schedules.WSD'.
+      'schedules.WSD'.
   """
   names = {
     '.'.join(selector.split('.')[-2:])

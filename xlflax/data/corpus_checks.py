@@ -98,7 +98,7 @@ class TaskText(NamedTuple):
   Attributes:
     task: Name of the task.
     languages: Language of the text, or the languages of source and target.
-    examples: One text, or source and target, of each example.
+    examples: Text of each example as (text,), or its source and target.
   """
 
   task: str
@@ -243,7 +243,8 @@ def _check_pairs(
   Args:
     origin: File or task with the text.
     pairs: Sampled sentence pairs.
-    profiles: Trigram counts of text in each language, if known.
+    profiles: Character trigram counts by language, for languages with known
+      text.
     samples: List to which the trigrams of both columns are appended, unless the
       columns are swapped or wrongly decoded.
   """
@@ -783,7 +784,7 @@ def describe_shift(
   Args:
     shift: Shift of a window of pairs.
     name: Path of the file, or name of the task.
-    pairs: Sources and targets with which the shift was found.
+    pairs: Sentence pairs in which the shift was found, in order.
   """
   source, target = pairs[shift.start]
   return (
@@ -905,9 +906,10 @@ def describe_wrong_encoding(
   """Returns a message if many examples were decoded with a wrong encoding.
 
   Args:
-    examples: Sampled texts, each as a tuple of one text, or sampled text pairs.
+    examples: Sampled examples, each of which is a tuple of one text, or of
+      source and target.
     name: Path of the file, or name of the task.
-    hint: Hint for the user.
+    hint: Recommendation for the user, which ends the message.
   """
   matches = [
     next(filter(None, map(text_encoding.find_wrong_characters, example)), None)

@@ -214,8 +214,8 @@ class DatasetConfig:
       defines a schedule, which is evaluated once per
       `mixing_schedule.BLOCK_STEPS` steps. If None, the mixture's SeqIO rates
       are used.
-    sizes: Unit of the task sizes N_i in the sampling rates. TOKENS requires a
-      token cache.
+    sizes: Unit of the task sizes N_i from which sampling rates are computed:
+      examples or tokens. TOKENS requires a token cache.
     max_rate: Maximum sampling rate of a task. The excess is distributed to the
       other tasks in proportion to their rates. If None, there is no maximum.
     replay: Languages that the run adds to a model, and the fraction of the

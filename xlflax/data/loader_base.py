@@ -52,12 +52,13 @@ class TaskStatistics:
     languages: Language codes of the task's source and target texts.
     examples: Number of examples in the source.
     rate: Fraction of the sequences expected to come from this task at step 0.
-    rows: Number of sequences in an epoch. None for the live loader, in which
+    rows: Number of sequences in an epoch. None without a token cache, because
       the number is unknown before the task is read.
-    dropped: Number of examples that the dataset's filters drop. The live loader
-      counts only the examples that it has read so far, unless the task size is
-      the number of pairs that pass the filters.
-    truncated: Number of examples that are truncated, counted as `dropped`.
+    dropped: Number of examples that the dataset's filters drop. Without a token
+      cache, only the examples that have been read so far are counted, unless
+      the task size is the number of pairs that pass the filters.
+    truncated: Number of examples that are truncated, counted in the same way as
+      `dropped`.
     tokens: Number of text tokens in an epoch, without dropped examples and
       truncated text. None if unknown.
     unknown: Fraction of unknown tokens in the texts of each language. None if

@@ -37,9 +37,9 @@ def open_loader(
       cache, the SeqIO tasks of the corpus are registered.
     task_modules: Names or paths of modules that register SeqIO tasks. They are
       imported only without a token cache.
-    verified: Values of `Loader.signature` for caches whose files have already
-      been compared with their checksums and are not read again. If None, no
-      files are compared with their checksums.
+    verified: Signatures (`Loader.signature`) of caches whose files have already
+      been compared with their checksums, and which are not compared again. If
+      None, no files are compared with their checksums.
 
   Returns:
     The loader.

@@ -24,8 +24,8 @@ class Row(NamedTuple):
   """Texts of one sequence, after truncation and without special tokens.
 
   Attributes:
-    units: Token ids of the examples in the sequence. Only a packed sequence has
-      several examples.
+    units: Examples in the sequence, each a tuple with the token ids of its
+      texts. Only a packed sequence has several examples.
     languages: Language ids of the source and target texts.
     swaps: Bit mask. If bit u % 64 is set, the source and target of the
       sequence's u-th example are swapped.

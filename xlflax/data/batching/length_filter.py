@@ -15,8 +15,8 @@ def passes_length_filter(
   Monolingual examples always pass.
 
   Args:
-    lengths: For source and target, the number of text tokens in each example,
-      int64 [examples].
+    lengths: Numbers of text tokens in each example, int64 [examples]: one array
+      for monolingual text, or one array each for source and target.
     dataset: Dataset that defines the filters `pairs.min_tokens` and
       `pairs.max_tokens` (PPA, section 4.1).
 
@@ -57,8 +57,8 @@ def truncated_lengths(
   (3, 3).
 
   Args:
-    lengths: For source and target, the number of text tokens in each example,
-      int64 [examples].
+    lengths: Numbers of text tokens in each example, int64 [examples]: one array
+      for monolingual text, or one array each for source and target.
     dataset: Dataset that defines the layout and capacity.
 
   Returns:
@@ -78,8 +78,8 @@ def sequence_lengths(
   """Returns the number of tokens in each example, including special tokens.
 
   Args:
-    lengths: For source and target, the number of text tokens in each example,
-      int64 [examples].
+    lengths: Numbers of text tokens in each example, int64 [examples]: one array
+      for monolingual text, or one array each for source and target.
     dataset: Dataset that defines the layout and length.
 
   Returns:
@@ -95,8 +95,11 @@ def count_truncated(
   """Counts the examples in which the source or the target was truncated.
 
   Args:
-    truncated: Lengths of source and target after truncation, each [examples].
-    lengths: Lengths of source and target before truncation, each [examples].
+    truncated: Numbers of text tokens in each example after truncation, int64
+      [examples]: one array for monolingual text, or one array each for source
+      and target.
+    lengths: Numbers of text tokens in each example before truncation, in the
+      same form as `truncated`.
   """
   is_truncated = np.logical_or.reduce(
     [after < before for after, before in zip(truncated, lengths, strict=True)]

@@ -22,8 +22,8 @@ class Counts:
   Attributes:
     examples: Number of examples that were read.
     dropped: Number of examples that the filters dropped. With
-      ExampleLayout.INTERLEAVED, this is the number of document ends that were
-      dropped.
+      ExampleLayout.INTERLEAVED, this is the number of remainders of documents
+      that were dropped because they are too short.
     truncated: Number of examples that were truncated.
   """
 

@@ -83,12 +83,13 @@ class ShardEntry:
     tokens: Number of tokens in each of the task's languages, without eos.
     unknown: Number of unknown tokens in each of the task's languages.
     library: Name and version of the tokenization library. Empty if unknown.
-    begins: Whether the first example after the shard starts a document, because
-      the example that originally started it was omitted at the end of this
-      shard.
-    starts: Whether the shard's first example starts a document, because the
-      example that originally started it was omitted in a preceding shard. This
-      is set when the task is finalized.
+    begins: Whether the first example of the following shards starts a document,
+      because the example that originally started the document was omitted at
+      the end of this shard.
+    starts: Whether the shard's first example starts a document in any case.
+      This applies to the first shard of a task, and to a shard that follows the
+      omitted example that started its document. It is set when the task is
+      finalized.
   """
 
   name: str

@@ -27,9 +27,10 @@ class Generation:
   Adding text to a cache creates a new generation.
 
   Attributes:
-    mixtures: SeqIO mixing rate of each task, by mixture, split and task.
-    tasks: Number and digest of each task's metadata file
-      (`generation-<number>.json`), by `cache_format.task_key`.
+    mixtures: SeqIO mixing rates, as a nested mapping from mixture, split and
+      task to the rate.
+    tasks: Number and digest of the metadata file of each task
+      (`generation-<number>.json`), with the keys of `cache_format.task_key`.
   """
 
   mixtures: dict[str, dict[str, dict[str, float]]]

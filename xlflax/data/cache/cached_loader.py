@@ -49,8 +49,9 @@ class CachedLoader:
         generation is read.
       corpus: Corpus with which the cache is compared. If None, the comparison
         is skipped.
-      verified: Values of `Loader.signature` for caches whose files have already
-        been verified. If None, the files are not verified.
+      verified: Signatures (`Loader.signature`) of caches whose files have
+        already been verified, and which are not verified again. If None, no
+        files are verified.
 
     Raises:
       CacheError: If the cache is incomplete, damaged or out of date.
@@ -128,7 +129,7 @@ class CachedLoader:
 
     Args:
       start: First step.
-      stop: Step after the last one.
+      stop: First step after the batches, which is not included.
 
     Returns:
       int32 arrays of shape [(stop - start) * B, T], as documented in
@@ -143,7 +144,8 @@ class CachedLoader:
 
     Args:
       tasks: Index of each sequence's task, int64 [sequences].
-      uses: Number of earlier sequences from the same task, int64 [sequences].
+      uses: Number of earlier sequences from each sequence's task, int64
+        [sequences].
     """
     sizes = self._num_rows[tasks]
     epoch, index = np.divmod(uses, sizes)

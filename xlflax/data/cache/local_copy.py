@@ -23,7 +23,7 @@ class Staged:
   Attributes:
     done_bytes: Number of bytes that exist in the copy so far.
     total_bytes: Total number of bytes in the copy.
-    copied_files: Number of files copied so far, without files that already
+    copied_files: Number of files copied so far, excluding files that already
       existed.
   """
 

@@ -50,12 +50,13 @@ def write_jobs(
   """Writes the missing shards of all jobs.
 
   Args:
-    jobs: Jobs, each of which consists of the shards of a task's split.
+    jobs: Jobs to write. A job consists of all shards for one split of a task.
     tasks: Tasks opened in this process, including the tasks of the jobs.
     open_tasks: Function that opens the tasks in a worker process.
     vocabulary: Vocabulary that encodes the text (`base_vocabulary.Vocabulary`).
-    num_processes: Number of processes that tokenize text, or number of threads
-      if there is only a single unit.
+    num_processes: Number of processes that tokenize text. If there is only a
+      single `write_plan.Unit` to write, it is written by one process with this
+      number of threads.
     report: Function that is called periodically with the progress.
   """
   units = [unit for job in jobs for unit in job.units(tasks, num_processes)]

@@ -207,7 +207,7 @@ class ShardedTexts:
     """Reads a range of tokens that may extend over several shards.
 
     Args:
-      shard: Number of the first shard.
+      shard: Index of the first shard to read, counted from 0.
       start: Index of the first token, relative to the first shard.
       stop: Index after the last token, relative to the first shard.
     """

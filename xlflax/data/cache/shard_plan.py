@@ -59,8 +59,9 @@ class Part:
     The result is None if the part is a complete task.
 
     Args:
-      number: Number of the shard.
-      size: Amount of text in each shard in bytes, S in the module's docstring.
+      number: Index of the shard within the part, counted from 0.
+      size: Amount of text in each shard, in bytes (S in the module's
+        docstring).
     """
     if self.path is None:
       return None
@@ -76,7 +77,7 @@ def examples_in_shard(size: int) -> int:
   This is used for sources whose shards are not ranges of bytes.
 
   Args:
-    size: Amount of text in each shard in bytes, S in the module's docstring.
+    size: Amount of text in each shard, in bytes (S in the module's docstring).
   """
   return max(1, size // _BYTES_PER_EXAMPLE)
 
@@ -100,7 +101,7 @@ def split_into_shards(
     fingerprint: Fingerprint of the source; see `text_tasks.Tasks.fingerprint`.
     vocabulary: Hash of the vocabulary that encodes the text.
     languages: Language codes of the source and target texts.
-    size: Amount of text in each shard in bytes, S in the module's docstring.
+    size: Amount of text in each shard, in bytes (S in the module's docstring).
   """
   common_inputs = [
     cache_format.FORMAT,
@@ -139,7 +140,7 @@ def _make_file_part(
       digest.
     common_inputs: Values on which all shards of the task depend, such as the
       vocabulary's hash, as JSON data.
-    size: Amount of text in each shard in bytes, S in the module's docstring.
+    size: Amount of text in each shard, in bytes (S in the module's docstring).
   """
   num_bytes = num_shards = None
   if not corpus_files.is_sequential(path):

@@ -263,8 +263,8 @@ class Shard:
 
     Args:
       path: Path of the shard's file.
-      ahead: Whether to prefetch the block of the file in which a read sequence
-        starts.
+      ahead: Whether to prefetch the file block that contains the start of each
+        sequence that is read.
 
     Raises:
       CacheError: If the file is missing or truncated, or if it is not a shard.

@@ -15,7 +15,7 @@ class Changed(enum.Enum):
   """Action to take if the text of a cached task has changed.
 
   Attributes:
-    ERROR: Raise an error.
+    ERROR: Raise an error if the text of a cached task has changed.
     REPLACE: Write all tasks from scratch, even if the cache has a different
       vocabulary.
     ADD: Write new files and new tasks as a new generation of the cache. Raise
@@ -37,8 +37,8 @@ def check_changes(
 
   Args:
     jobs: Jobs that write the current text of the tasks to the cache.
-    members: For each mixture and split, the names of the tasks that it contains
-      at present.
+    members: Names of the tasks that each mixture and split contains at present,
+      by (mixture, split).
     header: Content of the cache's `cache.json` file.
     changed: Whether to replace, extend or reject tasks whose text has changed.
 

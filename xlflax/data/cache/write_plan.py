@@ -232,8 +232,8 @@ def list_jobs(
   Args:
     tasks: Registered tasks, including the tasks of the mixtures.
     cache: Directory of the cache.
-    mixtures: Names of mixtures or tasks.
-    splits: Names of splits.
+    mixtures: Names of the mixtures or tasks to cache.
+    splits: Names of the splits to cache.
     vocabulary: Vocabulary that encodes the text (`base_vocabulary.Vocabulary`).
     shard_size: Amount of text in each shard in bytes.
 

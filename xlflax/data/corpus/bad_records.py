@@ -33,11 +33,11 @@ class BadRecordCount:
 
   Attributes:
     problem: Sentence that describes the problem.
-    count: Number of lines or records.
+    count: Number of lines or records that have the problem.
     examples: Location (file and line or record) and value of the first lines or
-      records.
-    fix: Instruction that corrects all records of the file. If None, the lines
-      or records must be corrected separately.
+      records that have the problem.
+    fix: Instruction that corrects all of these lines or records at once. If
+      None, they must be corrected separately.
   """
 
   problem: str

@@ -402,8 +402,8 @@ def read_texts(
   Args:
     file: Monolingual or parallel file.
     on_bad_record: Function that is called with the error of each line or record
-      that cannot be used. If None, the file determines whether the error is
-      ignored or raised.
+      that cannot be used. If None, `file.skips_bad_records` determines whether
+      the error is ignored or raised.
     on_dropped_record: Function that is called with the reason for each valid
       record that is dropped (`record_reader.read_record_lines`).
 
@@ -713,9 +713,11 @@ def _two_directions_error(
   """Returns the error for a language pair with files for both directions.
 
   Args:
-    files: Files for one direction.
-    opposite_files: Files for the opposite direction.
-    profiles: Trigram counts of the languages whose text is known.
+    files: Parallel files whose names contain the two languages in one order.
+    opposite_files: Parallel files whose names contain the two languages in the
+      opposite order.
+    profiles: Character trigram counts by language, for languages with
+      monolingual text.
     directory: Directory of the corpus.
   """
   first, second = files[0].languages

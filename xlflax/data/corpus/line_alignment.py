@@ -51,10 +51,10 @@ def find_shift(pairs: Sequence[tuple[str, str]]) -> Shift | None:
   """Finds the first window of pairs in which the lines seem to be shifted.
 
   Args:
-    pairs: N sources and targets in the order of the file. They are compared in
-      windows of 50 consecutive pairs. The result is None if there are fewer.
-      Shifts by 4 to 20 lines are found only if two windows are shifted by the
-      same number of lines.
+    pairs: Sources and targets in the order of the file. They are compared in
+      windows of 50 consecutive pairs. The result is None if there are fewer
+      than 50 pairs. Shifts by 4 to 20 lines are found only if two windows are
+      shifted by the same number of lines.
   """
   lengths = np.log1p([[len(text) for text in pair] for pair in pairs])
   starts: dict[int, list[int]] = collections.defaultdict(list)

@@ -236,7 +236,7 @@ def _suggest_records_table(content: Mapping[str, Any]) -> str | None:
   """Returns a hint for settings that are not in a [[records]] table.
 
   Args:
-    content: Content of the file, except its table `records`.
+    content: Content of `corpus.toml` other than its [[records]] tables.
   """
   if not content:
     return 'Write [[records]] with two brackets on each side.'

@@ -555,8 +555,8 @@ def stream_dataset(
 
   Args:
     arguments: Arguments of `datasets.load_dataset`.
-    where: Location of the arguments, for errors.
-    fix: Hint for errors.
+    where: Location of the arguments, for error messages.
+    fix: Hint for error messages if the dataset cannot be loaded.
 
   Raises:
     CorpusError: If the library `datasets` is not installed, or if the dataset

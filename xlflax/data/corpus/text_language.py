@@ -58,7 +58,8 @@ def are_columns_swapped(
   Args:
     pair: Codes of the languages of the first and second column.
     columns: Text of the first and second column.
-    profiles: Trigram counts of text in each language, if known.
+    profiles: Character trigram counts by language, for languages with known
+      text.
   """
   exchanged = scripts_are_exchanged(pair, columns)
   if exchanged is not None:

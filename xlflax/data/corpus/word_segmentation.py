@@ -219,7 +219,7 @@ class KnownWords:
 
     Args:
       segments: Consecutive segments of a text.
-      merge_rest: Whether to also join all segments between two known words to
+      merge_rest: Whether to also join all segments between two known words into
         one word.
 
     Returns:

@@ -340,8 +340,8 @@ def _select_training_pages(
     code: Language code.
     pages: Translated pages in the language.
     splits: Split to which each page belongs.
-    owners: Mapping from (page, paragraph id) to the only language that uses the
-      paragraph, for a disjoint corpus. None for a parallel corpus.
+    owners: Mapping from (page, paragraph id) to the only language in which a
+      disjoint corpus contains the paragraph. None for a parallel corpus.
     source: Pages in the pivot language.
     held_out_keys: Normalized held-out paragraphs (`paragraph_key`) in the
       language and in the pivot language.

@@ -205,8 +205,9 @@ class Switcher:
       parts: Alternating separators and words, as returned by
         `TranslationTable.split`.
       matches: Words and phrases of the text that have translations.
-      units: Indices of the words and phrases to replace, [n].
-      translations: Index of the translation of each replaced unit, [n].
+      units: Indices in `matches` of the words and phrases to replace, [n].
+      translations: Index in the `TranslationTable` of the translation of each
+        replaced word or phrase, [n].
     """
     for word, size, case, number in zip(
       matches.words[units].tolist(),

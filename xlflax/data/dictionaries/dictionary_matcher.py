@@ -51,12 +51,13 @@ class DictionaryMatch(NamedTuple):
   text.
 
   Attributes:
-    words: Index of each unit's first word in the text, int64 [units].
-    sizes: Number of words in each unit, int64 [units].
-    entries: Index of each unit's entry in the `TranslationTable`, int64
-      [units].
-    cases: Letter case (`Case`) to apply to each unit's translation, int64
-      [units].
+    words: Index in the text of the first word of each matched unit, which is a
+      word or phrase, int64 [units].
+    sizes: Number of words in each matched unit, int64 [units].
+    entries: Index in the `TranslationTable` of the dictionary entry of each
+      matched unit, int64 [units].
+    cases: Letter case (`Case`) to apply to the translation of each matched
+      unit, int64 [units].
     lines: Index of the line that contains each word, int64 [all words]. The
       separator between two lines counts as a word of the line that it ends.
     places: Position of each word in its line, int64 [all words].

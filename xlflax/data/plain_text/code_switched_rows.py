@@ -21,8 +21,8 @@ class SwitchedRows:
   are not changed. The dictionaries are read when the step is first used.
 
   Attributes:
-    settings: Code-switching settings: probability, ratio, target languages and
-      copies.
+    settings: Settings for code-switching, such as the probability of replacing
+      a word and the target languages.
     dictionaries: Dictionaries, or paths of dictionary files.
   """
 

@@ -141,8 +141,8 @@ def unknown_task_error(
     name: Unknown name.
     kind: Noun for the message, such as 'task'.
     registered_names: Registered names, among which similar names are suggested.
-    module_tasks: Names of the tasks that each imported module of the user
-      registers, by file.
+    module_tasks: Names of the tasks that the user's modules register, by the
+      file of the module.
   """
   if name.startswith('corpus.'):
     registered_names = [x for x in registered_names if x.startswith('corpus.')]
@@ -213,7 +213,7 @@ def no_text_error(
   Args:
     name: Name of the task or mixture.
     split: Requested split.
-    splits_of_tasks: Splits of each task.
+    splits_of_tasks: Names of the splits of each task.
   """
   splits = list(dict.fromkeys(itertools.chain.from_iterable(splits_of_tasks)))
   return errors.CorpusError(

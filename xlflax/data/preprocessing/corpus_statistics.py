@@ -495,10 +495,10 @@ def _describe_file(
     counts: Statistics of the file.
     is_json: Whether the lines of the file are JSON objects. Markup and code are
       not reported for such a file, because its lines must not be dropped.
-    has_columns: Whether the first lines of the file contain tabs. Ids are not
-      reported for such a file, because the tabs are.
-    is_wrongly_decoded: Whether the sample of the file is wrongly decoded. The
-      number of such lines is not reported a second time.
+    has_columns: Whether the first lines of the file contain tabs. The tabs of
+      such a file are reported, so ids at the start of its lines are not.
+    is_wrongly_decoded: Whether a sample of the file is wrongly decoded. This is
+      reported separately, so the number of wrongly decoded lines is not.
   """
   if counts.error:
     yield f'{counts.path} cannot be read: {counts.error}'

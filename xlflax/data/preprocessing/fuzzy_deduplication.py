@@ -270,7 +270,8 @@ def _resembles_held_out(
   """Returns a mask of training lines that are duplicates of held-out text.
 
   Args:
-    file: File that contains the lines. For held-out files, the mask is False.
+    file: File that contains the lines. For a validation or test file, the mask
+      is False for all lines.
     keys: Deduplication keys of each line (`band_keys`), uint64 of shape [lines,
       bands].
     held_out_keys: Deduplication keys of the validation and test text in each of

@@ -157,7 +157,7 @@ def sampling_key(number: int) -> int:
   fixed period that could coincide with a period of the text.
 
   Args:
-    number: Number of the line.
+    number: Number of the line in the file, counted from 1.
   """
   return number * _HASH_MULTIPLIER & _HASH_MASK
 

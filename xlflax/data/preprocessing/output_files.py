@@ -42,7 +42,8 @@ class Output:
   Attributes:
     path: Path relative to the output directory.
     source: Corpus file to preprocess.
-    copy: Index of this code-switched copy among the copies of the source file.
+    copy: Index of the code-switched copy of the source file, counted from 0. It
+      is 0 if the file is not code-switched.
   """
 
   path: str

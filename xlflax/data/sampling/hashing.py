@@ -33,7 +33,7 @@ def mix_bits(values: np.ndarray) -> np.ndarray:
   pseudorandom number generators" (2014).
 
   Args:
-    values: Array of at least one dimension, uint64.
+    values: Integers to map, uint64 array of at least one dimension.
 
   Returns:
     Array of the same shape as `values`, uint64.

@@ -324,8 +324,8 @@ class TaskSchedule:
 
     Returns:
       tasks: Index of each sequence's task, int64 [batch_size].
-      uses: Number of earlier sequences from the same task since step 0, int64
-        [batch_size].
+      uses: Number of earlier sequences from each sequence's task since step 0,
+        int64 [batch_size].
     """
     block, offset = divmod(step, self._block_steps)
     with self._lock:
@@ -344,10 +344,10 @@ class TaskSchedule:
     """Raises a ConfigError if too few sequences remain for a step.
 
     Args:
-      step: Number of the step.
-      offset: Index of the step in its block.
-      num_draws: Number of draws in the block, which is smaller than usual after
-        tasks have reached their maximum.
+      step: Index of the step, counted from 0.
+      offset: Index of the step within its block of steps.
+      num_draws: Number of draws in the block of steps, which is smaller than
+        usual after tasks have reached their maximum.
     """
     if num_draws < (offset + 1) * self._draws // self._block_steps:
       raise errors.ConfigError(

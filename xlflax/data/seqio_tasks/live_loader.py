@@ -252,9 +252,10 @@ class _TaskReader:
       dataset: Dataset that contains the task.
       vocabulary: Vocabulary that the run uses.
       key: Random key that determines the order.
-      checked_sources: Tasks for which the number of examples in the source has
-        been checked. At the end of an epoch, the number is checked for other
-        tasks, which are added. If None, the number is not checked.
+      checked_sources: Names of the tasks whose number of source examples has
+        been checked. At the end of an epoch, the number is checked if the task
+        is not in the set, and the task is added. If None, the number is not
+        checked.
     """
     self.counts = sequence_iterator.Counts()
     self._task = task
@@ -273,7 +274,8 @@ class _TaskReader:
     """Returns an iterator over a task's sequences in the first epoch.
 
     Args:
-      counts: Numbers of examples, which the iterator updates.
+      counts: Numbers of read, dropped and truncated examples, which the
+        iterator updates.
     """
     return self._read_epoch(0, counts)
 

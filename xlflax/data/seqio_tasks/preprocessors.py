@@ -33,7 +33,8 @@ def tokenize_features(
       dataset is not batched.
 
   Raises:
-    VocabularyError: If the task has a deferred vocabulary.
+    VocabularyError: If the vocabulary of the task is a placeholder
+      (`DeferredVocabulary`).
   """
   vocabularies = {
     name: feature.vocabulary
@@ -189,10 +190,10 @@ def check_text_features(dataset: tf.data.Dataset, names: Iterable[str]) -> None:
 
   Args:
     dataset: Dataset of examples.
-    names: Names of the features, which all examples have.
+    names: Names of the features to check, which all examples must have.
 
   Raises:
-    CorpusError: If the type or the rank of a feature is different.
+    CorpusError: If a feature is not a scalar string.
   """
   for name in names:
     spec = dataset.element_spec[name]

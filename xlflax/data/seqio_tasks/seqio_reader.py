@@ -76,8 +76,8 @@ def read_blocks(
 
   Args:
     name: Name of a task. Its languages do not have to be registered.
-    vocabulary: Vocabulary that the run uses, for tasks with a deferred
-      vocabulary.
+    vocabulary: Vocabulary that the run uses, which replaces the placeholders
+      (`DeferredVocabulary`) of a task.
     split: Name of the split, such as 'train'.
     size: Number of examples in each block. The last block may be shorter.
     num_threads: Number of threads that tokenize each block.
@@ -90,9 +90,9 @@ def read_blocks(
     'targets': Ragged}`. All features except token ids and scalars are dropped.
 
   Raises:
-    CorpusError: If the task or split does not exist, or if a line is malformed.
-      The error contains the file and the line. Also if a task that tokenizes
-      its text itself adds special tokens.
+    CorpusError: If the task or split does not exist, if a line is malformed
+      (the error contains the file and the line), or if the task tokenizes its
+      text itself and adds special tokens.
     VocabularyError: If the task was registered with a different vocabulary.
   """
   task = resolve_deferred(

@@ -340,7 +340,7 @@ def cached_sizes(sizes: Mapping[tuple[str, str], int]) -> Iterator[None]:
   """Context in which `num_examples` returns given sizes without counting.
 
   Args:
-    sizes: Number of examples, by task and split.
+    sizes: Number of examples by task name and split.
   """
   _sizes.update(sizes)
   try:

@@ -40,7 +40,7 @@ class KeepLines:
 
     Args:
       filters: Requirements that a line, or both texts of a pair, must meet.
-      languages: Language codes of the features.
+      languages: Language code of the text in each of the `features`.
       features: Names of the features that contain text, such as ('inputs',
         'targets') for a parallel task.
     """

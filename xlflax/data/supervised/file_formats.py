@@ -49,7 +49,7 @@ class Format:
     read: Function that reads the files. Its keyword-only arguments are the
       options of the format.
     example: Class of the examples that the reader returns.
-    takes: Signature of the reader: its positional arguments.
+    takes: Positional arguments that the reader accepts.
   """
 
   name: str
@@ -89,7 +89,7 @@ def register_reader(
   Args:
     name: Name of the format.
     example: Class of the examples that the reader returns.
-    takes: Signature of the reader: its positional arguments.
+    takes: Positional arguments that the reader accepts.
     **defaults: Default values of options, in place of the function's own
       defaults.
 

@@ -33,10 +33,10 @@ class FeatureTable:
     """Creates a table from flat arrays.
 
     Args:
-      values: Concatenated values of all sequences, for each batch key.
-      ends: For each batch key, the index at which each sequence ends in the
-        flat array, int64 of shape [rows]. Keys with a single number per
-        sequence have no entry.
+      values: Concatenated values of all sequences, by batch key.
+      ends: Index in the flat array at which each sequence ends, by batch key,
+        int64 of shape [rows]. Keys with a single number per sequence have no
+        entry.
       counts: Number of examples that were read ('examples') and number of
         examples that produced no sequence ('unused').
     """

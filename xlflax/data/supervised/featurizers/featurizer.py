@@ -166,7 +166,7 @@ def text_row(
 
   Args:
     texts: Token ids of one or two texts, which must fit into the sequence.
-    languages: Id of each text's language.
+    languages: Language id of each text.
     spec: Vocabulary specification that provides the special tokens.
     separator: Special tokens between the two texts.
     positions: Position ids of the second text: continued from the first text,
@@ -247,7 +247,7 @@ def stack_features(
 
   Args:
     rows: R sequences to stack.
-    fields: Batch keys with the shapes to which their values are padded.
+    fields: Shape and padding value of one sequence's values, by batch key.
     num_rows: Batch size B >= R. The remaining rows contain the padding values.
       If None, the batch size is R.
 

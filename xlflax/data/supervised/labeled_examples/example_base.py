@@ -159,7 +159,7 @@ class Example:
     """Formats predictions as a file in XTREME's submission format.
 
     Args:
-      examples: The N examples of the test set.
+      examples: N examples of the test set.
       predictions: N predictions, which are class names, written one per line,
         unless the task family documents a different type.
 

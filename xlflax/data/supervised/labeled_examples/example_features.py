@@ -56,7 +56,8 @@ def feature_field(role: Role, **options) -> Any:
   """Creates a dataclass field of an example class and records its role.
 
   Args:
-    role: Role of the field. Combine several roles with `|`.
+    role: Role of the field, such as `Role.GOLD` for a gold label. Several roles
+      are combined with `|`.
     **options: Options of `dataclasses.field`, such as `default`.
   """
   return dataclasses.field(metadata={_ROLE: role}, **options)

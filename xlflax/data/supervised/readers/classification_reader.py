@@ -85,10 +85,11 @@ def read_tsv(
   Args:
     path: Path of the file.
     language: Language code of the texts.
-    columns: Column of each example field: `text`, `paired_text`, `label`, `id`
-      and `language`. A column is a zero-based index, a name in the header, or
-      a sequence of columns whose values are joined by spaces. Only `text` is
-      required. Lines in a language other than `language` are skipped.
+    columns: Mapping from example fields (`text`, `paired_text`, `label`, `id`
+      and `language`) to columns of the file. A column is a zero-based index, a
+      name in the header, or a sequence of columns whose values are joined by
+      spaces. Only `text` is required. Lines in a language other than `language`
+      are skipped.
     labels: Mapping from labels in the file to class names. Lines with a label
       that is mapped to None are skipped. If there is no mapping, the labels in
       the file are the class names, except that `contradictory` (XNLI-MT) is
@@ -139,9 +140,9 @@ def read_columns(
   The other arguments are those of `read_tsv`.
 
   Args:
-    check_label: Function of a class name, the path of the file and the line
-      number, which raises an error if the class name is invalid. If None, all
-      class names are valid.
+    check_label: Function that is called with a class name, the path of the file
+      and the line number, and raises an error if the class name is invalid. If
+      None, all class names are valid.
 
   Returns:
     The examples, and the values of all columns.
@@ -234,8 +235,8 @@ def _read_examples(options: _ReaderOptions, lines) -> file_reading.Reading:
 
   Args:
     options: Options passed to the reader.
-    lines: For each line of the file, its number and a function that maps a
-      column to its value.
+    lines: Number of each line, and a function that maps a column to its value
+      in the line.
   """
   examples: list[labeled_examples.ClassifiedText] = []
   for number, get_column in lines:
@@ -452,7 +453,7 @@ def _check_header(
   Args:
     names: Fields of the header, or an empty sequence.
     fields: Fields of another line.
-    columns: Column of each example field.
+    columns: Mapping from example fields to columns of the file.
     path: Path of the file.
   """
   label = columns.get('label')

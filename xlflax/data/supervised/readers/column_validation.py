@@ -89,7 +89,8 @@ def check_classes(
   Args:
     examples: Examples read from the file.
     file_columns: Values of all columns in the file.
-    columns: Column from which each example field was read.
+    columns: Mapping from example fields to the columns from which they were
+      read.
     path: Path of the file, for error messages.
 
   Raises:
@@ -251,7 +252,8 @@ def check_languages(
 
   Args:
     languages: Language codes of the first and the second texts.
-    sides: First texts of all pairs, and second texts of all pairs.
+    sides: First texts of all pairs, and second texts of all pairs, as two
+      sequences.
     path: Path of the file, for error messages.
 
   Raises:
@@ -281,8 +283,8 @@ def check_translations(
 
   Args:
     languages: Language codes of the first and the second texts.
-    sides: First texts of all pairs, and second texts of all pairs. A warning is
-      logged if translations seem to be in other lines.
+    sides: First texts of all pairs, and second texts of all pairs, as two
+      sequences. A warning is logged if translations seem to be in other lines.
     path: Path of the file, for messages.
 
   Raises:

@@ -235,7 +235,7 @@ def malformed_line_error(
   """Creates the error for a line or file that violates its format.
 
   Args:
-    what: Sentence that describes the requirement.
+    what: Sentence that describes the violated requirement.
     path: Path of the file.
     number: Line number, or a different location in the file.
     got: Value that violates the format, or None.
@@ -254,7 +254,7 @@ def check_not_json(line: str, path: str | os.PathLike, number: int) -> None:
   """Raises a CorpusError if a line of a tagged file is a JSON object.
 
   Args:
-    line: First line with a word.
+    line: First line of the file that contains a word.
     path: Path of the file.
     number: Line number.
   """

@@ -80,7 +80,7 @@ def _make_pair(source: str, target: str, path, number: int) -> corpus.Pair:
   Args:
     source: Source text.
     target: Target text.
-    path: File path that is reported if a text is empty.
+    path: Path of the file, for the error message.
     number: Line number.
   """
   pair = corpus.Pair(source.strip(), target.strip())

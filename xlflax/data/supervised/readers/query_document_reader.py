@@ -90,10 +90,10 @@ def read_reranking_groups(
     language: Language code of the queries.
     documents: Number of documents to read per line: the positive document and
       its negatives. Additional negatives are ignored.
-    scores: Whether the scores of the pairs are those of a teacher. A JSON line
-      then contains the key `scores`, a list of numbers for the positive
-      document and the negatives. If False, the score is 1 for the positive
-      document and 0 for negatives.
+    scores: Whether to read the scores of a teacher model from the file. Each
+      JSON line must then contain the key `scores`, a list with one number for
+      the positive document and for each negative. If False, the score is 1 for
+      the positive document and 0 for negatives.
     paired_language: Language code of the documents. If None, `language` is
       used.
 

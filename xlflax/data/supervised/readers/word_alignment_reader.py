@@ -128,7 +128,7 @@ class _SkippedLink(NamedTuple):
   """Link to a word past the end of a sentence.
 
   Attributes:
-    text: The link in the format of the file, such as '3-4'.
+    text: Link in the format of the file, such as '3-4'.
     indices: Indices of the source and the target word, counted from 0.
     num_words: Numbers of words in the source and the target sentence.
     location: File and line of the link.

@@ -41,9 +41,10 @@ class CodeSwitched(ExampleSource):
     translations: Source of the same examples translated into other languages.
     include_english: Whether to include the English examples as the language
       split 'en'.
-    include_translated: Whether to add the translated pair (a_t, b_t), with the
-      id '7:2', after the two code-switched examples. The paper omits it because
-      it did not improve the scores (note 2). Use it with `group_size=3`.
+    include_translated: Whether to add the translated pair (a_t, b_t) after the
+      two code-switched examples, with an id such as '7:2'. To put all three
+      examples into one batch, set `group_size=3` in the `LabeledDatasetConfig`.
+      The paper omits this pair because it did not improve the scores (note 2).
   """
 
   english: ExampleSource

@@ -69,7 +69,8 @@ class ExampleSource:
 
     Args:
       part: Name of the language split.
-      values: Complete values of different columns.
+      values: Values to search for, each of which must equal a complete column
+        of the line.
 
     Returns:
       The location of the first such line, such as 'en.conllu:3'. None if the
@@ -96,9 +97,9 @@ class FileDataset(ExampleSource):
       (source, target, links).
     options: Options that are passed to the format's reader
       (`xlflax.data.supervised.readers`), such as columns and labels.
-    language_options: Options for individual language splits, which override
-      `options`. For example, the files for different languages may have
-      different columns.
+    language_options: Options for individual language splits, which replace all
+      `options` for these splits. For example, the files for different languages
+      may have different columns.
     max_examples: Maximum number of examples to read from each language split.
       If None, all examples are read.
     missing: Names of the data set's language splits that have no files, such as
@@ -229,8 +230,8 @@ def dataset_in_directory(
     files: Path or paths in the directory for each language split.
     options: Options that are passed to the format's reader. If None, the
       reader's defaults are used.
-    language_options: Options for individual language splits, which override
-      `options`.
+    language_options: Options for individual language splits, which replace all
+      `options` for these splits.
     max_examples: Maximum number of examples to read from each language split.
       If None, all examples are read.
 

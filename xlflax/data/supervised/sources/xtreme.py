@@ -61,7 +61,7 @@ def find_xtreme_files(
   Args:
     directory: Path of XTREME's folder `download`.
     name: Name of the task, such as 'xnli'.
-    split: 'train', 'validation' or 'test'.
+    split: Name of the split: 'train', 'validation' or 'test'.
     version: Benchmark version, 'xtreme' or 'xtreme-r'.
 
   Raises:
@@ -131,8 +131,8 @@ def xtreme_examples(
   Args:
     directory: Path of XTREME's folder `download`.
     name: Name of the task, such as 'xnli'.
-    split: 'train', 'validation' or 'test'. For most tasks, the train and
-      validation splits are in English (`XtremeTask.english`).
+    split: Name of the split: 'train', 'validation' or 'test'. For most tasks,
+      the train and validation splits are in English (`XtremeTask.english`).
     languages: Language codes to read. If None, all languages with files are
       read.
     max_examples: Maximum number of examples to read for each language. If None,
