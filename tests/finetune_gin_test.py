@@ -114,14 +114,20 @@ def test_training(monkeypatch, tmp_path, file):
   setup = gin_files.trace_steps(settings)
   objective = settings.objectives.entries[0].objective
   if family.startswith('search'):  # it has no head
-    assert settings.init_from.exclude == settings.optimizer.lr_multipliers == ()
+    assert (
+      settings.init_from.exclude
+      == settings.optimizer.learning_rate_overrides
+      == ()
+    )
     assert objective.sentence['normalize'] == (not taught)
     return
   assert objective.name in setup.factory.abstract.params['heads']
   [task] = settings.evaluation.tasks
   assert task.objective == objective.name
   assert settings.init_from.exclude == ('heads/',)
-  assert [name for name, _ in settings.optimizer.lr_multipliers] == ['^heads/']
+  assert [name for name, _ in settings.optimizer.learning_rate_overrides] == [
+    '^heads/'
+  ]
   # A tenth of the 20 steps is warmup.
   assert settings.optimizer.rate_at(2) == pytest.approx(
     2e-5 if family.startswith('reranking') else 5e-5

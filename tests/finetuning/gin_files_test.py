@@ -322,7 +322,7 @@ def test_every_optimizer_and_schedule(
     'finetune/classification.gin', str(optimizer_file)
   ).optimizer
   assert built_optimizer.frozen == ('model/',)
-  ((pattern, head),) = built_optimizer.lr_multipliers
+  ((pattern, head),) = built_optimizer.learning_rate_overrides
   for rate in (built_optimizer.learning_rate, head):
     assert type(rate).__name__ == schedule and rate.warmup_steps == 0.06
   assert (pattern, head.peak_value) == ('^heads/', 1e-2)

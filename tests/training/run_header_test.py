@@ -164,7 +164,9 @@ def test_a_learning_rate_of_zero(rate, head_rate, has_warning):
   rates = () if head_rate is None else (('^heads/', head_rate),)
   steps = getattr(rate, 'total_steps', 8)
   settings = types.SimpleNamespace(
-    optimizer=optimizers.AdamW(learning_rate=rate, lr_multipliers=rates),
+    optimizer=optimizers.AdamW(
+      learning_rate=rate, learning_rate_overrides=rates
+    ),
     steps=steps,
   )
   messages = run_header.zero_learning_rate_warnings(settings)

@@ -339,7 +339,10 @@ def zero_learning_rate_warnings(settings: 'Trainer') -> list[str]:
     settings: Settings of the run, which are the fields of its `Trainer`.
   """
   optimizer = settings.optimizer
-  rates = [optimizer.learning_rate, *(r for _, r in optimizer.lr_multipliers)]
+  rates = [
+    optimizer.learning_rate,
+    *(r for _, r in optimizer.learning_rate_overrides),
+  ]
   # The middle of the run is first, because most schedules are not 0 there.
   steps = [int(settings.steps * x) for x in (0.5, 0.25, 0.75, 0.95, 0.05)]
   if not all(_is_zero(rate, steps) for rate in rates):

@@ -218,7 +218,7 @@ def test_own_rates_are_those_of_an_optimizer_with_that_rate(make):
 
   mixed = moved(
     0.1,
-    lr_multipliers=(
+    learning_rate_overrides=(
       ('^heads/a', schedules.Constant(peak_value=0.3)),
       ('^heads/', 0.2),
     ),
@@ -241,15 +241,17 @@ def test_own_rates_with_frozen_parameters_and_a_common_norm():
     learning_rate=0.1,
     weight_decay=0.0,
     frozen=('c',),
-    lr_multipliers=(('b', 0.0),),
+    learning_rate_overrides=(('b', 0.0),),
   )
   new = _step(optimizer, params, jax.tree.map(lambda x: 9 * x, params))
   assert float(new['a']) == pytest.approx(0.9, rel=1e-4)
   assert float(new['b']) == float(new['c']) == 1.0
-  with raises_error(errors.ConfigError, where='optimizer.lr_multipliers'):
-    optimizers.Adam(learning_rate=0.1, lr_multipliers=(('none', 1.0),)).check(
-      params
-    )
+  with raises_error(
+    errors.ConfigError, where='optimizer.learning_rate_overrides'
+  ):
+    optimizers.Adam(
+      learning_rate=0.1, learning_rate_overrides=(('none', 1.0),)
+    ).check(params)
 
 
 @pytest.mark.parametrize('field', ['trainable', 'frozen'])
@@ -580,7 +582,7 @@ def test_an_exception_of_the_transformation_names_the_optimizer():
   optimizer = _Own(
     learning_rate=0.1,
     create=lambda rate: optax.GradientTransformation(fail, fail),
-    lr_multipliers=(('w', 0.2),),
+    learning_rate_overrides=(('w', 0.2),),
   )
   with raises_error(
     errors.ConfigError, mentions=('`_Own.make`', 'ZeroDivisionError')

@@ -76,7 +76,9 @@ def test_schedules_in_objectives_and_datasets_must_return_scalars():
 def test_the_schedules_of_parameter_groups_are_checked():
   optimizer = optimizers.AdamW(
     learning_rate=1e-3,
-    lr_multipliers=(('heads/', _Own(compute=lambda step: 1.0 - step)),),
+    learning_rate_overrides=(
+      ('heads/', _Own(compute=lambda step: 1.0 - step)),
+    ),
   )
   with pytest.raises(errors.ConfigError, match='_Own'):
     schedule_checks.check_learning_rates(optimizer, 4)

@@ -45,7 +45,7 @@ class Optimizer(validation.ValidatedFields, abc.ABC):
       names. If empty, all parameters are trained.
     frozen: Regular expressions that select the parameters that are not trained,
       even if `trainable` selects them. They have no optimizer state.
-    lr_multipliers: Pairs (pattern, learning rate), which replace
+    learning_rate_overrides: Pairs (pattern, learning rate), which replace
       `learning_rate` for the parameters whose names match the regular
       expression. A learning rate is a schedule or a constant. The first
       matching pattern is used. For a head that learns faster than the encoder
@@ -56,16 +56,18 @@ class Optimizer(validation.ValidatedFields, abc.ABC):
   clip_norm: validation.PositiveFloat | None = None
   trainable: tuple[str, ...] = ()
   frozen: tuple[str, ...] = ()
-  lr_multipliers: Rates = ()
+  learning_rate_overrides: Rates = ()
 
   # True if updates have the size of Adam's, which is about the learning rate.
   steps_as_adam = False
 
   def __post_init__(self):
-    for name in ('trainable', 'frozen', 'lr_multipliers'):
+    for name in ('trainable', 'frozen', 'learning_rate_overrides'):
       object.__setattr__(self, name, tuple(getattr(self, name)))
     object.__setattr__(
-      self, 'lr_multipliers', tuple(map(tuple, self.lr_multipliers))
+      self,
+      'learning_rate_overrides',
+      tuple(map(tuple, self.learning_rate_overrides)),
     )
 
   @abc.abstractmethod
@@ -85,7 +87,7 @@ class Optimizer(validation.ValidatedFields, abc.ABC):
   def transform(self) -> optax.GradientTransformation:
     """Optax gradient transformation with the optimizer's settings."""
     transform = self._make_transform(self.learning_rate)
-    if self.lr_multipliers:
+    if self.learning_rate_overrides:
       transform = self._with_rates(transform)
     if self.clip_norm is not None:
       transform = optax.chain(clip_by_global_norm(self.clip_norm), transform)
@@ -142,13 +144,15 @@ class Optimizer(validation.ValidatedFields, abc.ABC):
       ConfigError: If a pattern matches no parameter, or no parameter is
         trained.
     """
-    rate_patterns = tuple(pattern for pattern, _ in self.lr_multipliers)
+    rate_patterns = tuple(
+      pattern for pattern, _ in self.learning_rate_overrides
+    )
     param_tree.check_patterns(
       self.trainable, tree, where='trainable parameters'
     )
     param_tree.check_patterns(self.frozen, tree, where='frozen parameters')
     param_tree.check_patterns(
-      rate_patterns, tree, where='optimizer.lr_multipliers'
+      rate_patterns, tree, where='optimizer.learning_rate_overrides'
     )
     if not any(self.is_trainable(n) for n in param_tree.flatten_params(tree)):
       raise errors.ConfigError(
@@ -197,17 +201,17 @@ class Optimizer(validation.ValidatedFields, abc.ABC):
     return optax.GradientTransformation(init, update)
 
   def _with_rates(self, common) -> optax.GradientTransformation:
-    """Applies `lr_multipliers` to the parameters that match their patterns."""
+    """Applies `learning_rate_overrides` to the parameters that match their patterns."""
 
     def label(name, _):
-      for i, (pattern, _) in enumerate(self.lr_multipliers):
+      for i, (pattern, _) in enumerate(self.learning_rate_overrides):
         if param_tree.matches_pattern((pattern,), name):
           return str(i)
       return 'common'
 
     transforms = {
       str(i): self._make_transform(rate)
-      for i, (_, rate) in enumerate(self.lr_multipliers)
+      for i, (_, rate) in enumerate(self.learning_rate_overrides)
     }
     return optax.multi_transform(
       {'common': common} | transforms,

@@ -32,7 +32,10 @@ def check_learning_rates(
       negative or not finite at a step of the run.
   """
   check_scalars(optimizer)
-  rates = [optimizer.learning_rate, *(r for _, r in optimizer.lr_multipliers)]
+  rates = [
+    optimizer.learning_rate,
+    *(r for _, r in optimizer.learning_rate_overrides),
+  ]
   for schedule in _find_user_schedules(rates):
     _check_rates(schedule, num_steps)
 
