@@ -42,12 +42,14 @@ class Verdict(enum.Enum):
 
 
 _VERDICT_LABELS = {
-  Verdict.REPRODUCED: 'reproduced',
-  Verdict.NOT_RESOLVED: 'not resolved',
+  Verdict.REPRODUCED: 'replicated',
+  Verdict.NOT_RESOLVED: 'inconclusive',
   Verdict.CONTRADICTED: 'contradicted',
   Verdict.NOT_RUN: 'not run',
-  Verdict.NO_CONTROL: 'same order, no control',
-  Verdict.NOT_ABOVE_CONTROLS: 'same order, not distinguished from a control',
+  Verdict.NO_CONTROL: 'consistent with the paper, no control experiment',
+  Verdict.NOT_ABOVE_CONTROLS: (
+    'consistent with the paper, not distinguished from a control experiment'
+  ),
 }
 
 

@@ -70,10 +70,11 @@ def describe_false_positives(claims: Sequence[Claim], scores: Scores) -> str:
   if not counts:
     return ''
   return (
-    'To check the verdict rule, the seeds of each condition were split into '
-    f'random halves {NUM_DRAWS} times, and the halves were compared as if '
-    'they were two conditions. With 95 % confidence intervals, the rule '
-    'is expected to report a difference in one of twenty comparisons. '
-    f'In {sum(counts):,} of {len(counts) * NUM_DRAWS:,} comparisons of random '
-    'halves, the rule reported a difference.'
+    'To check how often a difference is found by chance, the seeds of each '
+    f'model variant were split into random halves {NUM_DRAWS} times, and the '
+    'halves were compared as if they were two model variants. With 95 % '
+    'confidence intervals, a difference is expected in one of twenty '
+    'comparisons. A difference was found in '
+    f'{sum(counts):,} of {len(counts) * NUM_DRAWS:,} comparisons of random '
+    'halves.'
   )

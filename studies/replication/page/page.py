@@ -69,11 +69,11 @@ def write_page(
     *_control_table(findings),
     *_other_measure_section(findings, scores),
     *_language_section(findings),
-    '\n## Scores of the conditions\n',
+    '\n## Scores of the model variants\n',
     'In the following figures, each dot is the score of one seed. The bars '
     'show the mean over seeds and its 95 % confidence interval.\n',
     *(
-      f'![Scores of the conditions of {paper}]({name})\n'
+      f'![Scores of the model variants of {paper}]({name})\n'
       for paper, name in files.items()
     ),
     text.statistics,
@@ -134,9 +134,9 @@ def _table(
 def _summary_table(findings: Sequence[Finding]) -> Iterator[str]:
   """Yields a table with the number of claims for each verdict."""
   verdicts = list(final_verdicts(findings).values())
-  yield f'The page covers {len(verdicts)} claims from the papers:\n'
+  yield f'The experiments test {len(verdicts)} results of the papers:\n'
   yield from _table(
-    ('verdict', 'claims'),
+    ('outcome', 'results of the papers'),
     [
       (verdict.label, f'{verdicts.count(verdict)}')
       for verdict in Verdict
@@ -151,11 +151,11 @@ def _result_table(findings: Sequence[Finding]) -> Iterator[str]:
   yield from _table(
     (
       'name',
-      'claim',
+      'result',
       'paper: first; second',
       'here: first; second',
       'difference, 95 % interval',
-      'verdict',
+      'outcome',
     ),
     [
       (
@@ -174,7 +174,7 @@ def _result_table(findings: Sequence[Finding]) -> Iterator[str]:
 def _control_table(findings: Sequence[Finding]) -> Iterator[str]:
   """Yields a table with one row for each control that was run."""
   yield from _table(
-    ('claim', 'control', 'difference, 95 % interval'),
+    ('result', 'control', 'difference, 95 % interval'),
     [
       (f'`{finding.claim.name}`', control.claim.statement, _difference(control))
       for finding in _own_claims(findings)
@@ -203,16 +203,17 @@ def _other_measure_section(
       )
   if not rows:
     return
-  yield '\n## Claims whose verdict depends on the measure\n'
+  yield '\n## Results whose outcome depends on the measure\n'
   yield (
-    'Most claims are tested with one of two measures, `transfer` or '
-    '`retrieval`. The verdicts on the following claims would be different if '
-    '`transfer` were used instead of `retrieval`, or `retrieval` instead of '
-    '`transfer`.\n'
+    'Most results are tested with one of two measures: `transfer` (tagging '
+    'accuracy in a language without labeled training examples) or `retrieval` '
+    '(accuracy of retrieving translations). For the results in the following '
+    'table, the other of these two measures would lead to a different '
+    'outcome.\n'
   )
   yield from _table(
     (
-      'claim',
+      'result',
       'measure',
       'difference, 95 % interval',
       'other measure',
@@ -229,8 +230,12 @@ def _language_section(findings: Sequence[Finding]) -> Iterator[str]:
   if not codes:
     return
   yield '\n## Differences by language\n'
+  yield (
+    'The following table contains the score difference between the two model '
+    'variants of each result, by language.\n'
+  )
   yield from _table(
-    ('claim', *codes),
+    ('result', *codes),
     [
       (
         f'`{row.claim.name}`',
@@ -321,7 +326,9 @@ def _statistics_table(
 
 
 def _control_label(claim: Claim) -> str:
-  return f', control of `{claim.control_for}`' if claim.control_for else ''
+  if not claim.control_for:
+    return ''
+  return f', control experiment for `{claim.control_for}`'
 
 
 def _first_seeds(finding: Finding, scores: Scores) -> str:
@@ -388,7 +395,7 @@ def _diagnostics_table(scores: Scores, study: Study) -> Iterator[str]:
   """Yields a table of mean scores over seeds, with a row for each condition."""
   diagnostics = _TEXTS[study.name].diagnostics
   yield from _table(
-    ('condition', *diagnostics.values()),
+    ('model variant', *diagnostics.values()),
     [
       (f'{condition.title} (`{condition.name}`)', *cells)
       for condition in study.conditions
