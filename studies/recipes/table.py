@@ -16,7 +16,7 @@ from studies.recipes import conditions
 from xlflax.evaluation import plots
 
 COLUMNS = (
-  'condition',
+  'configuration',
   'seed',
   'steps',
   'CPU seconds',
@@ -73,7 +73,7 @@ def print_loss_curves(results_file: str) -> None:
     for name, curve in curves.items()
   ]
   _print_table(
-    ['condition', 'CPU seconds', *(f'step {step}' for step in steps)], rows
+    ['configuration', 'CPU seconds', *(f'step {step}' for step in steps)], rows
   )
 
 

@@ -56,7 +56,7 @@ def _tables() -> list[tuple[list[str], dict[str, tuple[str, str]]]]:
   """Returns (row patterns, setting -> (value, source)) of each table."""
   tables: list[tuple[list[str], dict[str, tuple[str, str]]]] = []
   for line in _TABLE.read_text(encoding='utf-8').splitlines():
-    if line.startswith('Rows: '):
+    if line.startswith('Experiments: '):
       tables.append((re.findall('`([^`]+)`', line), {}))
     elif match := re.fullmatch(r'\| `(\S+)` \| (\S+) \| (.+) \|', line):
       name, value, source = match.groups()
