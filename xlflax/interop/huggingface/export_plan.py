@@ -88,7 +88,8 @@ def choose_export(
     config: Configuration of the model.
     shapes: Mapping from the names of all parameters to their shapes.
     objectives: Mapping from names to the run's objectives.
-    drop: Name patterns of parameters that the user excludes from the export.
+    drop: Regular expressions for the names of parameters that the user
+      excludes from the export.
     model_type: Model type that the user chose, or None for a default.
     task: Task that the user chose, or None for a default.
     origin: Record of the published model from which the run was initialized.
