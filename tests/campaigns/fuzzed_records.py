@@ -21,7 +21,8 @@ from tests.campaigns import counts
 from tests.data import reader_samples
 from xlflax.utils import errors
 
-READ, COUNTED, REJECTED = 'read', 'read without reported records', 'rejected'
+READ, REJECTED = 'read', 'rejected'
+COUNTED = 'read except for reported records'
 _MAX_RECORDS = 8
 _LINE_ENDS = (('\n',), ('\r\n',), ('\r',), ('\r\n', '\n', '\r'))
 # Characters that some software treats as white space, as line endings, as

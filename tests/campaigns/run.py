@@ -1,4 +1,4 @@
-"""Runs the campaigns and writes the table of docs/reliability.md.
+"""Runs the campaigns and writes the table of docs/measured/reliability.md.
 
   python -m tests.campaigns.run --minutes 60
   make campaign MINUTES=60
@@ -33,7 +33,7 @@ from tests.campaigns import (
 )
 from tests.end_to_end import conftest as end_to_end
 
-_PAGE = pathlib.Path(__file__).parents[2] / 'docs/reliability.md'
+_PAGE = pathlib.Path(__file__).parents[2] / 'docs/measured/reliability.md'
 _TABLE = re.compile(r'(<!-- campaign -->\n).*?(<!-- end -->)', re.DOTALL)
 _SECONDS_PER_MINUTE = (
   15  # seconds of each minute for each of the four campaigns

@@ -37,6 +37,7 @@ NEEDS = {
   'docs/first_training_runs.md': 'corpus en-train.conllu en-dev.conllu fr-test.conllu',
   'docs/large_corpora.md': 'corpus vocab raw',
   'docs/launch.md': '',
+  'docs/measured/reliability.md': '',
   'docs/measured/synthetic.md': '',
   'docs/modern_encoders.md': 'corpus',
   'docs/publishing.md': 'runs/mine',
@@ -155,6 +156,11 @@ SMALLER = {
     '--suite=xtreme': '--suite=xtreme --tasks=tatoeba',
   },
   'docs/reliability.md': {'--gin.TRAIN_STEPS=100000': world.MONO},
+  'docs/measured/reliability.md': {
+    'models/small.gin --vocabulary_size=32000': (
+      'models/tiny.gin --vocabulary_size=500'),
+    'LENGTH=128': 'LENGTH=16',
+  },
   'docs/recipes.md': {
     '--gin.TRAIN_STEPS=1800': world.MONO,
     '--gin.TRAIN_STEPS=1500': world.MONO,

@@ -199,7 +199,7 @@ ANALYSIS = ArtifactType(
     ),
     ArtifactFiles(
       patterns=('*',),
-      consequence='readers have less information',
+      consequence='its information is lost',
       detection='digest in the manifest',
       recovery='`xlflax analyze`',
     ),
@@ -225,7 +225,7 @@ REPORT = ArtifactType(
     ),
     ArtifactFiles(
       patterns=('*',),
-      consequence='readers have less information',
+      consequence='its information is lost',
       detection='digest in the manifest',
       recovery='`--repair`, from `scores.json`',
     ),
@@ -300,14 +300,14 @@ GRID = ArtifactType(
     ),
     ArtifactFiles(
       patterns=('grid.json', 'grid.csv'),
-      consequence='readers have less information',
+      consequence='its information is lost',
       detection='digest in the manifest',
       recovery='`xlflax finetune`, without training again',
     ),
     ArtifactFiles(
       patterns=('*',),
       requirement=Requirement.NOT_READ,
-      consequence='readers have less information',
+      consequence='its information is lost',
       detection='-',
       recovery='`xlflax finetune`',
     ),
@@ -334,7 +334,7 @@ SUITE = ArtifactType(
     ),
     ArtifactFiles(
       patterns=('suite.json', 'suite.csv'),
-      consequence='readers have less information',
+      consequence='its information is lost',
       detection='digest in the manifest',
       recovery='`xlflax evaluate` with the same suite',
     ),
@@ -353,7 +353,7 @@ SUITE = ArtifactType(
     ArtifactFiles(
       patterns=('*',),
       requirement=Requirement.NOT_READ,
-      consequence='readers have less information',
+      consequence='its information is lost',
       detection='-',
       recovery='`xlflax evaluate`',
     ),

@@ -37,7 +37,7 @@ FILES = (
   ArtifactFiles(
     patterns=('eval/*',),
     requirement=Requirement.NOT_READ,
-    consequence='readers have less information',
+    consequence='its information is lost',
     detection='-',
     recovery='`xlflax evaluate`',
   ),

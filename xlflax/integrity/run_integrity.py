@@ -263,7 +263,7 @@ RUN = ArtifactType(
     ArtifactFiles(
       patterns=('tensorboard/*', 'report/*'),
       requirement=Requirement.NOT_READ,
-      consequence='readers have less information',
+      consequence='its information is lost',
       detection='-',
       recovery='training again',
     ),

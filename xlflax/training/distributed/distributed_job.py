@@ -4,7 +4,7 @@ Three parts rely on `jax.distributed`: it connects the processes (`joining`),
 detects lost and frozen processes, and waits for all of them at the end.
 Failures are reported to the other processes by `failures`, and stop requests by
 `preemption`, through the key-value store of JAX's coordination service.
-docs/reliability.md lists the consequences of failures, with times.
+docs/measured/reliability.md lists the consequences of failures, with times.
 """
 
 import contextlib
