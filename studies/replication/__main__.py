@@ -28,9 +28,12 @@ def build_parser() -> argparse.ArgumentParser:
     '--claim',
     action='append',
     metavar='NAME',
-    help='Claim (paper.name) or paper to test. Repeat the option for several.',
+    help='Result of a paper (claim) to test, such as ecs.sep_emb, or a paper, '
+    'such as ECS. Repeat the option for several.',
   )
-  selection.add_argument('--all', action='store_true', help='Test every claim.')
+  selection.add_argument(
+    '--all', action='store_true', help='Test every result of the papers.'
+  )
   selection.add_argument(
     '--page_only',
     action='store_true',

@@ -60,10 +60,10 @@ the following outcomes for each result:
 
 * **Replicated**: The confidence interval of the score difference between the two model variants is above 0. In addition, the confidence interval of every comparison with a control experiment is above 0.
 * **Consistent with the paper, no control experiment**: The confidence interval of the score difference between the two model variants is above 0, as the result states. However, no control experiment was run.
-* **Consistent with the paper, not distinguished from a control experiment**: The confidence interval of the score difference between the two model variants is above 0, but the confidence interval of at least one comparison with a control experiment is not.
+* **Consistent with the paper, not distinguished from a control experiment**: The confidence interval of the score difference between the two model variants is above 0. However, in at least one comparison with a control experiment, the interval is not above 0.
 * **Contradicted**: The confidence interval of the score difference between the two model variants is below 0.
-* **Inconclusive**: The confidence interval of the score difference between the two model variants contains 0. The number in parentheses is an estimate of the number of seeds with which the interval would exclude 0 with a
-  probability of 80 %, if the true score difference and its spread over seeds are as observed.
+* **Inconclusive**: The confidence interval of the score difference between the two model variants contains 0. The number in parentheses estimates how many seeds are needed so that the interval excludes 0 with a
+  probability of 80 %. The estimate assumes that the true score difference and its spread over seeds are as observed.
 
 For two types of results, the confidence interval of the score difference is compared with a margin instead of 0. If a result states that two model variants are "about as good", the result is replicated if the interval is between -margin and +margin, and contradicted if
 the interval is completely outside this range. If a result states that the second variant is "at least as good" as the first, the result is replicated if the interval is above -margin, and contradicted if the interval is below -margin.
@@ -96,7 +96,7 @@ The following additional experiments used different settings and are not part of
 
 * **ECS, variations of the setup:** The experiments were repeated with four changes: three times as many steps for models with language-specific layers or embeddings, layer norms after each block, a
   comparison of each layer's CKA with the CKA of the embeddings, and languages that share three of ten words. ECS results that are inconclusive in the main experiments were also inconclusive in these
-  experiments, with two exceptions: the result about separate layers, measured by `transfer`, and the result about CKA, if the CKA of each layer is compared with the CKA of the embeddings.
+  experiments, with two exceptions. The first exception is the result about separate layers, measured by `transfer`. The second exception is the result about CKA, if the CKA of each layer is compared with the CKA of the embeddings.
 * **ECS, separate layers whose initial values are the same in both languages:** The scores of the model variants are in the same order as in the paper. However, the paper does not contain models
   whose separate layers have the same initial values.
 * **ECS, extra anchors, three times as many steps:** Models with extra anchors score higher than models without them, by both measures (`transfer` and `retrieval`).
@@ -115,7 +115,7 @@ The following additional experiments used different settings and are not part of
 * **Pilot runs:** The pilot runs tested rotary positions, languages with different word orders (without any transfer to the second language), MLM on the text of the initial model, classifiers trained on 400 examples, and eight layers
   for word alignment. None of these settings improved the results.
 
-The pilot runs used the seeds 100 and 101, and no table includes their results. Earlier runs of PPA and VECO, with different numbers of steps and with a fixed order of the two sentences in each pair, are not part of the results either. The results `ecs.sep_emb_low` and `ecs.sep_emb_top` were first declared with the measure `transfer`. The measure was later changed to `retrieval`.
+The pilot runs used the seeds 100 and 101, and no table includes their results. Earlier runs of PPA and VECO, with different numbers of steps and with a fixed order of the two sentences in each pair, are not part of the results either. The measure for the results `ecs.sep_emb_low` and `ecs.sep_emb_top` was changed from `transfer` to `retrieval` after the study had been planned.
 """,
   setup="""\
 ## Setup and metrics
@@ -173,7 +173,7 @@ REAL = PageText(
 This page reports which results of four papers (ECS, MetaXLM, PPA and VECO) are replicated by small models in English, French, Russian and Chinese. The training text consists of LibreOffice help pages. In the monolingual text, each help page occurs in only one language, except in the experiment `ecs/same_pages`. [Small-scale replication on synthetic languages](index.md) tests the mechanisms that the papers describe in a controlled setting.
 The models are hundreds of times smaller than the papers' models and are trained on 1 to 4 million tokens, so the results may not hold at the scale of the papers.
 
-The results to be tested, the measures and the numbers of steps were declared in `studies/replication/papers/real.py` before the first run. The hypothesis about WECHSEL, two diagnostic measurements and nine control experiments (three for ECS, four
+The results to be tested, the measures and the numbers of steps were fixed in `studies/replication/papers/real.py` before the first run. The hypothesis about WECHSEL, two diagnostic measurements and nine control experiments (three for ECS, four
 for MetaXLM and two for PPA) were added after the first seeds had been run.
 
 ## Method
@@ -187,10 +187,10 @@ languages as random samples. The confidence intervals determine one of the follo
 
 * **Replicated**: The confidence interval of the score difference between the two model variants is above 0. In addition, the confidence interval of every comparison with a control experiment is above 0.
 * **Consistent with the paper, no control experiment**: The confidence interval of the score difference between the two model variants is above 0, as the result states. However, no control experiment was run.
-* **Consistent with the paper, not distinguished from a control experiment**: The confidence interval of the score difference between the two model variants is above 0, but the confidence interval of at least one comparison with a control experiment is not.
+* **Consistent with the paper, not distinguished from a control experiment**: The confidence interval of the score difference between the two model variants is above 0. However, in at least one comparison with a control experiment, the interval is not above 0.
 * **Contradicted**: The confidence interval of the score difference between the two model variants is below 0.
-* **Inconclusive**: The confidence interval of the score difference between the two model variants contains 0. The number in parentheses is an estimate of the number of seeds with which the interval would exclude 0 with a
-  probability of 80 %, if the true score difference and its spread over seeds are as observed. "More languages needed" means that no number of seeds is sufficient, because the results of the languages differ too much.
+* **Inconclusive**: The confidence interval of the score difference between the two model variants contains 0. The number in parentheses estimates how many seeds are needed so that the interval excludes 0 with a
+  probability of 80 %. The estimate assumes that the true score difference and its spread over seeds are as observed. "More languages needed" means that no number of seeds is sufficient, because the results of the languages differ too much.
 * **Not run**: Fewer than {fewest_seeds} seeds of the two model variants have been run. The command in [Reproduce the results](#reproduce-the-results) runs the missing seeds.
 
 One result (`ecs.joint_vocabulary`) states that two model variants are "about as good". For this result, the confidence interval of the score difference is compared with a margin instead of 0. The result is replicated if the interval is between -margin and +margin, and contradicted if the
@@ -216,7 +216,7 @@ In the following table, the row of each result is followed by the rows of its co
 
 ## Negative results
 
-The experiments on real languages were first declared with 300 training steps of 2,560 tokens. Only `ecs/untrained` and `ecs/no_anchors` were run with 300 steps, with seed 0. After 300 steps, `ecs/no_anchors` had a loss of 6.12. A model that predicts only from token frequencies is about as good: its loss, the entropy of the token frequencies, is 6.11 in English and 6.51 in Chinese. The retrieval accuracy of `ecs/no_anchors` was 0.002 (untrained encoder: 0.002), and the transfer accuracy was 0.096 (untrained encoder: 0.118). Results of the papers cannot be tested on models that have learned only token frequencies. Before any other run was started, the number of training steps was therefore increased to that of the [ablation study](../recipes.md). No result of the comparisons on this page influenced the number of steps.
+The experiments on real languages were first planned with 300 training steps of 2,560 tokens. Only `ecs/untrained` and `ecs/no_anchors` were run with 300 steps, with seed 0. After 300 steps, `ecs/no_anchors` had a loss of 6.12. A model that predicts only from token frequencies is about as good: its loss, the entropy of the token frequencies, is 6.11 in English and 6.51 in Chinese. The retrieval accuracy of `ecs/no_anchors` was 0.002 (untrained encoder: 0.002), and the transfer accuracy was 0.096 (untrained encoder: 0.118). Results of the papers cannot be tested on models that have learned only token frequencies. Before any other run was started, the number of training steps was therefore increased to that of the [ablation study](../recipes.md). No result of the comparisons on this page influenced the number of steps.
 """,
   setup="""\
 ## Setup and metrics
