@@ -1,4 +1,4 @@
-"""Parallel text of which one side is shifted by some lines."""
+"""Parallel text with shifted translations."""
 
 import random
 

@@ -1,10 +1,10 @@
-"""Tables and step-by-step examples of tasks."""
+"""Tests of task tables and preprocessing examples."""
 
 from xlflax.data import task_report
 from xlflax.data.seqio_tasks import corpus_tasks
 
 
-def test_registered_lists_tasks_and_mixtures(registry, toy_corpus):
+def test_list_registered_returns_tasks_and_mixtures(registry, toy_corpus):
   corpus_tasks.register_corpus(toy_corpus, prefix='s1')
   rows = {row['name']: row for row in task_report.list_registered()}
   assert rows['s1.mono.ru'] == {
@@ -21,7 +21,7 @@ def test_registered_lists_tasks_and_mixtures(registry, toy_corpus):
   }
 
 
-def test_families():
+def test_tasks_are_grouped_into_families():
   def row(name, kind, *languages, splits=('train',)):
     return {
       'name': name,
@@ -63,7 +63,7 @@ def test_mixture_rates(registry, toy_corpus):
   ]
 
 
-def test_steps_show_ids_pieces_and_text(
+def test_describe_preprocessing_shows_ids_tokens_and_text(
   registry, toy_corpus, toy_sentences, toy_vocabulary
 ):
   corpus_tasks.register_corpus(toy_corpus, prefix='s3')

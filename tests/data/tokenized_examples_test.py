@@ -16,12 +16,12 @@ def test_with_eos_docstring_example():
   np.testing.assert_array_equal(joined, [10, 11, 2, 12, 2])
 
 
-def test_texts_may_be_cut():
+def test_texts_can_be_truncated():
   texts = _ragged([[10, 11], [], [12]]).texts(np.array([1, 0, 1]))
   assert [text.tolist() for text in texts] == [[10], [], [12]]
 
 
-def test_a_dropped_line_hands_its_beginning_on():
+def test_document_start_moves_to_the_next_nonempty_line():
   examples = tokenized_examples.Examples(
     (_ragged([[10], [], [11], [], []]),),
     np.array([True, True, False, False, True]),
@@ -30,7 +30,7 @@ def test_a_dropped_line_hands_its_beginning_on():
   np.testing.assert_array_equal(remaining.sides[0].tokens, [10, 11])
   np.testing.assert_array_equal(remaining.starts_document, [True, True])
   assert begins
-  # …and into the next batch.
+  # The document start also moves to the next batch.
   following = tokenized_examples.Examples(
     (_ragged([[12], [13]]),), np.array([False, False])
   )
@@ -39,7 +39,7 @@ def test_a_dropped_line_hands_its_beginning_on():
   assert not begins
 
 
-def test_nothing_kept_hands_the_beginning_on():
+def test_document_start_is_kept_if_all_lines_are_dropped():
   empty = tokenized_examples.Examples((_ragged([[]]),), np.array([False]))
   remaining, begins = tokenized_examples.drop_empty(empty, True)
   assert len(remaining) == 0 and begins

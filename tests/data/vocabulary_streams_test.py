@@ -1,4 +1,4 @@
-"""Caches, loaders and run directories with a vocabulary of several models."""
+"""Tests of caches, loaders and run directories with a union vocabulary."""
 
 import functools
 
@@ -65,8 +65,10 @@ def _open(vocabulary, **options):
 
 
 @pytest.mark.parametrize('layout', ['blocks', 'pairs'])
-def test_every_token_is_of_its_language(cache, union, toy_corpus, layout):
-  """The batches of cache and live loader are equal, and texts in place."""
+def test_tokens_belong_to_the_language_of_their_text(
+  cache, union, toy_corpus, layout
+):
+  """The batches of the cached and the live loader are also equal."""
   cached = _open(union, layout=layout, cache_dir=cache)
   live = _open(union, layout=layout, corpus=toy_corpus)
   seen_languages = set()
@@ -83,7 +85,7 @@ def test_every_token_is_of_its_language(cache, union, toy_corpus, layout):
   assert seen_languages == ({0, 1} if layout == 'pairs' else {0, 1, 2})
 
 
-def test_cached_text_reads_back(cache, union, toy_corpus):
+def test_cached_text_can_be_decoded(cache, union, toy_corpus):
   task = cache_reader.TokenCache(cache).open('corpus.parallel', 'train')[
     'corpus.parallel.de_en'
   ]
@@ -94,14 +96,14 @@ def test_cached_text_reads_back(cache, union, toy_corpus):
     assert {union.piece(i).partition(':')[0] for i in first} == {code}
 
 
-def test_the_same_models_in_another_union_are_refused(cache, union):
+def test_cache_of_another_union_is_rejected(cache, union):
   models = {code: member.model for code, member in union.members.items()}
   other = UnionVocabulary(models, anchors=Anchors.SHARED)
   with raises_error(errors.CacheError, mentions=cache):
     _open(other, layout='blocks', cache_dir=cache)
 
 
-def test_a_run_keeps_all_models(union_dir, tmp_path, union):
+def test_copy_vocabulary_copies_all_models(union_dir, tmp_path, union):
   run_directory.copy_vocabulary(union_dir, tmp_path)
   assert Vocabulary.load(tmp_path / run_directory.VOCABULARY) == union
   run_directory.check_vocabulary(union_dir, tmp_path)

@@ -16,7 +16,7 @@ def built(tmp_path_factory):
   return directory, demo_corpus.build_corpus(directory)
 
 
-def test_enough_languages_scripts_and_sentences(built):
+def test_corpus_has_enough_languages_and_sentences(built):
   _, split = built
   assert len(demo_corpus.LANGUAGES) >= 12
   assert len(split.train) == len(demo_corpus.LANGUAGES) - 1
@@ -24,7 +24,7 @@ def test_enough_languages_scripts_and_sentences(built):
     assert len(texts) >= 450
 
 
-def test_the_same_hundred_messages_are_held_out_in_all_languages(built):
+def test_the_same_100_messages_are_held_out_in_all_languages(built):
   _, split = built
   tests = {tuple(texts) for texts in split.test.values()}
   assert len(tests) == 1
@@ -34,7 +34,7 @@ def test_the_same_hundred_messages_are_held_out_in_all_languages(built):
   assert not set(messages) & set(split.validation['de'])
 
 
-def test_no_held_out_text_nor_its_like_is_in_training_text(built):
+def test_training_text_has_no_near_duplicates_of_held_out_text(built):
   directory, split = built
   corpus = corpus_directory.Corpus(directory)
   for name in ('test', 'validation'):
@@ -56,7 +56,7 @@ def test_no_held_out_text_nor_its_like_is_in_training_text(built):
     assert not held & train, language
 
 
-def test_the_corpus_directory_holds_every_language_and_pair(built):
+def test_corpus_directory_contains_all_languages_and_pairs(built):
   directory, split = built
   corpus = corpus_directory.Corpus(directory)
   assert set(corpus.languages) == set(demo_corpus.LANGUAGES)
@@ -65,7 +65,7 @@ def test_the_corpus_directory_holds_every_language_and_pair(built):
   assert [tuple(pair) for pair in pairs] == list(split.test['ja'].items())
 
 
-def test_no_placeholder_or_markup_is_left(built):
+def test_placeholders_and_markup_are_removed(built):
   _, split = built
   for texts in split.train.values():
     for text in (*texts, *texts.values()):
@@ -73,7 +73,7 @@ def test_no_placeholder_or_markup_is_left(built):
       assert '\t' not in text and text == ' '.join(text.split())
 
 
-def test_dictionaries_hold_names(built):
+def test_dictionaries_contain_language_and_country_names(built):
   directory, _ = built
   lines = (directory / 'dictionaries' / 'en-de.tsv').read_text('utf-8')
   entries = dict(line.split('\t')[:2] for line in lines.splitlines())
@@ -81,7 +81,7 @@ def test_dictionaries_hold_names(built):
   assert len(entries) > 200
 
 
-def test_a_subset_of_languages_and_messages(tmp_path):
+def test_languages_and_messages_can_be_limited(tmp_path):
   split = demo_corpus.build_corpus(
     tmp_path, languages=('en', 'de', 'ja'), num_test=12, num_validation=6
   )
@@ -89,7 +89,7 @@ def test_a_subset_of_languages_and_messages(tmp_path):
   assert [len(texts) for texts in split.validation.values()] == [6, 6]
 
 
-def test_a_corpus_of_other_languages_is_not_mixed_with(tmp_path):
+def test_existing_corpus_of_other_languages_is_rejected(tmp_path):
   demo_corpus.build_corpus(tmp_path, languages=('en', 'de'))
   demo_corpus.build_corpus(tmp_path, languages=('de', 'en'), num_test=20)
   with pytest.raises(errors.CorpusError) as caught:
@@ -99,7 +99,7 @@ def test_a_corpus_of_other_languages_is_not_mixed_with(tmp_path):
   )
 
 
-def test_a_missing_package_is_named():
+def test_missing_package_is_reported():
   with pytest.raises(errors.CorpusError) as caught:
     demo_corpus.package_directory('xlflax_no_such_package')
   assert 'pip install xlflax_no_such_package' in str(caught.value)
@@ -115,14 +115,14 @@ def test_a_missing_package_is_named():
     (('en',), 'at least one additional language'),
   ],
 )
-def test_wrong_languages_are_refused(tmp_path, languages, message):
+def test_invalid_languages_are_rejected(tmp_path, languages, message):
   with pytest.raises(errors.CorpusError) as caught:
     demo_corpus.build_corpus(tmp_path, languages=languages)
   assert message in str(caught.value)
 
 
 def test_existing_text_keeps_its_modification_time(tmp_path):
-  """Caches identify files by it when a stopped demonstration resumes."""
+  """A resumed demo identifies cached files by their modification time."""
   times = []
   for _ in range(2):
     demo_corpus.build_corpus(tmp_path, languages=('en', 'de'), num_test=20)

@@ -34,7 +34,7 @@ def model_dir(tmp_path_factory):
 
 
 def _scores(model_dir):
-  """Returns (task, step, metric) -> value from `eval/summary.csv`."""
+  """Returns a mapping from (task, step, metric) to values of `eval/summary.csv`."""
   with open(model_dir / 'eval' / 'summary.csv', encoding='utf-8') as file:
     return {
       (row['task'], row['step'], row['metric']): float(row['value'])
@@ -42,7 +42,7 @@ def _scores(model_dir):
     }
 
 
-def test_every_language_has_scores_of_both_models(model_dir):
+def test_all_languages_have_scores_at_both_steps(model_dir):
   scores = _scores(model_dir)
   for step in ('untrained', '2'):
     for code in _OTHERS:
@@ -53,7 +53,7 @@ def test_every_language_has_scores_of_both_models(model_dir):
   assert page.count('data:image/png') >= 3
 
 
-def test_examples_are_one_held_out_message_of_each_language(model_dir):
+def test_retrieval_examples_use_one_held_out_message_per_language(model_dir):
   data = demo_pipeline.Settings(model_dir=str(model_dir)).data_dir
   examples = retrieval_examples.find(model_dir, data / 'corpus')
   assert [example['language'] for example in examples] == ['de', 'ja']
@@ -62,7 +62,7 @@ def test_examples_are_one_held_out_message_of_each_language(model_dir):
   assert lines.splitlines()[0] == f'{example["answer"]}\t{example["query"]}'
 
 
-def test_a_message_with_brackets_is_shown_whole():
+def test_brackets_in_messages_are_not_interpreted_as_markup():
   example = {'query': '[b]x', 'found': 'y', 'answer': 'z', 'language': 'de'}
   console = rich.console.Console(width=80, record=True, file=io.StringIO())
   console.print(retrieval_examples.table([example]))
@@ -70,7 +70,7 @@ def test_a_message_with_brackets_is_shown_whole():
   assert '[b]x' in console_text and 'wrong' in console_text
 
 
-def test_a_finished_demo_run_again_gives_the_same_numbers(model_dir, capsys):
+def test_repeating_a_finished_demo_gives_the_same_scores(model_dir, capsys):
   before = _scores(model_dir)
   assert cli.main(['demo', f'--model_dir={model_dir}', *_FLAGS]) == 0
   assert _scores(model_dir) == before
@@ -86,7 +86,7 @@ def test_a_finished_demo_run_again_gives_the_same_numbers(model_dir, capsys):
   assert pathlib.Path(f'{model_dir}_report', 'report.html').exists()
 
 
-def test_another_configuration_is_refused(model_dir, capsys):
+def test_different_configuration_is_rejected(model_dir, capsys):
   assert (
     cli.main(
       ['demo', f'--model_dir={model_dir}', *_FLAGS, '--gin.TEMPERATURE=0.2']
@@ -96,9 +96,7 @@ def test_another_configuration_is_refused(model_dir, capsys):
   assert 'with a different configuration' in capsys.readouterr().err
 
 
-def test_a_misspelt_binding_is_found_before_anything_is_written(
-  tmp_path, capsys
-):
+def test_misspelled_binding_is_rejected_before_writing_files(tmp_path, capsys):
   directory = tmp_path / 'run'
   assert (
     cli.main(['demo', f'--model_dir={directory}', '--gin.TEMPERATUR=1.0']) == 2

@@ -27,13 +27,13 @@ def _messages(prefix):
   }
 
 
-def test_similarity_by_hand():
+def test_similarity_of_trigrams():
   # ' ab ' has the trigrams ' ab', 'ab '; ' abc ' has ' ab', 'abc', 'bc '.
   matrix = held_out_split.similarity(['AB!', 'x'], ['abc', 'ab'])
   np.testing.assert_allclose(matrix, [[0.25, 1.0], [0.0, 0.0]])
 
 
-def test_choose_is_deterministic_and_respects_count():
+def test_select_held_out_is_deterministic():
   messages = {'de': _messages('a'), 'ja': _messages('b')}
   chosen = held_out_split.select_held_out(messages, count=10, seed=1)
   assert len(chosen) == len(set(chosen)) == 10
@@ -45,7 +45,7 @@ def test_choose_is_deterministic_and_respects_count():
   assert held_out_split.select_held_out(messages, count=10, seed=2) != chosen
 
 
-def test_choose_wants_every_language_long_distinct_and_translated():
+def test_select_held_out_skips_short_and_duplicate_messages():
   german, japanese = _messages('a'), _messages('b')
   (first, second, *_), extra = german, 'only german has this'
   german[extra] = 'nur deutsch'
@@ -63,14 +63,14 @@ def test_choose_wants_every_language_long_distinct_and_translated():
   assert len(chosen) == len(_WORDS) - 1
 
 
-def test_choose_says_what_is_missing():
+def test_select_held_out_rejects_too_few_messages():
   with raises_error(errors.CorpusError, mentions=(1, 'de')):
     held_out_split.select_held_out(
       {'de': {'one two three': 'x'}}, count=5, seed=0
     )
 
 
-def test_remove_looks_at_both_sides():
+def test_remove_near_duplicates_compares_both_sides():
   texts = {
     'Please enter a number.': 'Bitte Zahl eingeben',
     'Something else entirely': 'BITTE EINE FARBE WÄHLEN!',

@@ -42,7 +42,7 @@ from xlflax.demo import message_text
     ('{}: 12', ''),
   ],
 )
-def test_plain_text_drops_what_is_no_text(message, plain):
+def test_plain_text_removes_markup_and_placeholders(message, plain):
   assert message_text.plain_text(message) == plain
 
 
@@ -57,7 +57,7 @@ def test_plain_text_drops_what_is_no_text(message, plain):
     ('no placeholder', False),
   ],
 )
-def test_a_placeholder_inside_a_word_makes_a_fragment(source, fragment):
+def test_placeholder_inside_a_word_is_a_fragment(source, fragment):
   assert message_text.is_fragment(source) is fragment
 
 
@@ -70,5 +70,5 @@ def test_a_placeholder_inside_a_word_makes_a_fragment(source, fragment):
     ('…', ''),
   ],
 )
-def test_normalise_keeps_letters_and_digits(text, normal):
+def test_normalize_keeps_letters_and_digits(text, normal):
   assert message_text.normalize(text) == normal

@@ -1,4 +1,4 @@
-"""TFDS sources: nothing is looked up before it is needed."""
+"""Tests of TFDS sources."""
 
 import pytest
 import seqio
@@ -9,7 +9,7 @@ from xlflax.data.seqio_tasks import tfds_source
 from xlflax.utils import errors
 
 
-def test_registering_looks_nothing_up(registry, monkeypatch):
+def test_registration_does_not_load_the_dataset(registry, monkeypatch):
   def fail(*args, **kwargs):
     raise AssertionError('looked up')
 
@@ -26,8 +26,8 @@ def test_registering_looks_nothing_up(registry, monkeypatch):
 
 
 @pytest.mark.usefixtures('registry')
-def test_a_slice_is_in_the_fingerprint(monkeypatch):
-  """The files of all slices are the same."""
+def test_fingerprint_contains_the_split_slice(monkeypatch):
+  """All slices have the same files, so the files do not distinguish them."""
   monkeypatch.setattr(
     tfds_source.TfdsSource, 'list_shards', lambda self, split: []
   )
@@ -39,8 +39,8 @@ def test_a_slice_is_in_the_fingerprint(monkeypatch):
     assert fingerprint['source'] == f'TfdsSource {part}'
 
 
-def test_a_dataset_that_is_not_prepared(tmp_path):
-  """TFDS knows it, and has no text of it in the directory."""
+def test_unprepared_dataset_is_rejected(tmp_path):
+  """The dataset is known to TFDS but missing from the data directory."""
   source = tfds_source.TfdsSource(
     'wiki40b/de:1.3.0', splits={'train': 'train'}, data_dir=str(tmp_path)
   )
@@ -50,7 +50,7 @@ def test_a_dataset_that_is_not_prepared(tmp_path):
     source.list_shards('train')
 
 
-def test_unknown_datasets_are_explained(tmp_path):
+def test_unknown_dataset_error_mentions_data_dir(tmp_path):
   source = tfds_source.TfdsSource(
     'no_such_dataset/en:1.0.0',
     splits={'train': 'train'},

@@ -1,4 +1,4 @@
-"""Filters as a step of SeqIO tasks."""
+"""Tests of text filters as SeqIO preprocessors."""
 
 import seqio
 import tensorflow as tf
@@ -19,8 +19,8 @@ def _dataset():
   )
 
 
-def test_as_documented():
-  """A border passes to the next line that is kept, and no further."""
+def test_document_start_moves_to_the_next_kept_line():
+  """If the first line of a document is dropped, the next kept line starts it."""
   step = web_text.KeepLines(
     TextFilters(min_characters=4, min_script_share=0.5), ['en']
   )
@@ -32,7 +32,7 @@ def test_as_documented():
   assert step.dropped == {'too short': 3, 'another script': 1}
 
 
-def test_pairs():
+def test_pairs_are_filtered_by_length_ratio():
   pairs = tf.data.Dataset.from_tensor_slices(
     {'inputs': ['one', 'two'], 'targets': ['eins', 'zwei und noch mehr']}
   )
@@ -43,7 +43,7 @@ def test_pairs():
   assert remaining_pair == {'inputs': b'one', 'targets': b'eins'}
 
 
-def test_what_is_kept_follows_from_languages_too():
+def test_fingerprint_depends_on_the_languages():
   first, other = (
     web_text.KeepLines(TextFilters(), [code]).fingerprint()
     for code in ('en', 'de')
@@ -51,8 +51,10 @@ def test_what_is_kept_follows_from_languages_too():
   assert first != other
 
 
-def test_in_a_task(registry, toy_vocabulary):
-  """Its settings are part of the fingerprint, so caches notice others."""
+def test_filter_settings_are_part_of_the_task_fingerprint(
+  registry, toy_vocabulary
+):
+  """Caches with other filter settings are therefore detected."""
   step = web_text.KeepLines(TextFilters(min_characters=5), ['en'])
   registry.add_monolingual_task(
     'filtered.en',

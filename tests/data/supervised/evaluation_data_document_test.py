@@ -1,4 +1,4 @@
-"""docs/evaluation_data.md says what the code does."""
+"""Tests that docs/evaluation_data.md agrees with the code."""
 
 import pathlib
 import re
@@ -15,7 +15,7 @@ _TEXT = (
 
 
 def _rows(header: str) -> list[list[str]]:
-  """The cells of the table under a header line."""
+  """Returns the cells of the table below a header line."""
   lines = _TEXT.split(header)[1].splitlines()[2:]
   table = lines[
     : next(i for i, line in enumerate(lines) if not line.startswith('|'))
@@ -26,7 +26,7 @@ def _rows(header: str) -> list[list[str]]:
   ]
 
 
-def test_formats_and_options():
+def test_documented_formats_and_options_exist():
   rows = _rows('| `format` | the file | options, with defaults |')
   names = [re.findall(r'`(\w+)`', row[0]) for row in rows]
   formats = file_formats.format_names(
@@ -42,7 +42,7 @@ def test_formats_and_options():
         assert option in parameters, (name, option)
 
 
-def test_kinds():
+def test_all_example_classes_are_documented():
   rows = _rows('| kind | an example is | class in ')
   documented = {row[0].strip('`') for row in rows}
   assert documented == {
@@ -52,7 +52,7 @@ def test_kinds():
   }
 
 
-def test_table_of_xtreme():
+def test_xtreme_table_agrees_with_the_code():
   rows = _rows('| task | train | dev | test parts | metric |')
   assert [row[0].strip('`') for row in rows] == list(xtreme.TASKS)
   for name, train, dev, test, metric in rows:
@@ -73,7 +73,7 @@ def test_table_of_xtreme():
         assert pattern.endswith(documented), (pattern, documented)
 
 
-def test_table_of_xtreme_r():
+def test_xtreme_r_table_agrees_with_the_code():
   rows = _rows('| task of XTREME-R | train | dev | test parts | metric |')
   assert [row[0].strip('`') for row in rows] == [
     *(name for name in xtreme_tasks.R_TASKS if name not in xtreme.TASKS),
@@ -98,7 +98,7 @@ def test_table_of_xtreme_r():
     assert all(column.startswith(f'{task}/ranked') for column in folders)
 
 
-def test_the_documented_task_module(tmp_path, monkeypatch):
+def test_documented_task_module_can_be_imported(tmp_path, monkeypatch):
   code = re.search(
     r'<!-- example: review_tasks\.py -->\n```python\n(.*?)```', _TEXT, re.DOTALL
   ).group(1)

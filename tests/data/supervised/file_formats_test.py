@@ -1,4 +1,4 @@
-"""A reader registers its format."""
+"""Tests of the registry of file formats."""
 
 from tests.errors import raises_error
 from xlflax.data.supervised import file_formats, labeled_examples
@@ -11,7 +11,7 @@ from xlflax.utils import errors
   'test.words', example=labeled_examples.ClassifiedText, end='!'
 )
 def read_words(path, language, *, end='', paired_language=None):
-  """One text a line."""
+  """Reads one text per line."""
   return file_reading.Reading(
     [
       labeled_examples.ClassifiedText(
@@ -25,7 +25,7 @@ def read_words(path, language, *, end='', paired_language=None):
   )
 
 
-def test_a_reader_of_ones_own(tmp_path):
+def test_user_defined_reader(tmp_path):
   (tmp_path / 'a').write_text('x\n')
   path = str(tmp_path / 'a')
   (loaded,) = example_source.FileDataset(
@@ -44,7 +44,7 @@ def test_a_reader_of_ones_own(tmp_path):
   assert read_words(path, 'fr').examples[0].text == 'x'
 
 
-def test_names():
+def test_format_names_can_be_filtered():
   assert {'tsv', 'uner', 'bucc'} <= set(file_formats.format_names())
   assert set(file_formats.format_names(file_formats.Takes.COLLECTIONS)) == {
     'bucc',
@@ -52,7 +52,7 @@ def test_names():
   }
 
 
-def test_unknown_names_and_options():
+def test_unknown_formats_and_options_are_rejected():
   with raises_error(errors.ConfigError, got='tvs', mentions='conllu'):
     example_source.FileDataset(format='tvs', files={'fr': 'a'})
   with raises_error(errors.ConfigError, got='bucc'):
@@ -61,7 +61,7 @@ def test_unknown_names_and_options():
     file_formats.check_options('test.words', {'sep': ','})
 
 
-def test_a_name_is_of_one_reader():
+def test_duplicate_format_names_are_rejected():
   with raises_error(
     errors.ConfigError,
     got='tests.data.supervised.file_formats_test.read_words',

@@ -57,7 +57,7 @@ def _texts(opened, steps):
   return [opened.rows(step, 0, 4)['token_ids'][:, 1] - 10 for step in steps]
 
 
-def test_batches_have_labels_and_the_shapes_of_the_spec():
+def test_batches_have_labels_and_declared_shapes():
   opened = _open(shuffle=False)
   batch = opened.rows(0, 0, 4)
   assert batch['token_ids'][:, :4].tolist() == [
@@ -73,14 +73,14 @@ def test_batches_have_labels_and_the_shapes_of_the_spec():
   assert opened.spec == opened.dataset.batch_spec(_Vocabulary.spec)
 
 
-def test_each_epoch_is_another_order_of_all_rows():
+def test_each_epoch_shuffles_all_rows():
   order = np.concatenate(_texts(_open(), range(5)))
   first, second = order[:10].tolist(), order[10:].tolist()
   assert sorted(first) == sorted(second) == list(range(10))
   assert first != second and first != sorted(first)
 
 
-def test_a_step_depends_on_the_seed_and_itself_only():
+def test_batches_depend_only_on_seed_and_step():
   opened = _open()
   later = opened.rows(7, 0, 4)
   again = _open().rows(7, 0, 4)
@@ -93,23 +93,23 @@ def test_a_step_depends_on_the_seed_and_itself_only():
   assert (_open(seed=1).rows(7, 0, 4)['token_ids'] != later['token_ids']).any()
 
 
-def test_parts_are_drawn_as_many_as_they_have_or_by_alpha():
+def test_sampling_rates_follow_sizes_alpha_and_max_rate():
   sizes = (('en', 30), ('fr', 10))
 
-  def shares(**fields):
+  def sampled_rates(**fields):
     opened = _open(source=FakeSource(sizes=sizes), **fields)
     batches = [
       opened.rows(step, 0, 4)['language_ids'][:, 1] for step in range(128)
     ]
     return np.bincount(np.concatenate(batches), minlength=2) / 512
 
-  assert shares().tolist() == [0.75, 0.25]
-  assert shares(alpha=0.0).tolist() == [0.5, 0.5]
-  assert shares(max_rate=0.625).tolist() == [0.625, 0.375]
-  assert shares(splits=('fr',)).tolist() == [0.0, 1.0]
+  assert sampled_rates().tolist() == [0.75, 0.25]
+  assert sampled_rates(alpha=0.0).tolist() == [0.5, 0.5]
+  assert sampled_rates(max_rate=0.625).tolist() == [0.625, 0.375]
+  assert sampled_rates(splits=('fr',)).tolist() == [0.0, 1.0]
 
 
-def test_batches_of_one_part():
+def test_one_language_batching():
   opened = _open(
     source=FakeSource(sizes=(('en', 8), ('fr', 8))), batching='one_language'
   )
@@ -117,7 +117,7 @@ def test_batches_of_one_part():
     assert len(set(opened.rows(step, 0, 4)['language_ids'][:, 1])) == 1
 
 
-def test_statistics_count_what_gives_no_row():
+def test_statistics_count_dropped_examples():
   opened = _open(featurizer=FakeRows(unused=(1, 2)), max_examples=6)
   [part] = opened.statistics()
   assert (part.task, part.examples, part.rows, part.dropped) == ('en', 6, 4, 2)
@@ -125,7 +125,7 @@ def test_statistics_count_what_gives_no_row():
   assert opened.num_rows == 4
 
 
-def test_rows_come_from_the_cache_where_they_are_there(tmp_path, monkeypatch):
+def test_cached_rows_are_reused(tmp_path, monkeypatch):
   first = _open(cache_dir=tmp_path).rows(3, 0, 4)
   monkeypatch.setattr(FakeSource, 'load', None)
   monkeypatch.setattr(FakeSource, 'fingerprint', _without_tensorflow)
@@ -154,8 +154,8 @@ def test_cached_rows_of_changed_examples_are_recomputed(tmp_path):
   assert feature_cache.FeatureTable.load(folder / 'en.npz')[1] == cached_rows
 
 
-def test_cached_rows_of_something_else_are_refused(tmp_path):
-  """Of another vocabulary, another part, or not all parts."""
+def test_cached_rows_of_other_inputs_are_rejected(tmp_path):
+  """The rows are of another vocabulary, another part, or incomplete."""
   source = FakeSource(sizes=(('de', 10), ('en', 10)))
   other = _Vocabulary()
   other.hash = 'of other pieces'
@@ -181,7 +181,7 @@ def test_cached_rows_of_something_else_are_refused(tmp_path):
   assert _open(cache_dir=tmp_path, source=source).identity == first.identity
 
 
-def test_a_damaged_file_of_cached_rows_is_named(tmp_path):
+def test_damaged_cache_file_is_named_in_the_error(tmp_path):
   _open(cache_dir=tmp_path)
   [file] = (tmp_path / 'labeled').glob('*/en.npz')
   file.write_bytes(file.read_bytes()[:100])
@@ -192,8 +192,8 @@ def test_a_damaged_file_of_cached_rows_is_named(tmp_path):
   assert _open(cache_dir=tmp_path).num_rows == 10
 
 
-def test_a_part_of_the_cached_rows_that_was_deleted_is_no_smaller_set(tmp_path):
-  """A list of parts cut short once trained on what was left of them."""
+def test_deleted_cache_files_are_recomputed(tmp_path):
+  """Regression test: training used only the remaining parts."""
   source = FakeSource(sizes=(('de', 4), ('en', 6)))
   assert _open(cache_dir=tmp_path, source=source).num_rows == 10
   [file] = (tmp_path / 'labeled').glob('*/en.npz')
@@ -202,7 +202,7 @@ def test_a_part_of_the_cached_rows_that_was_deleted_is_no_smaller_set(tmp_path):
   assert file.exists()
 
 
-def test_a_row_table_keeps_rows_of_any_length():
+def test_feature_table_keeps_rows_of_any_length():
   rows_by_example = [
     [{'a': np.array([1, 2, 300]), 'b': np.int32(7)}],
     [],
@@ -226,19 +226,19 @@ def test_a_row_table_keeps_rows_of_any_length():
   'fields, got',
   [({'length': 0}, 0), ({'alpha': -0.5}, -0.5), ({'batching': 'all'}, 'all')],
 )
-def test_impossible_settings(fields, got):
+def test_invalid_settings_are_rejected(fields, got):
   with raises_error(errors.ConfigError, got=got):
     _dataset(**fields)
 
 
-def test_a_part_that_is_missing_or_empty_is_named():
+def test_missing_and_empty_parts_are_rejected():
   with raises_error(errors.CorpusError, mentions='sw'):
     _open(splits=('en', 'sw'))
   with raises_error(errors.CorpusError, mentions='en'):
     _open(featurizer=FakeRows(unused=tuple(range(10))))
 
 
-def test_the_base_of_sources_has_a_fingerprint_of_its_examples():
+def test_default_fingerprint_depends_on_the_examples():
   assert isinstance(FakeSource(), example_source.ExampleSource)
   assert FakeSource().fingerprint() == FakeSource().fingerprint()
   assert (
@@ -250,22 +250,22 @@ def _without_tensorflow(self):
   raise ModuleNotFoundError('no seqio', name='seqio')
 
 
-def test_rows_that_are_cut_are_told(caplog):
-  """Of pairs of texts and of choices, whose text is cut to fit."""
+def test_truncated_rows_are_logged(caplog):
+  """Featurizers with `cuts` truncate texts to the length."""
 
   @dataclasses.dataclass(frozen=True, kw_only=True)
-  class Cut(FakeRows):
+  class TruncatingRows(FakeRows):
     cuts = True
 
-  opened = _open(featurizer=Cut(), length=3)
+  opened = _open(featurizer=TruncatingRows(), length=3)
   (part,) = opened.statistics()
   assert part.truncated == 10
   assert_mentions(caplog.text, 3, 10)
-  assert _open(featurizer=Cut()).statistics()[0].truncated == 0
+  assert _open(featurizer=TruncatingRows()).statistics()[0].truncated == 0
   assert _open(length=3).statistics()[0].truncated == 0
 
 
-def test_a_blind_file_is_told():
+def test_blind_training_files_are_rejected():
   with raises_error(errors.CorpusError, mentions=(10, 'train', 'en')):
     _open(source=_Blind(), featurizer=FakeRows(unused=tuple(range(10))))
 

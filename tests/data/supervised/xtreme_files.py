@@ -1,4 +1,4 @@
-"""A tiny folder as XTREME's download script leaves it."""
+"""A tiny version of the folder that XTREME's download script writes."""
 
 import json
 import pathlib
@@ -30,7 +30,7 @@ def questions(*names: str, answer: str = '') -> str:
 
 
 FILES = {
-  # Lines end as the csv module writes them.
+  # The csv module ends lines with a carriage return and a line feed.
   'xnli/train-en.tsv': 'a\tb\tneutral\r\n"c ""d"""\te\tentailment\r\n',
   'xnli/dev-en.tsv': 'a\tb\tcontradiction\r\n',
   'xnli/dev-ur.tsv': 'ایک\tدو\tneutral\r\n',
@@ -65,7 +65,7 @@ FILES = {
 
 
 def write(folder: pathlib.Path) -> str:
-  """Writes the folder and gives its path."""
+  """Writes the folder and returns its path."""
   for name, text in FILES.items():
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)

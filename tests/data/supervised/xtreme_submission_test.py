@@ -1,4 +1,4 @@
-"""Files of predictions as XTREME's leaderboard takes them."""
+"""Tests of the prediction files for XTREME's leaderboard."""
 
 import json
 
@@ -28,7 +28,7 @@ _MINED = labeled_examples.BitextSentences(
 )
 
 
-def test_texts_of_the_files():
+def test_write_predictions():
   assert labeled_examples.ClassifiedText.write_predictions(
     _TEXTS, ['neutral', 'entailment']
   ) == ('neutral\nentailment\n')
@@ -43,10 +43,10 @@ def test_texts_of_the_files():
   assert _MINED.write_pairs([('1', '0'), ('0', '1'), ('0', '1')]) == (
     '0\t1\n1\t0\n'
   )
-  assert _MINED.write_nearest([1, 0, 0]) == '1\n0\n0\n'  # English asks
+  assert _MINED.write_nearest([1, 0, 0]) == '1\n0\n0\n'  # English questions
 
 
-def test_names_of_the_files():
+def test_file_names():
   assert xtreme_submission.file_name('xnli', 'ur') == 'xnli/test-ur.tsv'
   assert xtreme_submission.file_name('tydiqa', 'fi') == 'tydiqa/test-fi.json'
   assert (
@@ -56,7 +56,7 @@ def test_names_of_the_files():
     xtreme_submission.file_name('pawsx', 'ur')
 
 
-def test_files_of_xtreme_r(tmp_path):
+def test_xtreme_r_files(tmp_path):
   assert xtreme_submission.file_name('xcopa', 'qu', 'xtreme-r') == (
     'xcopa/test-qu.jsonl'
   )
@@ -66,16 +66,16 @@ def test_files_of_xtreme_r(tmp_path):
     'm2': ['Q1'],
   }
   name = xtreme_submission.file_name('mewslix', 'uk', 'xtreme-r')
-  lacking = xtreme_submission.write_submission(
+  missing_files = xtreme_submission.write_submission(
     str(tmp_path), {name: '{}'}, 'xtreme-r'
   )
-  assert name == 'mewslix/test-uk.json' not in lacking
-  assert 'panx/test-qu.tsv' in lacking and len(lacking) == 181 + 10
+  assert name == 'mewslix/test-uk.json' not in missing_files
+  assert 'panx/test-qu.tsv' in missing_files and len(missing_files) == 181 + 10
 
 
-def test_a_folder_tells_what_lacks(tmp_path):
+def test_write_submission_returns_missing_files(tmp_path):
   name = xtreme_submission.file_name('xnli', 'ur')
-  lacking = xtreme_submission.write_submission(
+  missing_files = xtreme_submission.write_submission(
     str(tmp_path),
     {
       name: labeled_examples.ClassifiedText.write_predictions(
@@ -85,10 +85,10 @@ def test_a_folder_tells_what_lacks(tmp_path):
   )
   assert (tmp_path / name).read_text() == 'neutral\nneutral\n'
   assert (
-    len(lacking)
+    len(missing_files)
     == sum(len(task.languages) for task in xtreme.TASKS.values()) - 1
   )
-  assert name not in lacking and 'xquad/test-th.json' in lacking
+  assert name not in missing_files and 'xquad/test-th.json' in missing_files
 
 
 @pytest.mark.parametrize(
@@ -123,6 +123,6 @@ def test_a_folder_tells_what_lacks(tmp_path):
     (lambda: _MINED.write_nearest([0, 1, 2]), (0, 1, 2)),
   ],
 )
-def test_predictions_must_fit(make, values):
+def test_mismatched_predictions_are_rejected(make, values):
   with raises_error(errors.CorpusError, mentions=values):
     make()

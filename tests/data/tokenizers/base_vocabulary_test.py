@@ -1,4 +1,4 @@
-"""The vocabulary: layout of ids, encoding, and refusal of bad directories."""
+"""Tests of vocabularies: id layout, encoding, and invalid directories."""
 
 import io
 import json
@@ -20,7 +20,7 @@ from xlflax.utils import errors
 
 @pytest.fixture
 def directory(tmp_path, toy_vocabulary):
-  """A copy of the toy vocabulary's directory, to be damaged."""
+  """Copy of the toy vocabulary's directory that tests may damage."""
   (tmp_path / base_vocabulary.MODEL_FILE).write_bytes(toy_vocabulary.model)
   (tmp_path / base_vocabulary.DESCRIPTION_FILE).write_text(
     json.dumps(checksums.add_digest(toy_vocabulary.description))
@@ -58,7 +58,7 @@ def test_special_ids_come_first(toy_vocabulary):
   assert spec.size == len(toy_vocabulary) == 180
 
 
-def test_text_goes_there_and_back(toy_vocabulary):
+def test_text_round_trips_through_ids(toy_vocabulary):
   text = 'the cat hears a bird in winter.'
   ids = toy_vocabulary.encode(text)
   assert min(ids) > max(toy_vocabulary.spec.special_ids)
@@ -66,7 +66,7 @@ def test_text_goes_there_and_back(toy_vocabulary):
   assert toy_vocabulary.decode([1, *ids, 2, 0, 0]) == text
 
 
-def test_special_symbols_in_text_are_text(toy_vocabulary):
+def test_special_symbols_in_text_are_not_special_tokens(toy_vocabulary):
   ids = toy_vocabulary.encode('<mask> <lang:en> <s>')
   special = set(toy_vocabulary.spec.special_ids)
   assert set(ids) & special <= {toy_vocabulary.spec.unk_id}
@@ -82,7 +82,7 @@ def test_batches_equal_single_texts(toy_vocabulary):
   assert ids.tolist() == sum(single, [])
 
 
-def test_languages(toy_vocabulary):
+def test_language_ids_and_unknown_languages(toy_vocabulary):
   assert toy_vocabulary.language_id('ru') == 2
   symbol = toy_vocabulary.spec.language_symbol_ids[2]
   assert toy_vocabulary.piece(symbol) == '<lang:ru>'
@@ -92,7 +92,7 @@ def test_languages(toy_vocabulary):
     toy_vocabulary.language_id('German')
 
 
-def test_pieces(toy_vocabulary):
+def test_piece_and_piece_id_are_inverse(toy_vocabulary):
   index = toy_vocabulary.encode('the')[0]
   assert toy_vocabulary.piece_id(toy_vocabulary.piece(index)) == index
   assert toy_vocabulary.piece_id('no such piece') is None
@@ -112,7 +112,7 @@ def test_equality_is_by_content(toy_vocabulary, directory):
   )
 
 
-def test_missing_directory(tmp_path):
+def test_missing_directory_is_rejected(tmp_path):
   message = _load_error(tmp_path / 'nowhere')
   assert_mentions(message, tmp_path / 'nowhere')
 
@@ -120,13 +120,13 @@ def test_missing_directory(tmp_path):
 @pytest.mark.parametrize(
   'name', [base_vocabulary.DESCRIPTION_FILE, base_vocabulary.MODEL_FILE]
 )
-def test_file_in_a_vocabulary_directory(directory, name):
+def test_file_in_a_vocabulary_directory_has_a_hint(directory, name):
   with raises_error(errors.VocabularyError, got=directory / name) as caught:
     Vocabulary.load(directory / name)
   assert f'{directory}.' in caught.value.fix
 
 
-def test_file_outside_a_vocabulary_directory(tmp_path):
+def test_file_outside_a_vocabulary_directory_has_no_hint(tmp_path):
   (tmp_path / 'notes.txt').write_text('')
   with raises_error(
     errors.VocabularyError, got=tmp_path / 'notes.txt', fix=None
@@ -134,12 +134,12 @@ def test_file_outside_a_vocabulary_directory(tmp_path):
     Vocabulary.load(tmp_path / 'notes.txt')
 
 
-def test_missing_model(directory):
+def test_missing_model_is_rejected(directory):
   (directory / base_vocabulary.MODEL_FILE).unlink()
   assert 'sentencepiece.model is missing' in _load_error(directory)
 
 
-def test_another_model_than_described(directory):
+def test_model_with_wrong_checksum_is_rejected(directory):
   (directory / base_vocabulary.MODEL_FILE).write_bytes(b'another')
   assert 'sentencepiece.model does not match' in (_load_error(directory))
 
@@ -156,19 +156,19 @@ def test_another_model_than_described(directory):
     ({'format': 1, 'type': 'x'}, 'Got: x. Expected: sentence'),
   ],
 )
-def test_malformed_description(directory, content, what):
+def test_malformed_description_is_rejected(directory, content, what):
   if isinstance(content, dict):
     content = json.dumps(checksums.add_digest(content))
   (directory / base_vocabulary.DESCRIPTION_FILE).write_text(content)
   assert what in _load_error(directory)
 
 
-def test_bytes_that_are_no_model():
+def test_invalid_model_bytes_are_rejected():
   with raises_error(errors.VocabularyError, mentions='SentencePiece'):
     SentencePieceVocabulary(b'nothing')
 
 
-def test_models_with_another_layout_are_refused():
+def test_models_with_another_id_layout_are_rejected():
   model = io.BytesIO()
   sentencepiece.SentencePieceTrainer.train(
     sentence_iterator=iter(['a b c', 'c d e']),

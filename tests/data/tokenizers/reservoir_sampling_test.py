@@ -1,4 +1,4 @@
-"""Samples drawn in one pass, by one process or several."""
+"""Tests of reservoir sampling by one or several processes."""
 
 import collections
 import dataclasses
@@ -34,10 +34,10 @@ def _lines(drawn):
 
 
 @pytest.mark.parametrize('count', [1, 2, 5])
-def test_the_same_lines_whoever_draws_them(
+def test_sample_does_not_depend_on_the_number_of_processes(
   corpus, tmp_path, monkeypatch, count
 ):
-  """Over spans of 1 kB, so that one file is shared out."""
+  """Spans of 1 kB divide each file among the processes."""
   monkeypatch.setattr(reservoir_sampling, '_SPAN_BYTES', 1000)
   expected = reservoir_sampling.draw_reservoirs(corpus, capacity=50, seed=3)
   origin = reservoir_sampling.Origin.from_corpus(corpus, capacity=50, seed=3)
@@ -58,11 +58,11 @@ def test_the_same_lines_whoever_draws_them(
   }
 
 
-def test_every_line_is_as_likely(corpus):
-  """Chi-square over 400 seeds: 60 lines, 6 of them drawn."""
+def test_all_lines_have_the_same_probability(corpus):
+  """Chi-square test over 400 seeds that sample 6 of 60 lines."""
   counts = collections.Counter()
   for seed in range(400):
-    # The second of three files is the French one.
+    # The French file is the second of three.
     reservoirs = reservoir_sampling.draw_reservoirs(
       corpus, capacity=6, seed=seed, shard=(1, 3)
     )
@@ -71,11 +71,11 @@ def test_every_line_is_as_likely(corpus):
   frequencies = np.array([counts[f'fr {number}'] for number in range(60)])
   assert (
     (frequencies - expected) ** 2 / expected
-  ).sum() < 99  # 59 d.o.f., 0.1 %
+  ).sum() < 99  # 59 degrees of freedom, 0.1%
 
 
-def test_quotas_are_kept(corpus):
-  """Fewer than there are, and more: each whole, and some once more."""
+def test_sample_sizes_equal_the_quotas(corpus):
+  """Quotas below and above the number of lines; the latter repeat lines."""
   reservoirs = reservoir_sampling.draw_reservoirs(corpus, capacity=500, seed=0)
   quotas = {
     'fr': text_sampling.Quota(60, 150),
@@ -89,7 +89,7 @@ def test_quotas_are_kept(corpus):
   assert sum(counts.values()) - sum(french) == 20
 
 
-def test_a_shard_is_missing_or_damaged(corpus, tmp_path):
+def test_missing_and_damaged_shards_are_rejected(corpus, tmp_path):
   origin = reservoir_sampling.Origin.from_corpus(corpus, capacity=9, seed=0)
   for index in (0, 2):
     reservoir_sampling.write_reservoirs(tmp_path, (index, 3), {}, origin)
@@ -117,8 +117,10 @@ def test_a_shard_is_missing_or_damaged(corpus, tmp_path):
     ),
   ],
 )
-def test_a_shard_of_another_sample(corpus, tmp_path, changes, values):
-  """Another seed, too few lines, text that changed between the shards."""
+def test_shards_of_another_sample_are_rejected(
+  corpus, tmp_path, changes, values
+):
+  """The shard has another seed, too few lines or other text."""
   origin = reservoir_sampling.Origin.from_corpus(corpus, capacity=9, seed=0)
   reservoir_sampling.write_reservoirs(tmp_path, (0, 2), {}, origin)
   reservoir_sampling.write_reservoirs(
@@ -130,7 +132,7 @@ def test_a_shard_of_another_sample(corpus, tmp_path, changes, values):
     reservoir_sampling.read_reservoirs(tmp_path, origin)
 
 
-def test_a_larger_sample_serves(corpus, tmp_path):
+def test_larger_samples_can_be_reused(corpus, tmp_path):
   origin = reservoir_sampling.Origin.from_corpus(corpus, capacity=9, seed=0)
   reservoirs = reservoir_sampling.draw_reservoirs(corpus, capacity=9, seed=0)
   reservoir_sampling.write_reservoirs(tmp_path, (0, 1), reservoirs, origin)

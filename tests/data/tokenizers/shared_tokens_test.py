@@ -1,4 +1,4 @@
-"""Ids of the words of several languages, on literals."""
+"""Tests of token ids for several languages."""
 
 import numpy as np
 import pytest
@@ -15,12 +15,12 @@ def _ids(anchors, pieces=_PIECES):
   ]
 
 
-def test_shared_strings_are_one_id():
-  # In order: only the first (▁a), both (b, x), only the second (▁c).
+def test_shared_strings_have_one_id():
+  # The order is: first language (▁a), both (b, x), second language (▁c).
   assert _ids(Anchors.SHARED) == [[5, 6, 7], [6, 8, 7]]
 
 
-def test_none_has_rows_of_its_own_for_each_language():
+def test_no_anchors_gives_separate_rows_to_each_language():
   assert _ids(Anchors.NONE) == [[5, 6, 7], [8, 9, 10]]
   assert _ids(Anchors.NONE, [['a'], ['a', 'b'], ['a']]) == [[5], [6, 7], [8]]
 
@@ -29,8 +29,8 @@ def test_separate_ids_overlap():
   assert _ids(Anchors.SEPARATE, [['a', 'b'], ['c']]) == [[5, 6], [5]]
 
 
-def test_shared_words_of_three_languages_are_few_runs():
-  """By set of languages: 0, 01, 012, 02, 1, 12, 2."""
+def test_shared_ids_of_three_languages_form_few_ranges():
+  """The order of language sets is 0, 01, 012, 02, 1, 12, 2."""
   pieces = (
     ['p0', 'p01', 'p012', 'p02'],
     ['p012', 'p1', 'p12', 'p01'],
@@ -53,7 +53,7 @@ def test_shared_words_of_three_languages_are_few_runs():
   'ids, expected',
   [([], ()), ([4], ((4, 5),)), ([7, 5, 6, 9], ((5, 8), (9, 10)))],
 )
-def test_runs(ids, expected):
+def test_id_ranges(ids, expected):
   assert shared_tokens.id_ranges(np.array(ids, np.int32)) == expected
 
 

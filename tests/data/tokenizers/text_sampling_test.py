@@ -1,4 +1,4 @@
-"""Sampling of sentences p ∝ N^α."""
+"""Tests of sentence sampling with p ∝ N^α."""
 
 import collections
 
@@ -20,7 +20,7 @@ def test_exponential_rates():
   assert text_sampling.exponential_rates(sizes, 0.0) == {'en': 0.5, 'sw': 0.5}
 
 
-def test_quotas_share_what_there_is():
+def test_sampling_quotas_repeat_small_languages():
   quotas = text_sampling.sampling_quotas(
     {'en': 100, 'sw': 1}, alpha=0.5, max_sentences=1000
   )
@@ -31,7 +31,7 @@ def test_quotas_share_what_there_is():
   assert quotas == {'en': Quota(100, 10), 'sw': Quota(1, 1)}
 
 
-def test_sentences_are_lines_and_sides(toy_corpus, toy_sentences):
+def test_sentences_include_lines_and_sides_of_pairs(toy_corpus, toy_sentences):
   counts = text_sampling.count_sentences(toy_corpus)
   assert counts == {'de': 110, 'en': 250, 'ru': 100}
   sentence_counts = collections.Counter(
@@ -56,7 +56,7 @@ def test_sample_repeats_evenly(tmp_path, drawn):
   assert lines == list(text_sampling.sample_sentences(corpus, plan, seed=1))
 
 
-def test_another_seed_draws_others(toy_corpus):
+def test_sample_depends_on_the_seed(toy_corpus):
   plan = {'en': Quota(250, 50)}
   draws = [
     list(text_sampling.sample_sentences(toy_corpus, plan, seed=seed))
@@ -76,5 +76,5 @@ def test_another_seed_draws_others(toy_corpus):
     ('', []),
   ],
 )
-def test_long_texts_are_cut(text, parts):
+def test_long_texts_are_split(text, parts):
   assert list(text_sampling.split_long_text(text, max_bytes=8)) == parts

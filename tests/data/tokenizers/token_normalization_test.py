@@ -1,4 +1,4 @@
-"""One token, written by three kinds of vocabularies."""
+"""Tests of token normalization across vocabulary types."""
 
 import pytest
 
@@ -19,19 +19,19 @@ _TOKENS = [
     (['Ġthe', 'ing', 'ĠNewĠYork'], Notation.BYTE_LEVEL),
   ],
 )
-def test_docstring(pieces, notation):
+def test_plain_tokens_docstring_example(pieces, notation):
   assert token_normalization.notation_of(pieces) is notation
   assert token_normalization.plain_tokens(pieces) == _TOKENS
 
 
-def test_wordpiece():
+def test_wordpiece_suffixes_are_plain():
   assert token_normalization.plain_tokens(['the', '##ing', '##s']) == [
     *_TOKENS[:2],
     PlainToken('s', False),
   ]
 
 
-def test_ends_of_words():
+def test_end_of_word_marks_are_removed():
   assert token_normalization.plain_tokens(['the</w>', 'hou', '</w>']) == [
     PlainToken('the', True),
     PlainToken('hou', False),
@@ -39,7 +39,7 @@ def test_ends_of_words():
   ]
 
 
-def test_byte_level_letters_are_bytes():
+def test_byte_level_tokens_are_decoded():
   tokens = token_normalization.plain_tokens(
     ['ĠcafÃ©', 'Ġä½', 'Ã', '<s>', 'ĠÐ´Ð¾Ð¼', '…'], Notation.BYTE_LEVEL
   )
@@ -53,17 +53,17 @@ def test_byte_level_letters_are_bytes():
   ]
 
 
-def test_every_byte_has_its_letter():
+def test_byte_table_is_a_bijection():
   table = token_normalization._bytes_by_letter()
   assert sorted(table.values()) == list(range(256))
   assert table['Ġ'] == ord(' ') and table['Ċ'] == ord('\n')
 
 
-def test_without_marks():
+def test_tokens_without_marks_use_sentencepiece_notation():
   assert token_normalization.notation_of(['a', 'b']) is Notation.SENTENCEPIECE
 
 
-def test_normalize():
+def test_normalize_token():
   assert token_normalization.normalize_token('Ｔｈｅ ﬁÄ') == 'the fiä'
 
 
@@ -77,7 +77,7 @@ def test_normalize():
     ('', 'NONE'),
   ],
 )
-def test_script(text, script):
+def test_script_of_token(text, script):
   assert token_normalization.script_of_token(text) == script
 
 
@@ -93,12 +93,12 @@ def test_script(text, script):
     (Notation.WORDPIECE, ['the', '##ing', '我', '##本'], '1010'),
   ],
 )
-def test_scripts_without_spaces_have_words(notation, pieces, starts):
+def test_word_starts_in_scripts_without_spaces(notation, pieces, starts):
   is_start = token_normalization.word_starts(pieces, notation)
   assert is_start == [flag == '1' for flag in starts]
 
 
-def test_words():
+def test_may_be_word():
   assert token_normalization.may_be_word(PlainToken('dog', True))
   assert not token_normalization.may_be_word(PlainToken('dog', False))
   assert token_normalization.may_be_word(PlainToken('狗', False))
@@ -110,5 +110,5 @@ def test_words():
   'text',
   ['ิน', 'าก', 'ำ', 'ๆ', '្ញុំ', 'ៅ', 'ັກ', 'ຳ', 'ျွန်', 'ーム', 'ི་', 'ለዓለም', ''],
 )
-def test_what_continues_a_word_without_spaces(text):
+def test_may_be_word_rejects_continuations_without_spaces(text):
   assert not token_normalization.may_be_word(PlainToken(text, False))

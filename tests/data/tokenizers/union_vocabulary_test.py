@@ -1,4 +1,4 @@
-"""Vocabularies of one model for each language, in five scripts."""
+"""Tests of vocabularies with one model per language, in several scripts."""
 
 import itertools
 import json
@@ -67,7 +67,7 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def unions(tmp_path_factory, corpus):
-  """A vocabulary for each choice of anchors, over the same models."""
+  """Vocabularies with the same models, one for each `Anchors` value."""
   shared = train_vocabulary(
     corpus,
     tmp_path_factory.mktemp('unions') / 'shared',
@@ -95,7 +95,7 @@ def union(request, unions):
   return unions[request.param]
 
 
-def test_special_symbols_are_the_same_for_all(union):
+def test_special_tokens_are_shared(union):
   spec = union.spec
   assert spec.languages == _CODES
   assert spec.special_ids == tuple(range(12))
@@ -113,8 +113,8 @@ def test_special_symbols_are_the_same_for_all(union):
 
 
 @pytest.mark.parametrize('code', _CODES)
-def test_text_goes_there_and_back(union, code):
-  for text in [*_sentences(code)[::7], 'ñ €', '']:  # The second: bytes.
+def test_text_round_trips_through_ids(union, code):
+  for text in [*_sentences(code)[::7], 'ñ €', '']:  # 'ñ €' is encoded as bytes.
     ids = union.encode(text, language=code)
     assert set(ids) <= _words(union, code)
     assert union.decode(ids, language=code) == text
@@ -123,7 +123,7 @@ def test_text_goes_there_and_back(union, code):
       assert union.decode(ids) == text
 
 
-def test_pieces_are_those_of_the_languages_model(union):
+def test_tokens_equal_those_of_the_language_model(union):
   for code, member in union.members.items():
     text = _sentences(code)[5]
     member_pieces = [member.piece(i) for i in member.encode(text)]
@@ -135,14 +135,14 @@ def test_pieces_are_those_of_the_languages_model(union):
   assert union.piece_id('no such piece', language='en') is None
 
 
-def test_exactly_the_shared_strings_are_shared(unions):
+def test_languages_share_exactly_the_common_tokens(unions):
   union = unions[Anchors.SHARED]
   strings = {
     code: set(member.pieces()[12:]) for code, member in union.members.items()
   }
   for first, second in itertools.combinations(_CODES, 2):
     common = strings[first] & strings[second]
-    assert len(common) >= 256  # The bytes, at least.
+    assert len(common) >= 256  # at least the byte tokens
     assert {
       union.piece(i) for i in _words(union, first) & _words(union, second)
     } == common
@@ -154,12 +154,12 @@ def test_exactly_the_shared_strings_are_shared(unions):
   assert not union.spec.words_overlap
 
 
-def test_without_anchors_no_row_is_shared(unions):
+def test_no_anchors_shares_no_rows(unions):
   union = unions[Anchors.NONE]
   word_ids = [_words(union, code) for code in _CODES]
   assert sorted(itertools.chain.from_iterable(word_ids)) == list(
     range(12, union.spec.size)
-  )  # Disjoint, and everything.
+  )  # The ids are disjoint and complete.
   assert union.spec.size == 12 + sum(
     len(member) - 12 for member in union.members.values()
   )
@@ -199,7 +199,7 @@ def test_separate_ids_overlap(unions):
 
 
 @pytest.mark.parametrize('anchors', _UNIONS[:2])
-def test_word_starts(unions, anchors):
+def test_word_starts_of_shared_and_disjoint_ids(unions, anchors):
   union = unions[anchors]
   flags = np.unpackbits(
     np.frombuffer(union.spec.word_starts, np.uint8), bitorder='little'
@@ -211,7 +211,7 @@ def test_word_starts(unions, anchors):
   assert 0 < flags.sum() < union.spec.size
 
 
-def test_bytes_are_known_in_each_language(union):
+def test_is_byte_in_each_language(union):
   for code in ('en', 'zh'):
     ids = union.encode('ñ', language=code)
     assert [union.is_byte(i, language=code) for i in ids][-2:] == [True, True]
@@ -229,20 +229,20 @@ def test_batches_equal_single_texts(union):
   assert lengths.tolist() == [len(row) for row in single]
 
 
-def test_each_text_in_its_own_language(union, toy_vocabulary):
+def test_encode_each_uses_the_language_of_each_text(union, toy_vocabulary):
   texts = [_sentences(code)[4] for code in ('ru', 'en', 'ru', 'ar')]
   assert union.encode_each(texts, [3, 1, 3, 0]) == [
     union.encode(text, language=code)
     for text, code in zip(texts, ('ru', 'en', 'ru', 'ar'), strict=True)
   ]
   assert union.encode_each([], []) == []
-  # A joint vocabulary makes no difference between languages.
+  # A joint vocabulary ignores the languages.
   assert toy_vocabulary.encode_each(['the cat', 'a bird'], [0, 2]) == [
     toy_vocabulary.encode(text) for text in ('the cat', 'a bird')
   ]
 
 
-def test_languages_that_are_missing(union):
+def test_missing_and_unknown_languages_are_rejected(union):
   with raises_error(
     errors.VocabularyError, mentions=('ar', 'en', 'fr', 'ru', 'zh')
   ):
@@ -255,7 +255,7 @@ def test_languages_that_are_missing(union):
     union.piece(union.spec.size, language='en')
 
 
-def test_hashes_tell_members_and_maps_apart(unions):
+def test_hash_depends_on_members_and_anchors(unions):
   hashes = {union.hash for union in unions.values()}
   hashes |= {member.hash for member in unions[Anchors.NONE].members.values()}
   assert len(hashes) == len(unions) + len(_CODES)
@@ -265,14 +265,14 @@ def test_hashes_tell_members_and_maps_apart(unions):
   assert unions[Anchors.NONE] != first
 
 
-def test_pickling_keeps_everything(union):
+def test_pickle_round_trip(union):
   again = pickle.loads(pickle.dumps(union))
   assert again == union
   assert again.spec == union.spec
   assert again.encode('猫', language='zh') == union.encode('猫', language='zh')
 
 
-def test_unknown_characters_read_as_sentencepiece_shows_them(tmp_path, corpus):
+def test_unknown_characters_decode_as_in_sentencepiece(tmp_path, corpus):
   union = train_vocabulary(corpus, tmp_path, size=40, anchors='none')
   for text in ('漢 the cat 漢', 'the 漢', '漢'):
     ids = union.encode(text, language='en')
@@ -283,7 +283,7 @@ def test_unknown_characters_read_as_sentencepiece_shows_them(tmp_path, corpus):
 
 @pytest.fixture
 def directory(tmp_path, unions):
-  """A copy of a union's directory, to be damaged."""
+  """Copy of a union vocabulary's directory that tests may damage."""
   union = unions[Anchors.SHARED]
   for name, content in union.files().items():
     (tmp_path / name).write_bytes(content)
@@ -293,7 +293,7 @@ def directory(tmp_path, unions):
   return tmp_path
 
 
-def test_loading(directory, unions):
+def test_load_reads_all_models(directory, unions):
   assert sorted(path.name for path in directory.iterdir()) == [
     'sentencepiece.ar.model',
     'sentencepiece.en.model',
@@ -320,7 +320,7 @@ def test_loading(directory, unions):
     ({'hash': 'x'}, 'vocabulary.json'),
   ],
 )
-def test_malformed_descriptions(directory, change, values):
+def test_malformed_descriptions_are_rejected(directory, change, values):
   path = directory / base_vocabulary.DESCRIPTION_FILE
   changed = json.loads(path.read_text()) | change
   path.write_text(json.dumps(checksums.add_digest(changed)))
@@ -328,7 +328,7 @@ def test_malformed_descriptions(directory, change, values):
     Vocabulary.load(directory)
 
 
-def test_damaged_models(directory):
+def test_damaged_and_missing_models_are_rejected(directory):
   (directory / 'sentencepiece.fr.model').write_bytes(b'another')
   with raises_error(
     errors.VocabularyError, mentions=('fr.model', 'vocabulary.json')
@@ -339,7 +339,7 @@ def test_damaged_models(directory):
     Vocabulary.load(directory)
 
 
-def test_models_that_do_not_belong_together(unions, toy_vocabulary):
+def test_incompatible_models_are_rejected(unions, toy_vocabulary):
   models = {
     code: member.model for code, member in unions[Anchors.NONE].members.items()
   }

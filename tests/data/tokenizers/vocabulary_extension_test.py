@@ -1,4 +1,4 @@
-"""Extension of vocabularies: kept ids, fertility, settings, invalid input."""
+"""Tests of vocabulary extension."""
 
 import json
 
@@ -75,7 +75,7 @@ def _train_sentencepiece(directory, **options):
 
 
 def _train_tokenizer(kind):
-  """Trains a tokenizer with special tokens that follow those of the model."""
+  """Trains a tokenizer with special tokens after those of the model."""
   if kind == 'wordpiece':
     tokenizer = tokenizers.Tokenizer(models.WordPiece(unk_token='[UNK]'))
     tokenizer.normalizer = normalizers.BertNormalizer()
@@ -112,7 +112,7 @@ def _train_tokenizer(kind):
 
 @pytest.fixture(scope='module', params=_KINDS)
 def pair(request, corpus, tmp_path_factory):
-  """A vocabulary and its extension."""
+  """Returns a vocabulary and its extension."""
   directory = tmp_path_factory.mktemp('extension')
   match request.param:
     case 'sentencepiece unigram':
@@ -220,7 +220,7 @@ def base(tmp_path_factory):
   )
 
 
-def test_changed_ids_are_possible(base, corpus, tmp_path):
+def test_preserve_text_false_may_change_ids(base, corpus, tmp_path):
   shorter, preserving = (
     vocabulary_extension.extend_vocabulary(
       base, corpus, tmp_path / str(preserve), size=24, preserve_text=preserve
@@ -235,7 +235,7 @@ def test_changed_ids_are_possible(base, corpus, tmp_path):
   assert after < before
 
 
-def test_an_identical_extension_is_not_written_again(base, corpus, tmp_path):
+def test_identical_extension_is_not_rewritten(base, corpus, tmp_path):
   vocabulary_extension.extend_vocabulary(base, corpus, tmp_path, size=30)
   modified_ns = (tmp_path / 'vocabulary.json').stat().st_mtime_ns
   vocabulary_extension.extend_vocabulary(base, corpus, tmp_path, size=30)
@@ -248,7 +248,7 @@ def test_an_identical_extension_is_not_written_again(base, corpus, tmp_path):
   assert len(replaced) == len(base) + 31
 
 
-def test_the_extension_is_read_back(base, corpus, tmp_path):
+def test_extension_can_be_loaded(base, corpus, tmp_path):
   extended = vocabulary_extension.extend_vocabulary(
     base, corpus, tmp_path, size=30
   )
@@ -259,7 +259,7 @@ def test_the_extension_is_read_back(base, corpus, tmp_path):
 
 
 def _train_base(kind, directory):
-  """A vocabulary for English text."""
+  """Trains a vocabulary on English text."""
   if kind.startswith('sentencepiece'):
     model_type = kind.removeprefix('sentencepiece ')
     return _train_sentencepiece(directory, size=60, model_type=model_type)
@@ -270,9 +270,7 @@ def _train_base(kind, directory):
   'kind', ['sentencepiece unigram', 'sentencepiece bpe', 'wordpiece', 'unigram']
 )
 @pytest.mark.parametrize('preserve_text', [True, False])
-def test_the_size_that_the_message_recommends_is_accepted(
-  kind, preserve_text, tmp_path
-):
+def test_suggested_size_is_accepted(kind, preserve_text, tmp_path):
   base = _train_base(kind, tmp_path / 'vocabulary')
   # Half of the sentences of the new language are English, so that many
   # candidates occur in text of the other language.
@@ -311,19 +309,21 @@ def test_the_size_that_the_message_recommends_is_accepted(
     extend(largest + 1)
 
 
-def test_fewer_tokens_than_new_characters(base, corpus, tmp_path):
+def test_size_below_the_number_of_new_characters_is_rejected(
+  base, corpus, tmp_path
+):
   with raises_error(errors.VocabularyError, mentions='--size'):
     vocabulary_extension.extend_vocabulary(base, corpus, tmp_path, size=2)
 
 
-def test_languages_without_text(base, corpus, tmp_path):
+def test_languages_without_text_are_rejected(base, corpus, tmp_path):
   with raises_error(errors.CorpusError, got='fi'):
     vocabulary_extension.extend_vocabulary(
       base, corpus, tmp_path, size=30, languages=('fi',)
     )
 
 
-def test_other_types_of_vocabularies(corpus, tmp_path):
+def test_unsupported_vocabulary_types_are_rejected(corpus, tmp_path):
   union = vocabulary_training.train_vocabulary(
     corpus, tmp_path / 'union', size=33, anchors='shared'
   )
@@ -333,7 +333,7 @@ def test_other_types_of_vocabularies(corpus, tmp_path):
     )
 
 
-def test_no_rate_of_changed_ids_if_all_sentences_have_unknown_characters(
+def test_changed_ids_rate_is_none_if_all_sentences_have_unknown_characters(
   tmp_path,
 ):
   text = ['ሰላም ለዓለም', 'ዓለም']

@@ -1,4 +1,4 @@
-"""Vocabulary training: determinism, settings, statistics, refusals."""
+"""Tests of vocabulary training."""
 
 import json
 import re
@@ -46,13 +46,11 @@ def test_description_records_layout_and_settings(toy_vocabulary):
   }
   assert description['hash'] == toy_vocabulary.hash
   assert description['training']['alpha'] == 0.7
-  # en: 200 lines and the English side of 50 pairs.
+  # English has 200 lines and 50 sides of pairs.
   assert description['training']['sentences']['en']['available'] == 250
 
 
-def test_byte_pair_encoding_with_bytes_knows_every_character(
-  tmp_path, toy_corpus
-):
+def test_bpe_with_byte_fallback_encodes_every_character(tmp_path, toy_corpus):
   vocabulary = train_vocabulary(
     toy_corpus,
     tmp_path / 'v',
@@ -66,7 +64,7 @@ def test_byte_pair_encoding_with_bytes_knows_every_character(
   assert vocabulary.decode(ids) == 'ñ 漢'
 
 
-def test_further_languages_get_symbols(tmp_path, toy_corpus):
+def test_additional_languages_get_symbols(tmp_path, toy_corpus):
   vocabulary = train_vocabulary(
     toy_corpus, tmp_path / 'v', size=180, languages=('sw',)
   )
@@ -82,7 +80,7 @@ def test_further_languages_get_symbols(tmp_path, toy_corpus):
     (('sw', 'swh'), 'swh', 'sw'),
   ],
 )
-def test_additional_languages_of_the_corpus(
+def test_invalid_additional_languages_are_rejected(
   tmp_path, toy_corpus, languages, got, values
 ):
   with raises_error(
@@ -91,7 +89,9 @@ def test_additional_languages_of_the_corpus(
     train_vocabulary(toy_corpus, tmp_path / 'v', size=180, languages=languages)
 
 
-def test_directories_around_a_vocabulary_have_a_hint(tmp_path, toy_vocabulary):
+def test_directories_that_contain_a_vocabulary_have_a_hint(
+  tmp_path, toy_vocabulary
+):
   (tmp_path / 'config.json').write_text('{}')
   with raises_error(
     errors.VocabularyError,
@@ -108,7 +108,7 @@ def test_directories_around_a_vocabulary_have_a_hint(tmp_path, toy_vocabulary):
     Vocabulary.load(tmp_path)
 
 
-def test_an_identical_vocabulary_is_left_alone(tmp_path, toy_corpus):
+def test_identical_vocabulary_is_not_rewritten(tmp_path, toy_corpus):
   train_vocabulary(toy_corpus, tmp_path, size=180)
   model = tmp_path / 'sentencepiece.model'
   before = model.stat().st_mtime_ns
@@ -116,7 +116,7 @@ def test_an_identical_vocabulary_is_left_alone(tmp_path, toy_corpus):
   assert model.stat().st_mtime_ns == before
 
 
-def test_another_vocabulary_is_refused_with_the_difference(
+def test_different_vocabulary_is_rejected_with_the_differences(
   tmp_path, toy_corpus
 ):
   train_vocabulary(toy_corpus, tmp_path, size=180)
@@ -129,7 +129,7 @@ def test_another_vocabulary_is_refused_with_the_difference(
   assert len(vocabulary) == 160
 
 
-def test_other_text_is_another_vocabulary(tmp_path, toy_sentences):
+def test_vocabulary_of_other_text_is_not_overwritten(tmp_path, toy_sentences):
   path = tmp_path / 'corpus' / 'mono' / 'en.txt'
   path.parent.mkdir(parents=True)
   path.write_text('\n'.join(toy_sentences['en'][:100]))
@@ -141,10 +141,8 @@ def test_other_text_is_another_vocabulary(tmp_path, toy_sentences):
     train_vocabulary(Corpus(tmp_path / 'corpus'), tmp_path, size=50)
 
 
-def test_a_language_with_held_out_text_alone_is_another_vocabulary(
-  tmp_path, toy_sentences
-):
-  """It gets a symbol, though the text that is trained on is the same."""
+def test_languages_with_held_out_text_get_symbols(tmp_path, toy_sentences):
+  """The training text is the same, but the vocabulary differs."""
 
   def train(**more):
     vocabulary = train_vocabulary(
@@ -164,7 +162,7 @@ def test_a_language_with_held_out_text_alone_is_another_vocabulary(
 
 
 @pytest.mark.parametrize('size, values', [(5000, (5000,)), (20, (20,))])
-def test_sizes_that_do_not_fit(tmp_path, toy_corpus, size, values):
+def test_invalid_sizes_are_rejected(tmp_path, toy_corpus, size, values):
   with raises_error(errors.VocabularyError, mentions=values):
     train_vocabulary(toy_corpus, tmp_path / 'v', size=size)
   assert not (tmp_path / 'v').exists()
@@ -180,12 +178,12 @@ def test_sizes_that_do_not_fit(tmp_path, toy_corpus, size, values):
     ({'max_sentences': 0}, (0, 'VocabularyConfig.max_sentences')),
   ],
 )
-def test_bad_settings(tmp_path, toy_corpus, setting, values):
+def test_invalid_settings_are_rejected(tmp_path, toy_corpus, setting, values):
   with raises_error(errors.ConfigError, mentions=values):
     train_vocabulary(toy_corpus, tmp_path, **({'size': 180} | setting))
 
 
-def test_a_malformed_line_comes_through_the_trainer(tmp_path):
+def test_malformed_lines_raise_through_the_trainer(tmp_path):
   (tmp_path / 'parallel').mkdir()
   (tmp_path / 'parallel' / 'de-en.tsv').write_text('a b\tc d\nbroken\n')
   with raises_error(
@@ -194,14 +192,14 @@ def test_a_malformed_line_comes_through_the_trainer(tmp_path):
     train_vocabulary(Corpus(tmp_path), tmp_path / 'v', size=50)
 
 
-def test_a_corpus_without_training_text(tmp_path):
+def test_corpus_without_training_text_is_rejected(tmp_path):
   (tmp_path / 'test' / 'mono').mkdir(parents=True)
   (tmp_path / 'test' / 'mono' / 'en.txt').write_text('a\n')
   with raises_error(errors.CorpusError, mentions=('mono/', 'parallel/')):
     train_vocabulary(Corpus(tmp_path), tmp_path / 'v', size=50)
 
 
-def test_unwritable_output(tmp_path, toy_corpus, toy_vocabulary):
+def test_unwritable_output_is_rejected(tmp_path, toy_corpus, toy_vocabulary):
   (tmp_path / 'v').write_text('a file')
   with raises_error(errors.VocabularyError, where='v'):
     vocabulary_training.write_vocabulary(
@@ -209,10 +207,10 @@ def test_unwritable_output(tmp_path, toy_corpus, toy_vocabulary):
     )
 
 
-def test_only_the_models_of_the_old_vocabulary_are_deleted(
+def test_overwriting_deletes_only_models_of_the_old_vocabulary(
   tmp_path, toy_vocabulary
 ):
-  """A file whose name occurs in another text of the description stays."""
+  """Files that another field of the description mentions are kept."""
   (tmp_path / 'sentencepiece.old.model').write_bytes(b'old')
   (tmp_path / 'sentencepiece.de.model').write_bytes(b'other')
   description = {
@@ -227,7 +225,7 @@ def test_only_the_models_of_the_old_vocabulary_are_deleted(
   assert (tmp_path / 'sentencepiece.de.model').read_bytes() == b'other'
 
 
-def test_statistics_are_of_held_text(toy_vocabulary, toy_corpus):
+def test_statistics_use_held_out_text(toy_vocabulary, toy_corpus):
   rows = {
     row['language']: row for row in toy_vocabulary.description['statistics']
   }
@@ -246,8 +244,10 @@ def test_statistics_are_of_held_text(toy_vocabulary, toy_corpus):
 @pytest.mark.parametrize(
   ('normalization', 'changed'), [('nmt_nfkc', 0.5), ('identity', 0)]
 )
-def test_changed_rate(tmp_path, normalization, changed):
-  """Full-width letters and zero-width joiners are in every second sentence."""
+def test_changed_rate_depends_on_normalization(
+  tmp_path, normalization, changed
+):
+  """Every second sentence has full-width letters or zero-width joiners."""
   corpus = tmp_path / 'corpus'
   (corpus / 'mono').mkdir(parents=True)
   lines = ['می\u200cروم خانه', 'mi ravam', 'Ａ ＢＣ', 'a bc']
@@ -265,7 +265,7 @@ def test_changed_rate(tmp_path, normalization, changed):
   assert row['changed_rate'] == changed
 
 
-def test_unknown_rate(tmp_path, toy_vocabulary):
+def test_unknown_rate_of_training_text(tmp_path, toy_vocabulary):
   (tmp_path / 'mono').mkdir()
   (tmp_path / 'mono' / 'en.txt').write_text('漢\n')
   (row,) = vocabulary_statistics.compute_fertility(
@@ -283,7 +283,7 @@ def test_statistics_table_has_a_line_per_language(toy_vocabulary):
   assert [line.split()[0] for line in table] == ['language', 'de', 'en', 'ru']
 
 
-def test_sentinels_come_after_the_languages(tmp_path, toy_corpus):
+def test_sentinels_follow_the_language_symbols(tmp_path, toy_corpus):
   vocabulary = train_vocabulary(toy_corpus, tmp_path, size=180, sentinels=3)
   spec = vocabulary.spec
   assert spec.sentinel_ids == (8, 9, 10)
@@ -300,7 +300,7 @@ def test_sentinels_come_after_the_languages(tmp_path, toy_corpus):
   ) == ('the cat')
 
 
-def test_a_joint_vocabulary_tells_word_starts(toy_vocabulary):
+def test_joint_vocabulary_has_word_starts(toy_vocabulary):
   spec = toy_vocabulary.spec
   flags = np.unpackbits(
     np.frombuffer(spec.word_starts, np.uint8), bitorder='little'
@@ -314,7 +314,9 @@ def test_a_joint_vocabulary_tells_word_starts(toy_vocabulary):
 
 @pytest.mark.parametrize('anchors', ['joint', 'shared'])
 @pytest.mark.parametrize('byte_fallback', [False, True])
-def test_merges_are_exact(tmp_path, toy_corpus, anchors, byte_fallback):
+def test_number_of_merges_is_exact(
+  tmp_path, toy_corpus, anchors, byte_fallback
+):
   vocabulary = train_vocabulary(
     toy_corpus,
     tmp_path,
@@ -349,14 +351,14 @@ def test_merges_are_exact(tmp_path, toy_corpus, anchors, byte_fallback):
     ({'size': 180, 'anchors': 'shared', 'languages': ('sw',)}, ('sw',)),
   ],
 )
-def test_settings_that_do_not_fit_each_other(
+def test_conflicting_settings_are_rejected(
   tmp_path, toy_corpus, settings, values
 ):
   with raises_error(errors.ConfigError, mentions=values):
     train_vocabulary(toy_corpus, tmp_path, **settings)
 
 
-def test_more_merges_than_the_text_has(tmp_path, toy_corpus):
+def test_too_many_merges_are_rejected_with_the_maximum(tmp_path, toy_corpus):
   with pytest.raises(errors.VocabularyError) as caught:
     train_vocabulary(
       toy_corpus, tmp_path, merges=10_000, model_type='bpe', anchors='none'
@@ -366,8 +368,8 @@ def test_more_merges_than_the_text_has(tmp_path, toy_corpus):
     'most ([0-9]+). Got: 10000. Where: the text of de',
     str(caught.value),
   )
-  vocabulary = train_vocabulary(  # As many as that are possible.
-    Corpus(_only(tmp_path / 'c', toy_corpus, 'de')),
+  vocabulary = train_vocabulary(  # The reported maximum is possible.
+    Corpus(_write_language_corpus(tmp_path / 'c', toy_corpus, 'de')),
     tmp_path / 'v',
     merges=int(match.group(1)),
     model_type='bpe',
@@ -376,14 +378,14 @@ def test_more_merges_than_the_text_has(tmp_path, toy_corpus):
   assert list(vocabulary.members) == ['de']
 
 
-def _only(directory, corpus, language):
-  """A corpus of the sentences that one language's model is trained on."""
+def _write_language_corpus(directory, corpus, language):
+  """Writes the training sentences of one language's model as a corpus."""
   lines = list(text_sampling.iterate_sentences(corpus, language))
   corpus_writer.write_monolingual(directory, language, [lines])
   return directory
 
 
-def test_unions_are_the_same_for_the_same_input(tmp_path, toy_corpus):
+def test_union_training_is_deterministic(tmp_path, toy_corpus):
   settings = {'size': 60, 'anchors': 'shared'}
   first = train_vocabulary(toy_corpus, tmp_path / '1', **settings)
   again = train_vocabulary(toy_corpus, tmp_path / '2', **settings)
@@ -398,7 +400,7 @@ def test_unions_are_the_same_for_the_same_input(tmp_path, toy_corpus):
     train_vocabulary(toy_corpus, tmp_path / '1', size=60, anchors='none')
 
 
-def test_a_unions_description(tmp_path, toy_corpus):
+def test_union_description(tmp_path, toy_corpus):
   vocabulary = train_vocabulary(
     toy_corpus, tmp_path, size=60, anchors='none', max_sentences=80
   )
@@ -406,7 +408,7 @@ def test_a_unions_description(tmp_path, toy_corpus):
   assert description['anchors'] == 'none'
   assert description['members']['en']['size'] == 60
   assert description['members']['en']['file'] == 'sentencepiece.en.model'
-  # All that there are, or 80 of them; without repetition.
+  # All sentences, or 80 of them, without repetition.
   assert {
     code: quota['drawn']
     for code, quota in description['training']['sentences'].items()
@@ -418,7 +420,7 @@ def test_a_unions_description(tmp_path, toy_corpus):
   )
 
 
-def test_a_model_of_another_program_is_not_replaced(tmp_path, toy_corpus):
+def test_unknown_model_file_is_not_overwritten(tmp_path, toy_corpus):
   (tmp_path / 'sentencepiece.model').write_bytes(b'mine')
   with raises_error(
     errors.VocabularyError, mentions=('--output', '--overwrite')
@@ -426,13 +428,11 @@ def test_a_model_of_another_program_is_not_replaced(tmp_path, toy_corpus):
     train_vocabulary(toy_corpus, tmp_path, size=180)
   assert (tmp_path / 'sentencepiece.model').read_bytes() == b'mine'
   train_vocabulary(toy_corpus, tmp_path, size=180, overwrite=True)
-  (tmp_path / 'vocabulary.json').unlink()  # as a killed call leaves it
+  (tmp_path / 'vocabulary.json').unlink()  # the state after a killed call
   assert len(train_vocabulary(toy_corpus, tmp_path, size=180)) == 180
 
 
-def test_overwriting_leaves_no_model_of_another_vocabulary(
-  tmp_path, toy_corpus
-):
+def test_overwriting_removes_models_of_the_old_vocabulary(tmp_path, toy_corpus):
   (tmp_path / 'sentencepiece.bpe.model').write_bytes(b'of another program')
   train_vocabulary(toy_corpus, tmp_path, size=180)
   train_vocabulary(
@@ -454,7 +454,7 @@ def test_overwriting_leaves_no_model_of_another_vocabulary(
   assert len(vocabulary) == 180
 
 
-def test_a_path_in_place_of_a_corpus(tmp_path):
+def test_path_instead_of_a_corpus_has_a_hint(tmp_path):
   with raises_error(errors.ConfigError, got='folder') as error:
     vocabulary_training.train_vocabulary('folder', tmp_path, size=100)
   assert_mentions(error.value.fix, "xlflax.data.Corpus('folder')")

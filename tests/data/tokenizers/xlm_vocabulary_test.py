@@ -1,4 +1,4 @@
-"""XLM's BPE gives the ids of the reference's tokenizer."""
+"""Compares the XLM vocabulary with the reference tokenizer."""
 
 import json
 import pathlib
@@ -79,7 +79,7 @@ def _reference(folder):
 
 
 @pytest.mark.parametrize('language', ['en', 'de', 'ro', 'ru', 'fr'])
-def test_ids_equal_the_reference(folder, language):
+def test_ids_equal_those_of_the_reference(folder, language):
   reference, vocabulary = _reference(folder), _read(folder)
   texts = LINES[:11] + EDGE_CASES + ['Şi ţară în fâşie. Ătta ２３％！「x」…']
   for text in texts:
@@ -92,7 +92,7 @@ def test_ids_equal_the_reference(folder, language):
   assert vocabulary.decode(vocabulary.encode(text)) == text
 
 
-def test_special_ids(folder):
+def test_special_ids_equal_those_of_the_reference(folder):
   reference, spec = _reference(folder), _read(folder).spec
   assert (spec.bos_id, spec.eos_id, spec.pad_id, spec.unk_id, spec.mask_id) == (
     reference.bos_token_id,
@@ -105,7 +105,7 @@ def test_special_ids(folder):
   assert spec.special_ids == tuple(range(14))
 
 
-def test_it_is_loaded_as_it_was_written(folder, tmp_path):
+def test_vocabulary_round_trips_through_disk(folder, tmp_path):
   vocabulary = _read(folder)
   vocabulary_training.write_vocabulary(
     vocabulary, vocabulary.describe(), tmp_path / 'made'
@@ -128,7 +128,7 @@ def test_it_is_loaded_as_it_was_written(folder, tmp_path):
     base_vocabulary.Vocabulary.load(tmp_path / 'made')
 
 
-def test_texts_of_every_script(folder):
+def test_ids_of_many_scripts_equal_those_of_the_reference(folder):
   if not _UDHR.is_dir():
     pytest.skip('no folder of texts next to the project')
   reference, vocabulary = _reference(folder), _read(folder)

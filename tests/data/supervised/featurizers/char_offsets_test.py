@@ -1,4 +1,4 @@
-"""Tokens and their characters, by vocabularies of every kind, in many scripts."""
+"""Tests of character offsets for all vocabulary types and many scripts."""
 
 import unicodedata
 
@@ -26,7 +26,7 @@ _TEXTS = [
   scope='module', params=[*_IMPORTED, 'joint', 'shared', 'none', 'separate']
 )
 def known(request, tmp_path_factory):
-  """(vocabulary, the library's own tokenizer if it knows offsets)."""
+  """Returns a vocabulary, and the reference tokenizer if it has offsets."""
   kind = request.param
   folder = tmp_path_factory.mktemp('v')
   if kind in _IMPORTED:
@@ -48,7 +48,7 @@ def encoded(known):
   return char_offsets.encode_with_offsets(known[0], _TEXTS, 'en')
 
 
-def test_the_tokens_are_those_of_the_whole_text(known, encoded):
+def test_token_ids_equal_those_of_the_complete_text(known, encoded):
   allowed = {'\t', '\n', '\r', '\u200b', '\ufeff'}
   for text, spans in zip(_TEXTS, encoded, strict=True):
     if not allowed & set(text) and '  ' not in text and text.strip():
@@ -56,23 +56,24 @@ def test_the_tokens_are_those_of_the_whole_text(known, encoded):
       expected_ids = known[0].encode(text, language='en')
       if language_codes.TEXT_WITHOUT_SPACES.search(
         text
-      ):  # Unknown characters stand apart.
+      ):  # Unknown characters are not merged.
         ids, expected_ids = (
-          _joined(x, known[0].spec.unk_id) for x in (ids, expected_ids)
+          _merge_unknown_ids(x, known[0].spec.unk_id)
+          for x in (ids, expected_ids)
         )
       assert ids == expected_ids
 
 
-def _joined(ids, unknown):
-  """The ids, with one for several unknown ones that follow each other."""
+def _merge_unknown_ids(ids, unknown):
+  """Returns the ids with consecutive unknown ids merged."""
   pairs = zip(ids, [None, *ids[:-1]], strict=True)
   return [
     token_id for token_id, before in pairs if {token_id, before} != {unknown}
   ]
 
 
-def test_neighbouring_unknown_characters_have_a_token_each(toy_vocabulary):
-  """An answer can begin and end at each of them."""
+def test_adjacent_unknown_characters_are_separate_tokens(toy_vocabulary):
+  """An answer can start and end at each unknown character."""
   text = '東京塔が 猫犬'
   (spans,) = char_offsets.encode_with_offsets(toy_vocabulary, [text], 'en')
   for start, stop in ((1, 2), (0, 2), (1, 3), (5, 6), (6, 7)):
@@ -80,7 +81,7 @@ def test_neighbouring_unknown_characters_have_a_token_each(toy_vocabulary):
     assert (spans.starts[first], spans.ends[last]) == (start, stop)
 
 
-def test_every_character_has_a_token(encoded):
+def test_every_character_is_covered_by_a_token(encoded):
   for text, spans in zip(_TEXTS, encoded, strict=True):
     covered = {
       i
@@ -96,7 +97,7 @@ def test_every_character_has_a_token(encoded):
     )
 
 
-def test_tokens_stand_in_the_order_of_their_characters(encoded):
+def test_offsets_are_sorted(encoded):
   for spans in encoded:
     assert (np.diff(spans.starts) >= 0).all()
     assert (np.diff(spans.ends) >= 0).all()
@@ -104,7 +105,7 @@ def test_tokens_stand_in_the_order_of_their_characters(encoded):
     assert {a.dtype for a in spans} == {np.dtype(np.int32)}
 
 
-def test_spans_are_those_of_the_tokenizers_library(known, encoded):
+def test_offsets_equal_those_of_the_tokenizers_library(known, encoded):
   vocabulary, reference = known
   if reference is None:
     pytest.skip('the library has no such tokenizer')
@@ -113,7 +114,7 @@ def test_spans_are_those_of_the_tokenizers_library(known, encoded):
     expected = reference(
       text, add_special_tokens=False, return_offsets_mapping=True
     )
-    # What a normalisation joins or splits is its own affair, and a typed ▁.
+    # Texts that normalization changes, and texts with ▁, are not compared.
     if (
       expected['input_ids'] != spans.token_ids.tolist()
       or '▁' in text
@@ -137,7 +138,7 @@ def test_spans_are_those_of_the_tokenizers_library(known, encoded):
   assert compared > 100
 
 
-def test_spans_of_tokens_are_found_again(encoded):
+def test_cover_returns_the_tokens_of_a_span(encoded):
   rng = np.random.default_rng(0)
   for text, spans in zip(_TEXTS, encoded, strict=True):
     for _ in range(20 if len(spans.token_ids) else 0):
@@ -149,7 +150,7 @@ def test_spans_of_tokens_are_found_again(encoded):
       assert (spans.starts[i], spans.ends[j]) == (start, end), text[start:end]
 
 
-def test_encode_as_its_docstring_says(toy_vocabulary):
+def test_encode_with_offsets_docstring_example(toy_vocabulary):
   spans, empty = char_offsets.encode_with_offsets(
     toy_vocabulary, ['the dogs', ' '], 'en'
   )
@@ -158,7 +159,7 @@ def test_encode_as_its_docstring_says(toy_vocabulary):
   assert len(empty.token_ids) == 0 and empty.cover(0, 1) is None
 
 
-def test_characters_inside_of_tokens_are_covered_by_the_fewest():
+def test_cover_returns_the_smallest_token_span():
   spans = char_offsets.TokenSpans(
     *map(np.int32, ([7, 8, 9, 10], [0, 4, 4, 7], [3, 4, 7, 8]))
   )
@@ -191,19 +192,17 @@ def test_characters_inside_of_tokens_are_covered_by_the_fewest():
     ('a\u200bb', ['a', 'b'], [0, 2], [1, 3]),
   ],
 )
-def test_pieces_are_laid_over_text(text, pieces, starts, ends):
+def test_token_char_spans_aligns_tokens_with_text(text, pieces, starts, ends):
   spans = token_offsets.token_char_spans(text, pieces)
   assert [x.tolist() for x in spans] == [starts, ends]
 
 
-def test_pieces_of_another_text_do_not_fit():
+def test_token_char_spans_rejects_tokens_of_other_text():
   assert token_offsets.token_char_spans('dogs', ['cat', 's']) is None
   assert token_offsets.token_char_spans('dogs', [None, 'x']) is None
 
 
-def test_a_chunk_whose_pieces_do_not_fit_is_cut_into_words(
-  toy_vocabulary, monkeypatch
-):
+def test_misaligned_chunks_are_split_into_words(toy_vocabulary, monkeypatch):
   spans = token_offsets.token_char_spans
   monkeypatch.setattr(
     token_offsets,
@@ -217,7 +216,7 @@ def test_a_chunk_whose_pieces_do_not_fit_is_cut_into_words(
   )
   text = 'a cat(the dog)'
   parts = {text[a:b] for a, b in zip(encoded.starts, encoded.ends, strict=True)}
-  assert 'cat' in parts  # not taken apart any further
+  assert 'cat' in parts  # not split further
   assert encoded.cover(2, 5) is not None
   first, last = encoded.cover(6, 9)
   assert (encoded.starts[first], encoded.ends[last]) == (6, 9)

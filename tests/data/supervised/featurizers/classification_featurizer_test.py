@@ -1,4 +1,4 @@
-"""Rows of classified texts, as docstrings show them and as references cut."""
+"""Tests of the classification featurizers."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def _maker(**kwargs):
   )
 
 
-def test_a_pair_as_the_docstring_shows_it(toy_vocabulary):
+def test_pair_docstring_example(toy_vocabulary):
   spec = toy_vocabulary.spec
   ((row,),) = _maker().make([_example()], toy_vocabulary, length=32)
   a, b = (toy_vocabulary.encode(text) for text in ('the cat', 'a dog'))
@@ -50,7 +50,7 @@ def test_a_pair_as_the_docstring_shows_it(toy_vocabulary):
   assert row['side_ids'].tolist() == [0] * (len(a) + 2) + [1] * (len(b) + 2)
 
 
-def test_a_single_text_and_each_languages_id(toy_vocabulary):
+def test_single_texts_and_language_ids(toy_vocabulary):
   single, pair = _maker().make(
     [
       _example(paired=None, label='entailment'),
@@ -73,9 +73,7 @@ def test_a_single_text_and_each_languages_id(toy_vocabulary):
   assert set(pair[0]['language_ids'][~first]) == {ids['ru']}
 
 
-def test_a_batch_is_padded_and_examples_without_a_label_are_no_use(
-  toy_vocabulary,
-):
+def test_batches_are_padded_and_unlabeled_examples_skipped(toy_vocabulary):
   maker = _maker(separator='bert')
   features = maker.make(
     [_example(), _example(label=None)], toy_vocabulary, length=40
@@ -103,9 +101,9 @@ def test_a_batch_is_padded_and_examples_without_a_label_are_no_use(
     (20, 19, 1),
   ],
 )
-def test_the_longer_text_loses_its_last_tokens(first, second, capacity):
+def test_longest_text_is_truncated_first(first, second, capacity):
   a, b = first, second
-  while a + b > capacity:  # as BERT's data and Hugging Face do it
+  while a + b > capacity:  # as in BERT and Hugging Face
     if a > b:
       a -= 1
     else:
@@ -117,7 +115,7 @@ def test_the_longer_text_loses_its_last_tokens(first, second, capacity):
 
 
 @pytest.mark.parametrize('separator', list(SpecialTokenTemplate))
-def test_long_pairs_fill_the_row(toy_vocabulary, separator):
+def test_long_pairs_fill_the_sequence(toy_vocabulary, separator):
   long = _example('the cat sees the river ' * 9, 'a dog ' * 4)
   (row,) = _maker(separator=separator).text_rows(
     [long], toy_vocabulary, length=24
@@ -129,17 +127,17 @@ def test_long_pairs_fill_the_row(toy_vocabulary, separator):
   assert second_ids[-1 - min(half, len(second)) : -1] == second[:half]
 
 
-def test_an_unknown_label_is_an_error(toy_vocabulary):
+def test_unknown_labels_are_rejected(toy_vocabulary):
   with raises_error(errors.CorpusError, mentions=('maybe', 'en', 7)):
     _maker().make([_example(label='maybe', id='7')], toy_vocabulary, length=32)
 
 
-def test_rows_without_room_are_an_error(toy_vocabulary):
+def test_length_below_the_special_tokens_is_rejected(toy_vocabulary):
   with raises_error(errors.ConfigError, mentions=4):
     _maker().text_rows([_example()], toy_vocabulary, length=4)
 
 
-def test_pieces_of_each_languages_own(toy_corpus, tmp_path):
+def test_texts_are_encoded_in_their_languages(toy_corpus, tmp_path):
   from xlflax.data.tokenizers import vocabulary_training
 
   union = vocabulary_training.train_vocabulary(
@@ -157,7 +155,7 @@ def test_pieces_of_each_languages_own(toy_corpus, tmp_path):
 
 
 @pytest.fixture
-def taught(tmp_path):
+def distillation(tmp_path):
   vectors = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
   np.save(tmp_path / 'de.npy', vectors)
   return vectors, classification_featurizer.DistillationFeaturizer(
@@ -169,8 +167,8 @@ def _line(name, language='de'):
   return _example(paired=None, label='query', id=name, language=language)
 
 
-def test_texts_have_the_vector_of_their_line(toy_vocabulary, taught):
-  vectors, maker = taught
+def test_texts_get_the_vector_of_their_line(toy_vocabulary, distillation):
+  vectors, maker = distillation
   features = maker.make(
     [_line('1.0'), _line('3.0'), _line('3.1')], toy_vocabulary, length=16
   )
@@ -190,17 +188,15 @@ def test_texts_have_the_vector_of_their_line(toy_vocabulary, taught):
     (_line('1.0', 'fr'), ('fr', 0, 'DistillationFeaturizer.vectors')),
   ],
 )
-def test_a_line_without_a_vector_is_an_error(
-  toy_vocabulary, taught, example, values
+def test_line_without_a_vector_is_rejected(
+  toy_vocabulary, distillation, example, values
 ):
   with raises_error(errors.CorpusError, mentions=values):
-    taught[1].make([example], toy_vocabulary, length=16)
+    distillation[1].make([example], toy_vocabulary, length=16)
 
 
 @pytest.mark.parametrize('content', [None, b'no array'])
-def test_a_file_that_holds_no_vectors_is_an_error(
-  toy_vocabulary, tmp_path, content
-):
+def test_file_without_vectors_is_rejected(toy_vocabulary, tmp_path, content):
   path = tmp_path / 'de.npy'
   if content is not None:
     path.write_bytes(content)

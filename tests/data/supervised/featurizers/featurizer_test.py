@@ -30,7 +30,7 @@ class _Vocabulary:
     return SPEC.languages.index(code)
 
 
-def test_text_row_as_its_docstring_says():
+def test_text_row_docstring_example():
   row = featurizer.text_row([np.array([7, 8]), np.array([9])], [0, 1], SPEC)
   assert {key: value.tolist() for key, value in row.items()} == {
     'token_ids': [1, 7, 8, 2, 2, 9, 2],
@@ -44,7 +44,7 @@ def test_text_row_as_its_docstring_says():
 
 @pytest.mark.parametrize('separator', list(SpecialTokenTemplate))
 @pytest.mark.parametrize('positions', list(PositionIds))
-def test_pairs_are_those_of_pretraining(separator, positions):
+def test_pair_features_equal_those_of_pretraining(separator, positions):
   texts = [np.array([7, 8, 9]), np.array([10, 11])]
   dataset = dataset_config.DatasetConfig(
     name='pairs',
@@ -67,7 +67,7 @@ def test_pairs_are_those_of_pretraining(separator, positions):
   assert len(row['token_ids']) == 5 + featurizer.num_special(2, separator)
 
 
-def test_one_text_is_a_sentence_of_pretraining():
+def test_single_text_features_equal_those_of_pretraining():
   dataset = dataset_config.DatasetConfig(
     name='s', mixture='m', layout='sentences', length=6, batch_size=1
   )
@@ -83,7 +83,7 @@ def test_one_text_is_a_sentence_of_pretraining():
   )
 
 
-def test_stack_pads_rows_and_adds_empty_ones():
+def test_stack_features_pads_rows_and_adds_empty_rows():
   fields = {'ids': featurizer.Field((3,), 9), 'label': featurizer.Field((), -1)}
   batch = featurizer.stack_features(
     [{'ids': np.array([1, 2]), 'label': np.int32(5)}], fields, num_rows=2
@@ -93,7 +93,7 @@ def test_stack_pads_rows_and_adds_empty_ones():
   assert batch['ids'].dtype == np.int32
 
 
-def test_languages_of_the_vocabulary_and_others():
+def test_language_id_of_known_and_unknown_languages():
   vocabulary = _Vocabulary()
   assert featurizer.language_id(vocabulary, 'fr') == 1
   assert featurizer.language_id(vocabulary, 'zh') == 2  # the only variant

@@ -1,4 +1,4 @@
-"""Rows of questions: windows, the answer's place, and its text again."""
+"""Tests of the question-answering featurizer: windows and answer positions."""
 
 import logging
 
@@ -14,7 +14,7 @@ from xlflax.utils import errors
 
 
 class Letters(base_vocabulary.Vocabulary):
-  """Each character is a token, each space is none; `ab` and `▁` are pieces."""
+  """Vocabulary of characters without spaces; `ab` and `▁` are tokens, too."""
 
   kind = 'letters'
   hash = 'letters'
@@ -60,7 +60,7 @@ def _ids(text):
   return [{'<': 1, '>': 2}.get(c, ord(c)) for c in text]
 
 
-def test_rows_as_the_docstring_shows_them():
+def test_docstring_example():
   maker = question_featurizer.QuestionAnsweringFeaturizer(doc_stride=2)
   ((first, second),) = maker.make(
     [_question('c d e f', 'd')], Letters(), length=9
@@ -83,7 +83,7 @@ def test_windows_without_the_answer_can_be_dropped():
 
 @pytest.mark.parametrize('separator', ['bert', 'xlmr', 'xlm'])
 @pytest.mark.parametrize(('length', 'stride'), [(9, 1), (9, 128), (30, 4)])
-def test_windows_hold_all_of_the_context(separator, length, stride):
+def test_windows_cover_the_complete_context(separator, length, stride):
   maker = question_featurizer.QuestionAnsweringFeaturizer(
     doc_stride=stride, separator=separator
   )
@@ -110,13 +110,13 @@ def test_windows_hold_all_of_the_context(separator, length, stride):
   assert len({w.first for w in windows}) == len(windows)
 
 
-def test_an_answer_that_the_window_cuts_is_none_there():
+def test_answers_cut_by_a_window_are_treated_as_missing():
   maker = question_featurizer.QuestionAnsweringFeaturizer(doc_stride=2)
   (rows,) = maker.make([_question('cdef', 'def')], Letters(), length=9)
   assert [int(row['start_positions']) for row in rows] == [0, 0]
 
 
-def test_ends_inside_of_a_token_take_all_of_it():
+def test_answer_ends_inside_a_token_include_the_token():
   (window,) = question_featurizer.QuestionAnsweringFeaturizer().windows(
     [_question('cabd', 'b')], Letters(), length=20
   )[0]
@@ -125,7 +125,7 @@ def test_ends_inside_of_a_token_take_all_of_it():
   assert window.characters(start, end) == (1, 3)
 
 
-def test_answers_that_the_context_lacks_are_counted_and_left_out(caplog):
+def test_answers_missing_from_the_context_are_logged_and_skipped(caplog):
   good = _question('c d', 'd')
   wrong = _question('c d', 'd', start=0, id='w1')
   nowhere = _question('c d', 'x', start=-1, id='w2')
@@ -142,8 +142,8 @@ def test_answers_that_the_context_lacks_are_counted_and_left_out(caplog):
   ) == ['w1', 'w2']
 
 
-def test_only_the_answer_that_is_trained_on_must_match(caplog):
-  """A wrong second answer neither skips a question nor counts as skipped."""
+def test_only_the_first_answer_must_match_the_context(caplog):
+  """A question with a wrong second answer is not skipped."""
   answers = (labeled_examples.Answer('d', 2), labeled_examples.Answer('d', 0))
   example = _question('c d', 'd', answers=answers)
   with caplog.at_level(logging.WARNING):
@@ -153,7 +153,7 @@ def test_only_the_answer_that_is_trained_on_must_match(caplog):
   assert len(rows) == 1 and not caplog.records
 
 
-def test_settings_that_can_not_be():
+def test_invalid_settings_are_rejected():
   with raises_error(
     errors.ConfigError, got=0, where='QuestionAnsweringFeaturizer.doc_stride'
   ):
@@ -170,7 +170,7 @@ def test_settings_that_can_not_be():
     )
 
 
-def test_long_questions_are_cut_and_languages_told_apart():
+def test_long_questions_are_truncated_and_keep_their_language():
   (window,) = question_featurizer.QuestionAnsweringFeaturizer(
     max_question_length=3
   ).windows(
@@ -200,8 +200,8 @@ _CONTEXTS = {
 
 
 @pytest.mark.parametrize('language', list(_CONTEXTS))
-def test_every_answer_is_decoded_again(language, vocabularies):
-  """Every span of tokens as the answer; its text comes back exactly."""
+def test_answer_spans_decode_to_the_exact_text(language, vocabularies):
+  """Every token span is used as the answer."""
   context = _CONTEXTS[language]
   exact = 0
   for vocabulary in vocabularies:
@@ -244,7 +244,7 @@ def test_every_answer_is_decoded_again(language, vocabularies):
 
 @pytest.fixture(scope='module')
 def vocabularies(toy_vocabulary, tmp_path_factory):
-  """Byte-level BPE, Unigram and WordPiece of many scripts, and a toy."""
+  """Byte-level BPE, Unigram and WordPiece of many scripts, and the toy one."""
   from tests.interop.huggingface.tokenizers import tokenizer_reader_test
   from xlflax.interop.huggingface.tokenizers import tokenizer_reader as importer
 
@@ -264,7 +264,7 @@ def vocabularies(toy_vocabulary, tmp_path_factory):
   return all_vocabularies
 
 
-def test_rows_fit_their_fields():
+def test_features_match_the_declared_fields():
   maker = question_featurizer.QuestionAnsweringFeaturizer(doc_stride=2)
   (rows,) = maker.make([_question('c d e f', 'd')], Letters(), length=9)
   batch = featurizer.stack_features(rows, maker.fields(9, Letters.spec))
@@ -275,7 +275,7 @@ def test_rows_fit_their_fields():
   assert batch['start_positions'].tolist() == [6, 0]
 
 
-def test_a_question_without_an_answer_points_at_the_first_position():
+def test_unanswerable_questions_point_to_the_first_position():
   example = labeled_examples.Question(
     id='q',
     language='en',

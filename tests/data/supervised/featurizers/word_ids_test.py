@@ -1,4 +1,4 @@
-"""Words as tokens, by vocabularies of every kind."""
+"""Tests of word encoding for all vocabulary types."""
 
 import dataclasses
 import json
@@ -51,7 +51,7 @@ def union(toy_corpus, tmp_path_factory):
 
 
 @pytest.mark.parametrize('language', list(_SENTENCES))
-def test_joined_words_are_the_vocabularys_own_encoding(vocabulary, language):
+def test_word_ids_equal_the_encoding_of_the_sentence(vocabulary, language):
   text = _SENTENCES[language]
   encoded = word_ids.encode_words(vocabulary, text.split(), language)
   assert encoded.token_ids.tolist() == vocabulary.encode(
@@ -63,7 +63,7 @@ def test_joined_words_are_the_vocabularys_own_encoding(vocabulary, language):
 
 
 @pytest.mark.parametrize('language', list(_SENTENCES))
-def test_the_tokens_of_a_word_are_its_text(vocabulary, language):
+def test_tokens_of_a_word_decode_to_the_word(vocabulary, language):
   sentence_words = _SENTENCES[language].split()
   ids, lengths = word_ids.encode_words(vocabulary, sentence_words, language)
   ends = np.cumsum(lengths)
@@ -75,7 +75,7 @@ def test_the_tokens_of_a_word_are_its_text(vocabulary, language):
     )
 
 
-def test_every_word_has_a_token(vocabulary):
+def test_every_word_has_at_least_one_token(vocabulary):
   unusual_words = ['', 'the', '\x07', '', '\u200b']
   ids, lengths = word_ids.encode_words(vocabulary, unusual_words, 'en')
   assert len(lengths) == 5 and lengths.min() >= 1
@@ -85,13 +85,13 @@ def test_every_word_has_a_token(vocabulary):
   )
 
 
-def test_no_word_has_no_token(vocabulary):
+def test_no_words_give_empty_arrays(vocabulary):
   ids, lengths = word_ids.encode_words(vocabulary, [], 'en')
   assert ids.shape == lengths.shape == (0,)
   assert ids.dtype == lengths.dtype == np.int32
 
 
-def test_starts_and_words_of_tokens():
+def test_starts_and_word_of_token():
   encoded = word_ids.EncodedWords(
     np.arange(6, dtype=np.int32), np.array([2, 1, 3], np.int32)
   )
@@ -100,11 +100,11 @@ def test_starts_and_words_of_tokens():
 
 
 @dataclasses.dataclass(frozen=True)
-class _Pieces:
+class _CharacterVocabulary:
   """Encodes a space as one token and every other character as one."""
 
   mark: str = '▁'
-  first: bool = True  # whether a text gets a space in front
+  first: bool = True  # whether to prepend a space to the text
   spec = base_vocabulary.VocabularySpec(
     size=2000,
     pad_id=0,
@@ -135,16 +135,24 @@ class _Pieces:
 def test_no_space_between_words_of_languages_without_spaces():
   japanese_words = ['猫', 'が', 'いる']
   for language in ('ja', 'ja-JP', 'zh_TW', 'th'):
-    ids, lengths = word_ids.encode_words(_Pieces(), japanese_words, language)
-    assert ids.tolist() == _Pieces().encode('猫がいる', language='ja')
+    ids, lengths = word_ids.encode_words(
+      _CharacterVocabulary(), japanese_words, language
+    )
+    assert ids.tolist() == _CharacterVocabulary().encode(
+      '猫がいる', language='ja'
+    )
     assert lengths.tolist() == [2, 1, 2]
-  ids, lengths = word_ids.encode_words(_Pieces(), japanese_words, 'ko')
-  assert ids.tolist() == _Pieces().encode('猫 が いる', language='ja')
+  ids, lengths = word_ids.encode_words(
+    _CharacterVocabulary(), japanese_words, 'ko'
+  )
+  assert ids.tolist() == _CharacterVocabulary().encode(
+    '猫 が いる', language='ja'
+  )
   assert lengths.tolist() == [2, 2, 3]
 
 
-def test_a_vocabulary_that_marks_spaces_inside_of_the_text_only():
-  plain = _Pieces(mark='Ġ', first=False)
+def test_vocabulary_without_a_leading_space():
+  plain = _CharacterVocabulary(mark='Ġ', first=False)
   ids, lengths = word_ids.encode_words(plain, ['a', 'bc'], 'en')
   assert ids.tolist() == plain.encode('a bc', language='en')
   assert lengths.tolist() == [1, 3]
@@ -153,7 +161,7 @@ def test_a_vocabulary_that_marks_spaces_inside_of_the_text_only():
   assert lengths.tolist() == [1, 2]
 
 
-def test_another_code_of_the_vocabularys_language(union):
+def test_equivalent_language_codes_give_the_same_ids(union):
   ids = [
     word_ids.encode_words(union, ['die', 'Katze'], code).token_ids.tolist()
     for code in ('de', 'deu')
@@ -163,13 +171,15 @@ def test_another_code_of_the_vocabularys_language(union):
     word_ids.encode_words(union, ['die'], 'fr')
 
 
-def test_a_space_that_is_a_word_stays():
-  ids, lengths = word_ids.encode_words(_Pieces(), ['猫', ' '], 'ja')
+def test_space_words_are_kept():
+  ids, lengths = word_ids.encode_words(
+    _CharacterVocabulary(), ['猫', ' '], 'ja'
+  )
   assert ids.tolist()[2:] == [7] and lengths.tolist() == [2, 1]
 
 
-def test_words_of_xlm(tmp_path):
-  """Its words come from the language's tokenizer."""
+def test_xlm_words_are_tokenized_by_language(tmp_path):
+  """XLM uses a separate tokenizer for each language."""
   characters = sorted(set('thedogsaw ain.')) + ['th', 'the</w>']
   pieces = [
     '<s>',
@@ -194,6 +204,6 @@ def test_words_of_xlm(tmp_path):
   assert lengths.tolist() == [1, 3, 3, 1, 3, 2, 1, 4, 1]
 
 
-def test_a_sentence_that_is_not_split():
+def test_unsplit_sentence_is_rejected():
   with raises_error(errors.VocabularyError, got='the dog'):
-    word_ids.encode_words(_Pieces(), 'the dog', 'en')
+    word_ids.encode_words(_CharacterVocabulary(), 'the dog', 'en')

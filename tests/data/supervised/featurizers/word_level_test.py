@@ -1,4 +1,4 @@
-"""Rows of tagged and parsed sentences: what the docstrings show, and more."""
+"""Tests of the featurizers of tagged and parsed sentences."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ _TREES = parsing_featurizer.ParsingFeaturizer(
 
 @pytest.fixture
 def vocabulary():
-  """<s> is 1, </s> 2, ▁the 5, ▁dog 6, s 7, ▁bark 8."""
+  """The ids are <s> 1, </s> 2, ▁the 5, ▁dog 6, s 7 and ▁bark 8."""
   return WordVocabulary(_WORDS)
 
 
@@ -42,7 +42,7 @@ def _lists(row):
   return {key: np.asarray(value).tolist() for key, value in row.items()}
 
 
-def test_tags_stand_at_first_tokens(vocabulary):
+def test_labels_are_at_the_first_token_of_each_word(vocabulary):
   [[row]] = _TAGS.make([_TAGGED], vocabulary, length=16)
   columns = _lists(row)
   assert columns['token_ids'] == [1, 5, 6, 7, 8, 2]
@@ -50,7 +50,7 @@ def test_tags_stand_at_first_tokens(vocabulary):
   assert set(columns) == set(_TAGS.fields(16, vocabulary.spec))
 
 
-def test_tree_of_a_row(vocabulary):
+def test_parsed_sentence_features(vocabulary):
   [[row]] = _TREES.make([_PARSED], vocabulary, length=16)
   columns = _lists(row)
   assert columns['token_ids'] == [1, 5, 6, 7, 8, 2]
@@ -83,7 +83,7 @@ def test_long_sentences_are_split_between_words(vocabulary):
   assert [_lists(row)['relations'] for row in parsed] == [[-1, 0, -1], [-1, 2]]
 
 
-def test_heads_of_a_later_row_count_from_its_first_word(vocabulary):
+def test_heads_are_relative_to_the_window(vocabulary):
   sentence = labeled_examples.ParsedSentence(
     id='0',
     language='en',
@@ -106,14 +106,14 @@ def test_heads_of_a_later_row_count_from_its_first_word(vocabulary):
     ([3, 3], [(0, 1), (1, 2)]),
   ],
 )
-def test_windows(lengths, expected):
-  """Four tokens fit; every word is in one window."""
+def test_split_windows_covers_every_word_once(lengths, expected):
+  """A window has space for four tokens."""
   assert [
     (w.start, w.stop) for w in word_level.split_windows(lengths, 4)
   ] == expected
 
 
-def test_word_longer_than_a_row_keeps_what_fits(vocabulary):
+def test_words_longer_than_the_sequence_are_truncated(vocabulary):
   [rows] = word_level.text_rows(
     [_TAGGED.__class__(id='0', language='en', words=('dogs', 'bark'))],
     vocabulary,
@@ -126,7 +126,7 @@ def test_word_longer_than_a_row_keeps_what_fits(vocabulary):
   assert [row.lengths.tolist() for row in rows] == [[1], [1]]
 
 
-def test_sentences_without_labels_give_no_row(vocabulary):
+def test_unlabeled_sentences_have_no_features(vocabulary):
   blind = labeled_examples.TaggedSentence(id='1', language='fr', words=_WORDS)
   features = _TAGS.make([blind, _TAGGED, blind], vocabulary, length=16)
   assert [len(rows) for rows in features] == [0, 1, 0]
@@ -141,7 +141,7 @@ def test_sentences_without_labels_give_no_row(vocabulary):
   ) == [[]]
 
 
-def test_language_of_the_tokens(vocabulary):
+def test_language_ids_are_those_of_the_sentence(vocabulary):
   french = labeled_examples.TaggedSentence(
     id='1', language='fr', words=('the',), tags=('DET',)
   )
@@ -149,13 +149,13 @@ def test_language_of_the_tokens(vocabulary):
   assert row['language_ids'].tolist() == [1, 1, 1]
 
 
-def test_label_that_is_not_known(vocabulary):
+def test_unknown_labels_are_rejected(vocabulary):
   with raises_error(errors.CorpusError, mentions=('VERB', 'en', 0)):
     tagging_featurizer.TaggingFeaturizer(labels=('DET', 'NOUN')).make(
       [_TAGGED], vocabulary, length=16
     )
 
 
-def test_rows_without_room(vocabulary):
+def test_length_below_the_special_tokens_is_rejected(vocabulary):
   with raises_error(errors.ConfigError, mentions=2):
     _TAGS.make([_TAGGED], vocabulary, length=2)

@@ -1,4 +1,4 @@
-"""Declarations of the example classes."""
+"""Tests of the columns and labels of example classes."""
 
 import dataclasses
 import json
@@ -44,7 +44,7 @@ _ALL = (_TEXT, _SENTENCE, _TREE, _QUESTION, _ALIGNED)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Rated(labeled_examples.Example):
-  """A family of a user's own."""
+  """User-defined example class."""
 
   KIND = 'rated'
   text: str
@@ -57,14 +57,14 @@ def _read(example, columns, **options):
 
 
 @pytest.mark.parametrize('example', _ALL, ids=lambda e: e.KIND)
-def test_columns_and_back(example):
+def test_examples_round_trip_through_columns(example):
   columns = example.to_columns()
   assert list(columns) == list(example.columns())
-  json.dumps(columns)  # plain values
+  json.dumps(columns)  # The values can be serialized.
   assert _read(example, columns, languages=('aa',)) == example
 
 
-def test_columns_of_a_family_of_ones_own():
+def test_columns_of_a_user_defined_class():
   assert Rated.columns() == {
     'id': FeatureType.TEXT,
     'language': FeatureType.TEXT,
@@ -80,7 +80,7 @@ def test_columns_of_a_family_of_ones_own():
   assert labeled_examples.class_of('rated') is Rated
 
 
-def test_what_columns_leave_out():
+def test_missing_columns_have_defaults_or_raise():
   example = _read(_TEXT, {'text': b'x', 'paired_text': b'y', 'label': b''})
   assert example == labeled_examples.ClassifiedText(
     id='7', language='aa', text='x', paired_text='y', paired_language='bb'
@@ -91,14 +91,14 @@ def test_what_columns_leave_out():
     _read(_TEXT, {'text': 'x'})
 
 
-def test_blind_examples():
+def test_is_blind_without_gold_fields():
   assert [example.is_blind for example in _ALL] == [True, *[False] * 4]
   assert dataclasses.replace(_SENTENCE, tags=None).is_blind
   assert dataclasses.replace(_TREE, heads=None, relations=None).is_blind
   assert dataclasses.replace(_QUESTION, answers=()).is_blind
 
 
-def test_labels():
+def test_labels_of_each_class():
   assert _TEXT.labels is None
   assert dataclasses.replace(_TEXT, label='no').labels == ('no',)
   assert _SENTENCE.labels == ('B-LOC', 'O')
@@ -107,7 +107,7 @@ def test_labels():
     _ = Rated(id='a', language='en', text='x').labels
 
 
-def test_predictions_and_back():
+def test_predictions_round_trip_through_text():
   cls = labeled_examples.TaggedSentence
   text = cls.write_predictions([_SENTENCE] * 2, [['A', 'B'], ['C', 'D']])
   assert text == 'A\nB\n\nC\nD\n'
@@ -122,7 +122,7 @@ def test_predictions_and_back():
   assert text == ''
 
 
-def test_a_kind_is_of_one_class():
+def test_duplicate_kinds_are_rejected():
   with raises_error(errors.ConfigError, mentions='rated'):
 
     class Other(labeled_examples.Example):
@@ -131,12 +131,12 @@ def test_a_kind_is_of_one_class():
     del Other
 
 
-def test_a_field_that_no_column_holds():
+def test_unsupported_field_types_are_rejected():
   @dataclasses.dataclass(frozen=True, kw_only=True)
-  class _Odd(labeled_examples.Example):
+  class _Unsupported(labeled_examples.Example):
     place: complex
 
   with raises_error(
-    errors.ConfigError, got="<class 'complex'>", mentions='_Odd.place'
+    errors.ConfigError, got="<class 'complex'>", mentions='_Unsupported.place'
   ):
-    _Odd.columns()
+    _Unsupported.columns()

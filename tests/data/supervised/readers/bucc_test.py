@@ -1,4 +1,4 @@
-"""Two collections of sentences with translations among them."""
+"""Tests of the readers of bitext mining data."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def files(write):
   )
 
 
-def test_sentences_and_pairs(files):
+def test_read_bucc(files):
   mined = bucc.read_bucc(*files, languages=('zh', 'en'))
   assert mined.languages == ('zh', 'en')
   assert mined.first == {'zh-1': '你好', 'zh-2': '猫'}
@@ -25,7 +25,7 @@ def test_sentences_and_pairs(files):
   assert bucc.read_bucc(*files[:2], languages=('zh', 'en')).gold is None
 
 
-def test_text_files_in_the_wrong_order(write):
+def test_swapped_text_files_are_rejected(write):
   first = write('a.fr', 'fr-1\tbonjour\nfr-2\tchat\n')
   second = write('a.en', 'en-7\tcat\nen-8\tdog\n')
   gold = write('a.gold', 'fr-2\ten-7\n')
@@ -36,7 +36,7 @@ def test_text_files_in_the_wrong_order(write):
   assert caught.value.fix
 
 
-def test_numbered_text_files_in_the_wrong_order(write):
+def test_swapped_numbered_text_files_are_rejected(write):
   sides = write('a', 'ndiyo\nhapana\n'), write('b', 'no\nnope\nyes\n')
   gold = write('gold', '1\n1\n0\n')
   with raises_error(errors.CorpusError, where='gold:1', mentions='swapped'):
@@ -53,7 +53,7 @@ def test_lines_are_numbered_from_0(write):
     bucc.read_lines(write('a', 'x'), write('c', ''), languages=('sw', 'en'))
 
 
-def test_gold_lines_go_from_the_second_file_to_the_first(write):
+def test_gold_lines_map_target_lines_to_source_lines(write):
   sides = write('a', 'ndiyo\nhapana\n'), write('b', 'no\nnope\nyes\n')
   gold = write('gold', '1\n1\n0\n')
   mined = bucc.read_lines(*sides, gold, languages=('sw', 'en'))
@@ -72,7 +72,7 @@ def test_gold_lines_go_from_the_second_file_to_the_first(write):
     ('a.en', '\n', 'a.en'),
   ],
 )
-def test_errors(files, write, name, text, values):
+def test_malformed_files_are_rejected(files, write, name, text, values):
   write(name, text)
   with raises_error(errors.CorpusError, mentions=values):
     bucc.read_bucc(*files, languages=('zh', 'en'))

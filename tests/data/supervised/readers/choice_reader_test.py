@@ -1,4 +1,4 @@
-"""XCOPA and Belebele."""
+"""Tests of the readers of multiple-choice data."""
 
 import json
 
@@ -24,7 +24,7 @@ _BELEBELE = {
 }
 
 
-def test_xcopa(write):
+def test_read_xcopa(write):
   lines = [_XCOPA, _XCOPA | {'question': 'effect', 'label': None}]
   path = write('a.jsonl', '\n'.join(map(json.dumps, lines)))
   first, second, third, _ = choice_reader.read_xcopa(path, 'en').examples
@@ -48,7 +48,7 @@ def test_xcopa(write):
     (True, None),
   ],
 )
-def test_the_label_of_xcopa(write, label, labels):
+def test_xcopa_labels(write, label, labels):
   line = json.dumps(_XCOPA | {'label': label})
   path = write('a.jsonl', f'{json.dumps(_XCOPA)}\n{line}')
   if labels is None:
@@ -59,7 +59,7 @@ def test_the_label_of_xcopa(write, label, labels):
     assert [choice.label for choice in choices] == labels
 
 
-def test_a_limit_leaves_whole_questions(write):
+def test_max_examples_keeps_complete_questions(write):
   path = write('a.jsonl', '\n'.join([json.dumps(_BELEBELE)] * 3))
   counts = {
     limit: len(
@@ -72,7 +72,7 @@ def test_a_limit_leaves_whole_questions(write):
   assert counts == {3: 0, 4: 4, 6: 4, 11: 8, 12: 12, 99: 12}
 
 
-def test_belebele(write):
+def test_read_belebele(write):
   path = write('a.jsonl', json.dumps(_BELEBELE))
   choices = choice_reader.read_belebele(path, 'sw').examples
   assert [choice.label for choice in choices] == [
@@ -84,7 +84,7 @@ def test_belebele(write):
   assert choices[2].paired_text == 'What? a3'
 
 
-def test_a_choice_without_text(write):
+def test_blank_choices_are_rejected(write):
   path = write('a.jsonl', json.dumps(_XCOPA | {'choice2': ' '}))
   with raises_error(
     errors.CorpusError, where='a.jsonl:1', mentions=('choice2', 'choice1')
@@ -92,8 +92,8 @@ def test_a_choice_without_text(write):
     choice_reader.read_xcopa(path, 'en')
 
 
-def test_the_training_table_of_belebele(write):
-  """As `assemble_training_set.py` writes it: pandas' TSV with an index."""
+def test_belebele_training_table(write):
+  """The format of `assemble_training_set.py`: a TSV file of pandas with an index."""
   head = (
     '\tdataset\tsplit\tpassage_id\tquestion_id\tpassage\tquestion\tanswer1'
     '\tanswer2\tanswer3\tanswer4\tcorrect_answer\tcorrect_answer_num\n'
@@ -142,7 +142,7 @@ _STORY = (
 )
 
 
-def test_xstory_cloze_as_its_own_loader_reads_it(write):
+def test_xstory_cloze_equals_the_published_loader(write):
   # csv.reader(delimiter='\t', quotechar='"', skipinitialspace=True), rows of
   # eight fields, of juletxara/xstory_cloze; texts joined as by the harness.
   path = write('a.tsv', _STORY)
@@ -165,7 +165,7 @@ def test_xstory_cloze_as_its_own_loader_reads_it(write):
   )
 
 
-def test_xwinograd_as_the_harness_reads_it(write):
+def test_xwinograd_equals_the_evaluation_harness(write):
   line = {
     'sentence': 'A sued B because _ was hurt; _ won.',
     'option1': 'A',

@@ -1,4 +1,4 @@
-"""Classes of texts from TSV and JSON lines."""
+"""Tests of the readers of text classification data."""
 
 import csv
 import gzip
@@ -41,7 +41,7 @@ def test_pairs_docstring_example(write):
   assert reading.problems == ()
 
 
-def test_many_scripts_and_line_separators_within_text(write):
+def test_unicode_line_separators_are_part_of_the_text(write):
   rows = [*_NLI, ('a\u2028b', 'c\x85d', 'neutral')]
   examples = classification_reader.read_tsv(
     write('a.tsv', _tsv(rows).replace('\n', '\r\n')), 'xx'
@@ -50,7 +50,7 @@ def test_many_scripts_and_line_separators_within_text(write):
   assert [e.id for e in examples] == list('0123')
 
 
-def test_compressed_files(write):
+def test_compressed_files_are_read(write):
   path = write('a.tsv.gz', gzip.compress(_tsv(_NLI).encode()))
   assert len(classification_reader.read_tsv(path, 'xx').examples) == 3
 
@@ -65,7 +65,7 @@ def test_blind_files_have_no_labels(write, rows):
   assert [e.label for e in examples] == [None] * 3
 
 
-def test_single_texts_named_columns_and_left_out_labels(write):
+def test_single_texts_with_named_columns(write):
   path = write(
     'r.tsv',
     'stars\thead\tbody\tlang\tname\n'
@@ -92,7 +92,7 @@ def test_single_texts_named_columns_and_left_out_labels(write):
     classification_reader.read_tsv(path, 'es', columns=columns)
 
 
-def test_header_with_column_numbers(write):
+def test_header_is_skipped_with_column_numbers(write):
   path = write('p.tsv', 'id\tsentence1\tsentence2\tlabel\n7\t一\t二\t1\n')
   columns = {'id': 0, 'text': 1, 'paired_text': 2, 'label': 3}
   (example,) = classification_reader.read_tsv(
@@ -101,8 +101,8 @@ def test_header_with_column_numbers(write):
   assert (example.id, example.text, example.label) == ('7', '一', '1')
 
 
-def test_header_that_is_an_example(write):
-  """Numbered columns are a header, although a label may have that number."""
+def test_has_header_on_a_file_without_header_is_rejected(write):
+  """A line of column numbers is a header, although labels may be numbers."""
   rows = 'It rains.\tIt is wet.\tyes\n' + 'a\tb\tno\nc\td\tyes\n'
   path = write('a.tsv', rows)
   with raises_error(
@@ -117,7 +117,7 @@ def test_header_that_is_an_example(write):
   assert [example.label for example in reading.examples] == ['2', '1']
 
 
-def test_quoting_is_that_of_the_csv_module(write):
+def test_csv_quoting_equals_the_csv_module(write):
   rows = [('"Oui" dit-il', 'a "b" c', '1'), ("l'eau", '«x»', '0')]
   buffer = io.StringIO()
   csv.writer(buffer, delimiter='\t').writerows(rows)
@@ -131,7 +131,7 @@ def test_quoting_is_that_of_the_csv_module(write):
 
 
 def test_fields_in_quotation_marks_cause_a_warning(write, caplog):
-  """They are read as part of the text unless the file is read as CSV."""
+  """Quotation marks are part of the text unless the file is read as CSV."""
   lines = ['a\tb\t1', '"""Oui"" dit-il"\tb\t0', 'a\t"a ""b"" c"\t1']
   path = write('q.tsv', '\n'.join(lines))
   ordinary = write('o.tsv', '"a" b\t"c"\t0\n""\ta ""b""\t1')
@@ -149,7 +149,7 @@ def test_fields_in_quotation_marks_cause_a_warning(write, caplog):
   assert '--eval_gin="OPTIONS=' in record.getMessage()
 
 
-def test_jsonl(write):
+def test_read_jsonl(write):
   lines = [
     {'sentence1': 'Ndiyo', 'sentence2': 'Hapana', 'gold_label': 0},
     {'sentence1': 'É', 'sentence2': 'ß', 'gold_label': None},
@@ -183,7 +183,7 @@ def test_jsonl(write):
     (b'a\tb\tc\n\xff\tb\tc\n', {}, ('UTF-8', 'a.tsv:2')),
   ],
 )
-def test_errors_of_tsv(write, text, options, values):
+def test_malformed_tsv_files_are_rejected(write, text, options, values):
   path = write('a.tsv', text)
   with raises_error(errors.CorpusError, mentions=values):
     classification_reader.read_tsv(path, 'en', **options)
@@ -197,12 +197,12 @@ def test_errors_of_tsv(write, text, options, values):
     ('{"sentence1": "a"}', ('sentence1', 'sentence2')),
   ],
 )
-def test_errors_of_jsonl(write, line, values):
+def test_malformed_jsonl_files_are_rejected(write, line, values):
   with raises_error(errors.CorpusError, mentions=values, where='a.jsonl:1'):
     classification_reader.read_jsonl(write('a.jsonl', line), 'en')
 
 
-def test_columns_must_be_known(write):
+def test_unknown_columns_are_rejected(write):
   with raises_error(errors.ConfigError, mentions=('text', 'paired_text', 'id')):
     classification_reader.read_tsv(
       write('a', 'a'), 'en', columns={'text': 0, 'gold': 1}
@@ -224,7 +224,7 @@ def test_columns_must_be_known(write):
     ),
   ],
 )
-def test_a_line_with_another_separator_gets_a_hint(write, name, line, mentions):
+def test_other_separators_have_a_hint(write, name, line, mentions):
   with raises_error(
     errors.CorpusError, where=f'{name}:1', mentions=mentions
   ) as caught:
@@ -232,7 +232,7 @@ def test_a_line_with_another_separator_gets_a_hint(write, name, line, mentions):
   assert ('CSV' in str(caught.value)) == (not name.endswith('tsv'))
 
 
-def test_suggested_columns_are_columns_of_the_file(write):
+def test_suggested_columns_exist_in_the_file(write):
   with raises_error(errors.CorpusError, where='a.tsv:1') as caught:
     classification_reader.read_tsv(write('a.tsv', 'It rains.\n'), 'en')
   assert 'tab' in caught.value.fix
@@ -257,13 +257,13 @@ def test_wildcards_are_not_expanded(tmp_path):
     classification_reader.read_tsv(str(tmp_path / '*.tsv'), 'en')
 
 
-def test_files_must_exist(tmp_path):
+def test_missing_files_are_rejected(tmp_path):
   with raises_error(errors.CorpusError, mentions='no.tsv'):
     classification_reader.read_tsv(tmp_path / 'no.tsv', 'en')
 
 
-def test_the_label_of_translated_xnli_is_that_of_its_test_set(write):
-  """XNLI-MT: a header, and `contradictory` for `contradiction`."""
+def test_translated_xnli_labels_are_normalized(write):
+  """XNLI-MT has a header and the label `contradictory`."""
   rows = [
     ('premise', 'hypo', 'label'),
     ('It rains .', 'It is dry .', 'contradictory'),

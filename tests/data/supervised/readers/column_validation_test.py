@@ -1,4 +1,4 @@
-"""Files whose columns hold something else than they are read as."""
+"""Tests of the detection of files with wrong columns."""
 
 import ast
 import itertools
@@ -24,7 +24,7 @@ def _sentence(i: int, words=_WORDS) -> str:
 
 
 def _rows(count: int = 30):
-  """(label, premise, hypothesis) of so many examples, all different."""
+  """Returns `count` different (label, premise, hypothesis) rows."""
   return [
     (_LABELS[i % 3], f'{_sentence(i)} {i}', f'{_sentence(i + 7)} {i}')
     for i in range(count)
@@ -45,8 +45,8 @@ _ORDERS = list(itertools.permutations(range(3)))
 
 @pytest.mark.parametrize('order', _ORDERS)
 @pytest.mark.parametrize('count', [12, 30])
-def test_every_order_of_columns(tmp_path, order, count):
-  """Only the two orders with the label last are read; the fix reads all."""
+def test_wrong_column_orders_are_rejected_with_a_fix(tmp_path, order, count):
+  """Only orders with the label last are valid by default."""
   rows = [[row[i] for i in order] for row in _rows(count)]
   path = _write(tmp_path / 'a.tsv', rows)
   if order[2] == 0:
@@ -81,7 +81,7 @@ def test_repeated_premises_are_kept_in_the_suggestion(tmp_path):
   }
 
 
-def test_json_and_named_columns(tmp_path):
+def test_wrong_named_columns_are_rejected(tmp_path):
   rows = [
     {'sentence1': label, 'gold_label': first} for label, first, _ in _rows()
   ]
@@ -102,7 +102,7 @@ def test_json_and_named_columns(tmp_path):
     _read(table, columns=columns)
 
 
-def test_running_numbers_are_no_classes(tmp_path):
+def test_running_numbers_are_rejected_as_labels(tmp_path):
   rows = [(i, first, label) for i, (label, first, _) in enumerate(_rows())]
   path = _write(tmp_path / 'a.tsv', rows)
   with raises_error(
@@ -127,11 +127,11 @@ def test_running_numbers_are_no_classes(tmp_path):
   ],
   ids=['few', 'many_classes', 'one', 'long_names', 'numbers', 'blind'],
 )
-def test_what_may_be_so_is_read(tmp_path, rows, caplog):
+def test_plausible_columns_are_accepted(tmp_path, rows, caplog):
   path = _write(tmp_path / 'a.tsv', [(text, label) for label, text in rows])
   read = _read(path, columns={'text': 0, 'label': 1})
   assert len(read.examples) == len(rows) and not caplog.text
-  if len(rows) < 10:  # nor is the wrong order of very few an error
+  if len(rows) < 10:  # Short files are not checked.
     assert _read(path, columns={'text': 1, 'label': 0}).examples
 
 
@@ -149,7 +149,7 @@ def test_suspicious_columns_cause_a_warning(tmp_path, rows, values, caplog):
   assert_mentions(caplog.text, 'a.tsv', *values)
 
 
-def test_named_classes_are_the_users_word(tmp_path):
+def test_explicit_labels_skip_the_check(tmp_path):
   rows = [(f'{_sentence(i)} {i}', f'{_sentence(i)}!{i}') for i in range(30)]
   path, columns = _write(tmp_path / 'a.tsv', rows), {'text': 0, 'label': 1}
   with raises_error(errors.CorpusError, where='a.tsv', mentions='text'):
@@ -159,13 +159,13 @@ def test_named_classes_are_the_users_word(tmp_path):
 
 
 @pytest.mark.parametrize('scores', [range(12), range(1, 13), ['inf'] * 2])
-def test_scores_that_are_none(tmp_path, scores):
+def test_implausible_scores_are_rejected(tmp_path, scores):
   rows = [(*row[1:], s) for row, s in zip(_rows(), scores, strict=False)]
   with raises_error(errors.CorpusError, where='a.tsv'):
     _read(_write(tmp_path / 'a.tsv', rows), 'rated_pairs')
 
 
-def test_scores_that_may_be(tmp_path, caplog):
+def test_plausible_scores_are_accepted(tmp_path, caplog):
   rows = [(*row[1:], i % 6 / 2 - 1) for i, row in enumerate(_rows())]
   assert _read(_write(tmp_path / 'a.tsv', rows), 'rated_pairs').examples
   assert not caplog.text
@@ -183,7 +183,7 @@ def _tagged(tmp_path, pairs):
   return str(tmp_path / 'a.conll')
 
 
-def test_tags_that_are_words(tmp_path, caplog):
+def test_words_in_the_tag_column_are_rejected(tmp_path, caplog):
   pairs = [(f'word{i}', ('NOUN', 'VERB', 'X')[i % 3]) for i in range(60)]
   path = _tagged(tmp_path, pairs)
   assert _read(path, 'conll').examples and not caplog.text
@@ -195,7 +195,7 @@ def test_tags_that_are_words(tmp_path, caplog):
     where='a.conll',
     mentions=('word0', 'word1', 'word10', 60),
   ):
-    _read(path, 'conll')  # lemmas, perhaps
+    _read(path, 'conll')  # The tag column might contain lemmas.
   _read(
     _tagged(tmp_path, [(f'w{i}', f't{i % 40}') for i in range(60)]), 'conll'
   )
@@ -205,7 +205,7 @@ def test_tags_that_are_words(tmp_path, caplog):
 
 
 def _questions(tmp_path, pairs):
-  """A file of (context, question, answer)."""
+  """Writes a SQuAD file of (context, question, answer)."""
   paragraphs = [
     {
       'context': context,
@@ -224,7 +224,7 @@ def _questions(tmp_path, pairs):
   return str(path)
 
 
-def test_answers_of_other_contexts(tmp_path):
+def test_answers_missing_from_their_contexts_are_rejected(tmp_path):
   triples = [(f'{_sentence(i)} {i}', f'what{i}?', f'{i}') for i in range(10)]
   assert _read(_questions(tmp_path, triples), 'squad').examples
   crossed = [(q, c, a * 3) for c, q, a in triples]
@@ -256,7 +256,7 @@ def _write_texts(tmp_path, format, words):
 
 
 @pytest.mark.parametrize('format', ['tsv', 'conll', 'squad'])
-def test_text_in_the_script_of_another_language(tmp_path, format, caplog):
+def test_unexpected_script_causes_a_warning(tmp_path, format, caplog):
   options = {'columns': {'text': 0, 'label': 1}} if format == 'tsv' else {}
   path = _write_texts(tmp_path, format, _GREEK)
   with caplog.at_level(logging.WARNING):
@@ -269,7 +269,7 @@ def test_text_in_the_script_of_another_language(tmp_path, format, caplog):
 
 
 @pytest.mark.parametrize('format', ['tsv', 'conll', 'squad'])
-def test_text_in_a_wrong_encoding(tmp_path, format, caplog):
+def test_wrong_encoding_causes_a_warning(tmp_path, format, caplog):
   options = {'columns': {'text': 0, 'label': 1}} if format == 'tsv' else {}
   words = [word.encode().decode('latin-1') for word in _GREEK]
   path = _write_texts(tmp_path, format, words)
@@ -279,8 +279,8 @@ def test_text_in_a_wrong_encoding(tmp_path, format, caplog):
   assert_mentions(record.getMessage(), path, 'encoding')
 
 
-def test_exchanged_languages(tmp_path):
-  """Of which each side is in the other's script."""
+def test_swapped_languages_are_rejected(tmp_path):
+  """Each side is in the script of the other language."""
   pairs = [(_sentence(i), _sentence(i, _GREEK)) for i in range(4)]
   path = _write(tmp_path / 'en-el.tsv', pairs)
   first, second = (tmp_path / name for name in ('en', 'el'))

@@ -3,7 +3,7 @@ import pytest
 
 @pytest.fixture
 def write(tmp_path):
-  """A function that writes text into a file and gives its path."""
+  """Returns a function that writes text to a file and returns its path."""
 
   def make(name: str, text: str | bytes) -> str:
     path = tmp_path / name

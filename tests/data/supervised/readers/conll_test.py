@@ -1,4 +1,4 @@
-"""Tagged words in columns."""
+"""Tests of the CoNLL reader."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from xlflax.data.supervised.readers import conll
 from xlflax.utils import errors
 
 
-def test_conll_2003_columns_in_iob1(write):
+def test_conll_2003_iob1_is_converted(write):
   path = write(
     'eng.testa',
     '-DOCSTART- -X- O O\n\n'
@@ -23,14 +23,14 @@ def test_conll_2003_columns_in_iob1(write):
   assert chunks[0].tags == ('I-NP', 'I-NP', 'I-NP', 'I-VP')
 
 
-def test_wikiann_prefixes(write):
+def test_wikiann_prefixes_are_removed(write):
   path = write('train', 'ja:東京\tB-LOC\nja::\tO\n\nsw:Nairobi\tB-LOC\n')
   reading = file_formats.read_files('wikiann', path, 'ja')
   assert [e.words for e in reading.examples] == [('東京', ':'), ('Nairobi',)]
   assert reading.examples[0].tags == ('B-LOC', 'O')
 
 
-def test_universal_ner(write):
+def test_read_universal_ner(write):
   path = write(
     'a.iob2',
     '# newdoc id = d\n# sent_id = d-1\n'
@@ -45,7 +45,7 @@ def test_universal_ner(write):
 
 
 @pytest.mark.parametrize('format_name', ['conll', 'conllu_tags'])
-def test_universal_ner_in_another_format_names_the_format(write, format_name):
+def test_universal_ner_in_another_format_has_a_hint(write, format_name):
   path = write('a.iob2', '1\tOlá\tO\t-\t-\n2\tSão\tO\t-\t-\n3\t!\tO\t-\tx\n')
   with raises_error(
     errors.CorpusError, where='a.iob2:1', mentions='--gin.FORMAT="\'uner\'"'
@@ -64,7 +64,7 @@ def test_number_signs_are_words(write):
   assert example.words == ('#', '#tag')
 
 
-def test_blind_files_and_spaces_in_words(write):
+def test_blind_files_and_words_with_spaces(write):
   path = write('test-ar.tsv', 'السلام\nعليكم\n\nنعم\n')
   first, second = conll.read_conll(path, 'ar', separator='tab').examples
   assert first.words == ('السلام', 'عليكم') and first.tags is None
@@ -83,11 +83,11 @@ def test_blind_files_and_spaces_in_words(write):
     ('O I-A O I-A', 'O B-A O B-A'),
   ],
 )
-def test_schemes_become_iob2(tags, expected):
+def test_to_iob2_converts_tag_schemes(tags, expected):
   assert conll.to_iob2(tags.split()) == tuple(expected.split())
 
 
-def test_oddities_are_listed(write):
+def test_data_problems_are_listed(write):
   path = write('dev-xx.tsv', 'a\tO\nb\tI-PER\n\tO\n')
   reading = conll.read_conll(path, 'xx', scheme='iob2')
   assert reading.examples[0].words == ('a', 'b', '\ufffd')
@@ -123,7 +123,7 @@ def test_json_lines_are_not_read_as_words(write, format_name):
     file_formats.read_files(format_name, path, 'en')
 
 
-def test_unknown_schemes(write):
+def test_unknown_schemes_are_rejected(write):
   with raises_error(
     errors.ConfigError, got='bio', mentions=('plain', 'iob1', 'iob2')
   ):
@@ -143,7 +143,7 @@ def test_unknown_schemes(write):
     ('U-PER O B-LOC L-LOC', 'iobes'),
   ],
 )
-def test_the_scheme_is_detected(tags, scheme):
+def test_detect_scheme(tags, scheme):
   assert conll.detect_scheme([tags.split()]) is conll.Scheme(scheme)
 
 

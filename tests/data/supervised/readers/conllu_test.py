@@ -1,4 +1,4 @@
-"""Dependency trees from CoNLL-U."""
+"""Tests of the CoNLL-U reader."""
 
 import conllu as library
 import pytest
@@ -30,7 +30,7 @@ _TREE = (
 _TWO = _TREE + _line(1, '猫', 'NOUN', 2, 'nsubj') + _line(2, 'いる', 'VERB')
 
 
-def test_syntactic_words_and_their_tree(write):
+def test_read_trees(write):
   first, second = conllu.read_trees(write('a.conllu', _TWO), 'fr').examples
   assert first.id == 'fr-1' and second.id == '1'
   assert first.words == ('de', 'le', 'pain', 'là')
@@ -42,7 +42,7 @@ def test_syntactic_words_and_their_tree(write):
 
 
 def test_predictions_keep_multiword_tokens(write):
-  """So that the text of both files is the same to the CoNLL 2018 scorer."""
+  """The CoNLL 2018 scorer requires the same text in both files."""
   examples = conllu.read_trees(write('a.conllu', _TWO), 'fr').examples
   text = examples[0].write_predictions(examples, examples)
   again = conllu.read_trees(write('b.conllu', text), 'fr').examples
@@ -70,7 +70,7 @@ def test_parts_of_speech_need_no_tree(write):
   assert conllu.read_tags(untagged, 'ru').examples[0].tags is None
 
 
-def test_two_spaces_do_not_part_columns(write):
+def test_double_spaces_do_not_separate_columns(write):
   text = _line(1, 'a  b').replace('\t_\n', '\tGloss=c  d\n')
   (example,) = conllu.read_trees(write('a.conllu', text), 'xx').examples
   assert (example.words, example.tags) == (('a b',), ('NOUN',))
@@ -109,12 +109,12 @@ def test_agrees_with_the_conllu_library(write):
     ('# nothing\n', 'bad.conllu'),
   ],
 )
-def test_malformed_files_are_told_by_line(write, text, values):
+def test_malformed_files_are_reported_by_line(write, text, values):
   with raises_error(errors.CorpusError, mentions=values):
     conllu.read_trees(write('bad.conllu', text), 'xx')
 
 
-def test_an_untagged_word_among_tagged_ones(write):
+def test_partially_tagged_sentences_are_rejected(write):
   text = _line(1, 'a') + _line(2, 'b', '_', 1)
   with raises_error(errors.CorpusError, where='a.conllu:2', mentions='b'):
     conllu.read_tags(write('a.conllu', text), 'xx')

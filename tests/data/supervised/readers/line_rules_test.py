@@ -120,7 +120,7 @@ def test_json_without_a_utf8_form_is_rejected_with_its_line(
   assert caught.value.where == f'{path}:{line}'
 
 
-def test_a_truncated_json_line_differs_from_other_invalid_json(tmp_path):
+def test_truncated_json_lines_have_their_own_message(tmp_path):
   problems = set()
   for line in ('{"text": "Он нач', '{"text" "Он начал"}'):
     path = _write(tmp_path / 'a.jsonl', f'{{"text": "a"}}\n{line}\n')
@@ -132,7 +132,7 @@ def test_a_truncated_json_line_differs_from_other_invalid_json(tmp_path):
   assert len(problems) == 2
 
 
-def test_a_truncated_json_file_should_be_written_again(tmp_path):
+def test_truncated_json_files_have_a_hint(tmp_path):
   path = _write(tmp_path / 'a.json', '{\n"data": ["one')
   with pytest.raises(errors.CorpusError) as caught:
     file_reading.read_json(path)
@@ -144,12 +144,12 @@ def test_a_truncated_json_file_should_be_written_again(tmp_path):
   assert (caught.value.where, caught.value.fix) == (f'{path}:2', None)
 
 
-def test_surrogate_pairs_are_characters(tmp_path):
+def test_surrogate_pairs_are_decoded(tmp_path):
   path = _write(tmp_path / 'a.jsonl', '{"a": "\\ud83d\\ude00"}\n')
   assert list(file_reading.read_json_lines(path)) == [(1, {'a': '😀'})]
 
 
-def test_a_quoted_field_may_be_long(tmp_path):
+def test_long_quoted_fields_are_read(tmp_path):
   text = 'x' * 200_000
   path = _write(tmp_path / 'a.tsv', f'a\tb\n"{text}"\t1\n')
   assert list(file_reading.read_csv(path)) == [(2, {'a': text, 'b': '1'})]
@@ -177,7 +177,7 @@ def test_a_tab_on_a_blank_line_does_not_change_the_separator(tmp_path):
   assert [example.tags for example in examples] == [('PROPN',), ('PRON',)]
 
 
-def test_multiconer_comments_are_passed_over(tmp_path):
+def test_multiconer_comments_are_skipped(tmp_path):
   text = '# id 5ab-1\tdomain=en\nrobert _ _ B-PER\nsings _ _ O\n'
   [example] = _read('conll_iob2', _write(tmp_path / 'a.txt', text))
   assert example.tags == ('B-PER', 'O')
@@ -214,13 +214,13 @@ def _ranking(tmp_path, relevance: str, **others: str):
     'query-id\tcorpus-id\tscore\nq1\td1\t2\n"q2\td2\t1\n',
   ],
 )
-def test_no_relevance_judgment_is_lost(tmp_path, relevance):
+def test_all_relevance_judgments_are_read(tmp_path, relevance):
   ranked = _ranking(tmp_path, relevance)
   assert ranked.relevance == {'q1': {'d1': 2}, '"q2': {'d2': 1}}
 
 
 @pytest.mark.parametrize('relevance', ['q1 d1\n', 'q1 d1 x\n', 'q1 0 d1 1 2\n'])
-def test_a_malformed_first_judgment_is_no_header(tmp_path, relevance):
+def test_malformed_first_judgment_is_not_read_as_header(tmp_path, relevance):
   with pytest.raises(errors.CorpusError) as caught:
     _ranking(tmp_path, relevance)
   assert str(caught.value.where).endswith('relevance.tsv:1')
@@ -245,7 +245,7 @@ def test_candidates_may_have_blank_lines_but_no_missing_columns(tmp_path):
     ({'_id': 'd1', 'title': {}, 'text': {'a': 1}}, None),
   ],
 )
-def test_values_of_beir_documents(tmp_path, record, text):
+def test_beir_document_fields_are_validated(tmp_path, record, text):
   line = json.dumps(record) + '\n'
   if text is None:
     with pytest.raises(errors.CorpusError) as caught:
@@ -257,7 +257,7 @@ def test_values_of_beir_documents(tmp_path, record, text):
 
 
 @pytest.mark.parametrize('negatives', [None, [], 'It rains.', ['It rains.']])
-def test_optional_negatives(tmp_path, negatives):
+def test_negatives_are_optional(tmp_path, negatives):
   record = {'query': 'Who?', 'positive': 'She.', 'negatives': negatives}
   path = _write(tmp_path / 'a.jsonl', json.dumps(record) + '\n')
   assert len(_read('search', path)) == 2
@@ -290,16 +290,14 @@ def test_a_header_of_a_tsv_file_is_not_an_example(tmp_path, header):
   assert {example.label for example in reading.examples} == {'entailment'}
 
 
-def test_a_first_example_of_single_words_is_no_header(tmp_path):
+def test_first_example_of_single_words_is_not_a_header(tmp_path):
   path = _write(tmp_path / 'a.tsv', 'yes\tno\tcontradiction\n')
   [example] = _read('tsv', path)
   assert example.label == 'contradiction'
 
 
 @pytest.mark.parametrize('empty', [None, []])
-def test_a_null_value_does_not_hide_another_spelling_of_the_key(
-  tmp_path, empty
-):
+def test_null_values_fall_back_to_alternative_keys(tmp_path, empty):
   record = {'query': None, 'anchor': 'Who?', 'positive': 'She.'}
   record |= {'negatives': None, 'negative': ['He.']}
   path = _write(tmp_path / 'a.jsonl', json.dumps(record) + '\n')
@@ -313,14 +311,14 @@ def test_a_null_value_does_not_hide_another_spelling_of_the_key(
 
 
 @pytest.mark.parametrize('header', ['query\tpositive', 'anchor\tpassage'])
-def test_a_header_of_search_data_is_no_query(tmp_path, header):
+def test_header_of_search_data_is_rejected(tmp_path, header):
   path = _write(tmp_path / 'a.tsv', f'{header}\nWho?\tShe.\n')
   with raises_error(errors.CorpusError, where=f'{path}:1'):
     _read('search', path)
 
 
 @pytest.mark.parametrize('header', ['_id\ttext', 'query-id\tquery'])
-def test_a_header_of_documents_is_no_document(tmp_path, header):
+def test_header_of_beir_queries_is_rejected(tmp_path, header):
   path = _write(tmp_path / 'en/queries.tsv', f'{header}\nq1\tWho?\n')
   _write(tmp_path / 'en/documents.tsv', 'd1\tShe.\n')
   _write(tmp_path / 'en/relevance.tsv', 'q1 d1 1\n')
@@ -332,24 +330,26 @@ def test_a_header_of_documents_is_no_document(tmp_path, header):
   'relevance, line',
   [('q1 d1 1\nq1 d1 0\n', 2), ('q1 d1 1\nq1 d2 nan\n', 2), ('q1 d1 inf\n', 1)],
 )
-def test_a_judgment_is_one_number(tmp_path, relevance, line):
+def test_conflicting_or_malformed_judgments_are_rejected(
+  tmp_path, relevance, line
+):
   with pytest.raises(errors.CorpusError) as caught:
     _ranking(tmp_path, relevance)
   assert str(caught.value.where).endswith(f'relevance.tsv:{line}')
 
 
-def test_an_equal_judgment_may_be_repeated(tmp_path):
+def test_repeated_equal_judgments_are_accepted(tmp_path):
   ranked = _ranking(tmp_path, 'q1 d1 1\nq1 d1 1\n')
   assert ranked.relevance == {'q1': {'d1': 1}}
 
 
-def test_a_candidate_is_ranked_once(tmp_path):
+def test_duplicate_candidates_are_rejected(tmp_path):
   with pytest.raises(errors.CorpusError) as caught:
     _ranking(tmp_path, 'q1 d1 1\n', candidates_tsv='q1\td1\nq1\td1\n')
   assert str(caught.value.where).endswith('candidates.tsv:2')
 
 
-def test_all_files_of_an_alignment_number_their_sentences_or_none(tmp_path):
+def test_partially_numbered_alignment_files_are_rejected(tmp_path):
   source = _write(tmp_path / 'a', '1\tdas Haus\n2\tja\n')
   target = _write(tmp_path / 'b', '1\tthe house\n2\tyes\n')
   links = _write(tmp_path / 'links', '0-0 1-1\n0-0\n')
@@ -360,7 +360,7 @@ def test_all_files_of_an_alignment_number_their_sentences_or_none(tmp_path):
 
 
 @pytest.mark.parametrize('index', [None, 'a'])
-def test_questions_keep_separate_ids(tmp_path, index):
+def test_duplicate_question_ids_are_rejected(tmp_path, index):
   lines = json.dumps(_CHOICE | {'idx': index}) + '\n'
   path = _write(tmp_path / 'a.jsonl', lines * 2)
   if index is None:
@@ -371,14 +371,14 @@ def test_questions_keep_separate_ids(tmp_path, index):
       _read('xcopa', path)
 
 
-def test_a_table_names_each_column_once(tmp_path):
+def test_duplicate_column_names_are_rejected(tmp_path):
   path = _write(tmp_path / 'a.tsv', 'a\ta\n1\t2\n')
   with raises_error(errors.CorpusError, where=f'{path}:1'):
     list(file_reading.read_csv(path))
 
 
 @pytest.mark.parametrize('text', ['a\tb\n"x\t1\ny\t2\n', 'a\tb\n1\t"x\n2\ty\n'])
-def test_a_quotation_mark_that_is_not_closed_hides_no_row(tmp_path, text):
+def test_unclosed_quotation_marks_are_rejected(tmp_path, text):
   path = _write(tmp_path / 'a.tsv', text)
   with pytest.raises(errors.CorpusError) as caught:
     list(file_reading.read_csv(path))
@@ -386,7 +386,7 @@ def test_a_quotation_mark_that_is_not_closed_hides_no_row(tmp_path, text):
 
 
 @pytest.mark.parametrize('title, expected', [(None, ''), ('T', 'T')])
-def test_a_missing_title_is_no_text(tmp_path, title, expected):
+def test_missing_titles_are_empty(tmp_path, title, expected):
   article = {'title': title, **_SQUAD['data'][0]}
   path = _write(tmp_path / 'a.json', json.dumps({'data': [article]}))
   [question] = _read('squad', path)

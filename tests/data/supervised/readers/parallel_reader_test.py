@@ -1,4 +1,4 @@
-"""Sentences and their translations."""
+"""Tests of the readers of parallel text."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from xlflax.data.supervised.readers import parallel_reader
 from xlflax.utils import errors
 
 
-def test_columns_of_a_file(write):
+def test_read_tsv_columns(write):
   path = write('a.tsv', '0\tvoda\tв\u0443да \n1\tgrad\tград\n')
   assert parallel_reader.read_tsv(path, columns=(2, 1)) == [
     ('вуда', 'voda'),
@@ -15,7 +15,7 @@ def test_columns_of_a_file(write):
   ]
 
 
-def test_two_files(write):
+def test_read_lines_of_two_files(write):
   paths = write('a.de', 'Ja\nNein\n'), write('a.hi', 'हाँ\nनहीं\n')
   assert parallel_reader.read_lines(paths) == [('Ja', 'हाँ'), ('Nein', 'नहीं')]
 
@@ -24,12 +24,12 @@ def test_two_files(write):
   'text, values',
   [('a b\n', (0, 'a.tsv:1')), ('a\tb\nc\t \n', 'a.tsv:2'), ('', 'a.tsv')],
 )
-def test_errors_of_columns(write, text, values):
+def test_malformed_tsv_files_are_rejected(write, text, values):
   with raises_error(errors.CorpusError, mentions=values):
     parallel_reader.read_tsv(write('a.tsv', text))
 
 
-def test_files_of_unequal_length(write):
+def test_files_of_unequal_length_are_rejected(write):
   first, second = write('a', 'x\n'), write('b', 'y\nz\nz')
   with raises_error(
     errors.CorpusError, got=f'1 line in {first}, 3 lines in {second}'

@@ -1,4 +1,4 @@
-"""Queries and documents from TSV and from JSON lines."""
+"""Tests of the readers of queries and documents."""
 
 import json
 
@@ -20,7 +20,7 @@ def _texts(path, **options):
 
 
 @pytest.mark.parametrize('suffix', ['tsv', 'jsonl'])
-def test_a_query_comes_with_its_documents(tmp_path, suffix):
+def test_queries_are_followed_by_their_documents(tmp_path, suffix):
   path = tmp_path / f'train.{suffix}'
   lines = ['\t'.join(line) for line in _LINES]
   if suffix == 'jsonl':
@@ -38,7 +38,7 @@ def test_a_query_comes_with_its_documents(tmp_path, suffix):
 @pytest.mark.parametrize(
   'text', ['Who?\tShe.\n', 'Who?\t\tRain.\n', '{"anchor": "Who?"}\n']
 )
-def test_too_few_texts_are_refused(tmp_path, text):
+def test_too_few_texts_are_rejected(tmp_path, text):
   path = tmp_path / ('a.jsonl' if text[0] == '{' else 'a.tsv')
   path.write_text(text)
   with raises_error(errors.CorpusError, mentions=3):
@@ -51,7 +51,7 @@ def _pairs(path, part='en', **options):
   ).examples
 
 
-def test_reranking_groups_begin_with_the_positive(tmp_path):
+def test_reranking_groups_start_with_the_positive(tmp_path):
   path = tmp_path / 'train.tsv'
   path.write_text('\n'.join('\t'.join(line) for line in _LINES) + '\n')
   pairs = _pairs(path, 'sw-en', documents=3)
@@ -70,7 +70,7 @@ def test_reranking_groups_begin_with_the_positive(tmp_path):
     _pairs(path, documents=4)
 
 
-def test_scores_of_a_teacher(tmp_path):
+def test_teacher_scores_are_read(tmp_path):
   path = tmp_path / 'train.jsonl'
   line = {'query': 'Who?', 'positive': 'She.', 'negatives': ['Rain.', 'Snow.']}
   path.write_text(json.dumps(line | {'scores': [9, -1.5, -3]}) + '\n')

@@ -1,4 +1,4 @@
-"""Reviews with stars from XML."""
+"""Tests of the reader of XML reviews."""
 
 import pytest
 
@@ -17,7 +17,7 @@ _FILE = """<?xml version="1.0" encoding="UTF-8"?>
 """
 
 
-def test_reviews(write):
+def test_read_webis_cls(write):
   path = write('train.review', _FILE)
   first, second = file_formats.read_files('webis_cls', path, 'ja').examples
   assert (first.id, first.text, first.label) == (
@@ -47,6 +47,6 @@ def test_reviews(write):
     ('<i/>', 'a.review'),
   ],
 )
-def test_errors(write, text, values):
+def test_malformed_files_are_rejected(write, text, values):
   with raises_error(errors.CorpusError, mentions=values):
     reviews.read_reviews(write('a.review', text), 'en')

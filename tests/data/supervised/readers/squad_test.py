@@ -1,4 +1,4 @@
-"""Questions in the format of SQuAD v1.1."""
+"""Tests of the SQuAD reader."""
 
 import json
 
@@ -36,7 +36,7 @@ def _file(write, *asked, context=_CONTEXT, **article) -> str:
   )
 
 
-def test_questions_with_several_answers(write):
+def test_questions_have_all_answers(write):
   path = _file(
     write, _asked('q1', ('Ιλιάς', 7), ('Ομήρου Ιλιάς', 0)), title='Όμηρος'
   )
@@ -76,14 +76,14 @@ def test_answers_that_do_not_match_are_moved_and_listed(write):
 
 
 @pytest.mark.parametrize('answers', [(), (('', 0),)])
-def test_blind_files(write, answers):
+def test_files_without_answers_are_blind(write, answers):
   path = _file(write, _asked('a', *answers), _asked('b', *answers))
   reading = squad.read_squad(path, 'el')
   assert [e.answers for e in reading.examples] == [(), ()]
   assert not reading.problems
 
 
-def test_questions_without_an_answer_among_others_are_left_out(write):
+def test_unanswered_questions_are_skipped_in_squad_v1(write):
   path = _file(write, _asked('a'), _asked('b', ('η', 14)))
   reading = squad.read_squad(path, 'el')
   assert [e.id for e in reading.examples] == ['b']
@@ -91,7 +91,7 @@ def test_questions_without_an_answer_among_others_are_left_out(write):
   assert_mentions(problem, path, 'a')
 
 
-def test_questions_without_an_answer_are_kept_of_squad_v2(write):
+def test_unanswerable_questions_are_kept_in_squad_v2(write):
   path = _file(write, _asked('a'), _asked('b', ('η', 14)))
   questions = file_formats.read_files('squad_v2', path, 'el').examples
   assert [e.is_unanswerable for e in questions] == [True, False]
@@ -113,7 +113,7 @@ def test_repeated_ids_get_a_number(write):
   assert_mentions(problem, path, 2)
 
 
-def test_files_that_are_not_json(write):
+def test_invalid_json_is_rejected(write):
   path = write('q.json', '{"data": [\n{"paragraphs": ]}')
   with raises_error(errors.CorpusError, where='q.json:2', mentions='JSON'):
     squad.read_squad(path, 'en')
@@ -147,6 +147,6 @@ def test_files_that_are_not_json(write):
     ({'data': []}, 'q.json'),
   ],
 )
-def test_what_lacks_is_told(write, value, values):
+def test_missing_fields_are_reported(write, value, values):
   with raises_error(errors.CorpusError, mentions=values):
     squad.read_squad(write('q.json', json.dumps(value)), 'en')

@@ -1,4 +1,4 @@
-"""Links between the words of sentence pairs."""
+"""Tests of the word alignment reader."""
 
 import pytest
 
@@ -27,7 +27,7 @@ def test_docstring_example(write):
   assert (example.language, example.target_language) == _PAIR
 
 
-def test_numbered_files_in_any_order(write):
+def test_numbered_sentences_are_matched_in_any_order(write):
   paths = (
     write('s', '4\tπῶς ἔχεις\n2\tναί\n'),
     write('t', '2\tyes\n4\thow d\n'),
@@ -44,7 +44,7 @@ def test_numbered_files_in_any_order(write):
   assert examples[1].possible == {(0, 0), (1, 1)}
 
 
-def test_files_of_wpt(write):
+def test_wpt_format(write):
   """The NAACL format of WPT 2003 and 2005, with a sentence without links."""
   reading = word_alignment_reader.read_aligned_sentences(
     [
@@ -61,7 +61,7 @@ def test_files_of_wpt(write):
   assert (second.target_words, second.possible) == (('yes',), frozenset())
 
 
-def test_sentences_without_links(write):
+def test_sentences_without_links_are_kept(write):
   reading = _read(write, '猫 ||| cat\n犬 ||| dog\n', '0-0S 0?0\n\n')
   assert [e.possible for e in reading.examples] == [{(0, 0)}, frozenset()]
 
@@ -75,7 +75,7 @@ def test_links_past_the_end_are_dropped_and_listed(write):
 
 
 def test_links_numbered_from_1_are_rejected_if_the_first_index_is_0(write):
-  """Under base 0, two links are past the end, and no link has word 0."""
+  """With first index 0, two links are out of range and word 0 has no link."""
   text = '猫 が 好き ||| likes cats\n犬 ||| dog\n'
   with raises_error(
     errors.CorpusError,
@@ -90,8 +90,8 @@ def test_links_numbered_from_1_are_rejected_if_the_first_index_is_0(write):
 
 
 @pytest.mark.parametrize('links', ['1-1 2-1 4-1\n\n', '1-1 2-1 3-1\n0-0\n'])
-def test_links_that_may_be_numbered_from_0(write, links):
-  """The link 4-1 is also past the end if words are numbered from 1."""
+def test_ambiguous_links_are_numbered_from_0(write, links):
+  """The link 4-1 is also out of range if words are numbered from 1."""
   reading = _read(write, '猫 が 好き ||| likes cats\n犬 ||| dog\n', links)
   assert reading.examples[0].sure == {(1, 1), (2, 1)}
   assert len(reading.problems) == 1
@@ -112,18 +112,18 @@ def test_links_that_may_be_numbered_from_0(write, links):
     ('', '', {}, 'gold'),
   ],
 )
-def test_errors(write, text, links, options, values):
+def test_malformed_files_are_rejected(write, text, links, options, values):
   with raises_error(errors.CorpusError, mentions=values):
     _read(write, text, links, **options)
 
 
-def test_repeated_numbers(write):
+def test_repeated_sentence_numbers_are_rejected(write):
   paths = [write(n, '1\ta\n1\tb\n') for n in 'st'] + [write('g', '1\t0-0\n')]
   with raises_error(errors.CorpusError, where='s:2', mentions=1):
     word_alignment_reader.read_aligned_sentences(paths, _PAIR)
 
 
-def test_arguments():
+def test_invalid_number_of_files_is_rejected():
   with raises_error(
     errors.ConfigError, mentions=('(text', 1, 'first_index', 0)
   ):

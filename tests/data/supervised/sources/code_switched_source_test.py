@@ -24,7 +24,7 @@ from xlflax.utils import errors
 
 
 @dataclasses.dataclass(frozen=True)
-class Held(example_source.ExampleSource):
+class InMemoryExamples(example_source.ExampleSource):
   """Examples in memory."""
 
   parts: dict
@@ -42,7 +42,7 @@ def make_pair(name, language, text, paired, label='yes'):
   )
 
 
-ENGLISH = Held(
+ENGLISH = InMemoryExamples(
   {
     'en': [
       make_pair('7', 'en', 'a man', 'he sleeps'),
@@ -50,7 +50,7 @@ ENGLISH = Held(
     ]
   }
 )
-FRENCH = Held(
+FRENCH = InMemoryExamples(
   {
     'fr': [
       make_pair('8', 'fr', 'un chien', 'il court', 'no'),
@@ -66,16 +66,15 @@ def make_source(**fields):
   )
 
 
-def test_the_translated_pair_may_follow():
-  """PPA, note 2."""
+def test_include_translated_appends_the_translated_pair():
+  """See note 2 of the PPA paper."""
   examples = make_source(include_translated=True).load('fr')
   assert [example.id for example in examples[3:]] == ['7:0', '7:1', '7:2']
   assert examples[5] == dataclasses.replace(FRENCH.parts['fr'][1], id='7:2')
   assert examples[3:5] == make_source().load('fr')[2:]
 
 
-def test_pairs_of_texts():
-  """The example of the docstring."""
+def test_code_switched_pairs_docstring_example():
   source = make_source()
   assert source.languages() == ('en', 'fr')
   assert source.load('en') == ENGLISH.parts['en']
@@ -99,7 +98,7 @@ def test_pairs_of_texts():
   ]
 
 
-def test_both_sources_are_described():
+def test_describe_lists_the_files_of_both_sources():
   english, translations = (
     example_source.FileDataset(
       format='tsv', files={language: f'{language}.tsv'}
@@ -111,7 +110,7 @@ def test_both_sources_are_described():
   assert source.describe('fr') == 'en.tsv, fr.tsv'
 
 
-def test_the_translations_alone():
+def test_include_english_false_omits_english():
   source = make_source(include_english=False)
   assert source.languages() == ('fr',)
   texts = {(e.text, e.paired_text) for e in source.load('fr')}
@@ -119,7 +118,7 @@ def test_the_translations_alone():
   assert len(texts) == 4
 
 
-def test_questions_keep_the_answer_of_their_context():
+def test_switched_questions_keep_the_answers_of_their_context():
   question = labeled_examples.Question(
     id='1',
     language='en',
@@ -156,19 +155,19 @@ def test_questions_keep_the_answer_of_their_context():
     (make_pair('7', 'fr', 'x', 'y', 'no'), ('no', 'yes', 'fr', 'id')),
   ],
 )
-def test_translations_that_do_not_fit(translation, values):
-  source = make_source(translations=Held({'fr': [translation]}))
+def test_mismatched_translations_are_rejected(translation, values):
+  source = make_source(translations=InMemoryExamples({'fr': [translation]}))
   with raises_error(errors.CorpusError, mentions=values):
     source.load('fr')
 
 
-def test_an_id_twice():
-  english = Held({'en': ENGLISH.parts['en'] * 2})
+def test_duplicate_ids_are_rejected():
+  english = InMemoryExamples({'en': ENGLISH.parts['en'] * 2})
   with raises_error(errors.CorpusError, got=7, mentions=("'en'", 'id')):
     make_source(english=english).load('fr')
 
 
-def test_single_texts_can_not_be_switched():
+def test_single_texts_are_rejected():
   example = labeled_examples.ClassifiedText(
     id='1', language='en', text='a', label='x'
   )
@@ -176,7 +175,7 @@ def test_single_texts_can_not_be_switched():
     code_switched_source.switch_halves(example, example)
 
 
-def test_joined_sources():
+def test_concatenated_sources_require_distinct_languages():
   source = concatenated_source.ConcatDataset(sources=(ENGLISH, FRENCH))
   assert source.languages() == ('en', 'fr')
   assert source.load('fr') == FRENCH.parts['fr']
@@ -186,7 +185,7 @@ def test_joined_sources():
     concatenated_source.ConcatDataset(sources=(ENGLISH, ENGLISH)).languages()
 
 
-# Rows: tokens are the letters' places in the alphabet.
+# Token ids are derived from the positions of letters in the alphabet.
 
 SPEC = VocabularySpec(
   size=40,
@@ -211,7 +210,7 @@ class Vocabulary:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Letters(featurizer.Featurizer):
-  """A row for each word of the first text; the label is that of the id."""
+  """Featurizer with one row per word of the first text and the id as label."""
 
   def fields(self, length, spec):
     return featurizer.text_fields(length, spec) | {
@@ -236,7 +235,7 @@ class Letters(featurizer.Featurizer):
     ]
 
 
-def test_rows_with_their_counterpart():
+def test_rows_are_paired_with_their_translation():
   maker = translation_featurizer.TranslationPairFeaturizer(
     featurizer=Letters(),
     translations=translation_featurizer.TranslationPairs(
@@ -266,8 +265,10 @@ def test_windows_are_paired_by_relative_position():
   maker = translation_featurizer.TranslationPairFeaturizer(
     featurizer=Letters(),
     translations=translation_featurizer.TranslationPairs(
-      english=Held({'en': [make_pair('7', 'en', context, 'x')]}),
-      translations=Held({'fr': [make_pair('7', 'fr', 'x y z', 'x')]}),
+      english=InMemoryExamples({'en': [make_pair('7', 'en', context, 'x')]}),
+      translations=InMemoryExamples(
+        {'fr': [make_pair('7', 'fr', 'x y z', 'x')]}
+      ),
     ),
   )
   (rows,) = maker.make(
@@ -277,7 +278,7 @@ def test_windows_are_paired_by_relative_position():
   assert first == [ord(word) - 87 for word in 'ace']
 
 
-def test_windows_that_are_left_out_have_no_counterpart():
+def test_dropped_windows_are_rejected():
   with raises_error(
     errors.ConfigError,
     where='TranslationPairFeaturizer.featurizer',
@@ -291,7 +292,7 @@ def test_windows_that_are_left_out_have_no_counterpart():
     )
 
 
-def test_english_beside_a_partner():
+def test_english_is_paired_with_the_given_language():
   maker = translation_featurizer.TranslationPairFeaturizer(
     featurizer=Letters(),
     translations=translation_featurizer.TranslationPairs(
@@ -303,7 +304,7 @@ def test_english_beside_a_partner():
 
 
 def make_switched(count: int):
-  """`count` pairs; every second one has two words on the English side."""
+  """Returns a source of `count` pairs; every second one has two English words."""
 
   def pairs(language, more):
     return [
@@ -312,14 +313,14 @@ def make_switched(count: int):
     ]
 
   return make_source(
-    english=Held({'en': pairs('en', 'b')}),
-    translations=Held({'fr': pairs('fr', '')}),
+    english=InMemoryExamples({'en': pairs('en', 'b')}),
+    translations=InMemoryExamples({'fr': pairs('fr', '')}),
     include_english=False,
   )
 
 
 @pytest.mark.parametrize('batch_size', [2, 6])
-def test_both_of_a_pair_are_in_one_batch(batch_size):
+def test_switched_pairs_are_in_the_same_batch(batch_size):
   dataset = supervised_dataset.LabeledDatasetConfig(
     name='s',
     source=make_switched(9),
@@ -331,7 +332,7 @@ def test_both_of_a_pair_are_in_one_batch(batch_size):
   loader = supervised_loader.LabeledLoader(
     dataset, vocabulary=Vocabulary(), seed=3
   )
-  # Of 9 pairs 4 have two rows on one side: what lacks there comes again.
+  # Of 9 pairs, 4 have two rows on one side. The missing row is repeated.
   assert loader.num_rows == 2 * (5 + 2 * 4)
   batch_ids = []
   for step in range(26 // batch_size):
@@ -339,14 +340,14 @@ def test_both_of_a_pair_are_in_one_batch(batch_size):
     labels = batch['labels'].reshape(-1, 2)
     languages = batch['language_ids'][:, 0].reshape(-1, 2)
     np.testing.assert_array_equal(labels[:, 0], labels[:, 1])
-    np.testing.assert_array_equal(languages.sum(1), 1)  # one of each
+    np.testing.assert_array_equal(languages.sum(1), 1)  # one row of each side
     batch_ids += labels[:, 0].tolist()
-  if batch_size == 2:  # an epoch: everything once, in another order
+  if batch_size == 2:  # One epoch contains each row once, in another order.
     assert sorted(batch_ids) == sorted([*range(9), *range(1, 9, 2)])
     assert batch_ids != sorted(batch_ids)
 
 
-def test_slices_of_a_batch_are_of_the_whole():
+def test_slices_equal_the_complete_batch():
   dataset = supervised_dataset.LabeledDatasetConfig(
     name='s',
     source=make_switched(5),
@@ -364,7 +365,7 @@ def test_slices_of_a_batch_are_of_the_whole():
       np.testing.assert_array_equal(value, full_batch[key][start:stop])
 
 
-def test_groups_must_fill_a_batch():
+def test_batch_size_must_be_divisible_by_group_size():
   with raises_error(
     errors.ConfigError, mentions=('batch_size', 5, 'group_size', 2, "'s'")
   ):
@@ -378,9 +379,9 @@ def test_groups_must_fill_a_batch():
     )
 
 
-def test_translated_test_sets_are_read_as_english():
+def test_translated_test_sets_have_the_language_english():
   source = concatenated_source.TranslatedDataset(
-    source=Held(
+    source=InMemoryExamples(
       {
         'fr': [
           dataclasses.replace(
@@ -394,7 +395,7 @@ def test_translated_test_sets_are_read_as_english():
   assert source.load('fr') == [make_pair('7', 'en', 'a man', 'he sleeps')]
 
 
-def test_labels_of_both_sides_are_compared_unless_a_side_is_only_read():
+def test_find_translation_compares_labels_unless_blind():
   example = make_pair('7', 'fr', 'un', 'deux')
   blind = {'7': make_pair('7', 'en', 'one', 'two', label=None)}
   with raises_error(errors.CorpusError, mentions=('yes', 'en', 'id', 7)):

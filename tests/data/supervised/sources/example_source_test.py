@@ -1,4 +1,4 @@
-"""Sources of labeled examples over files."""
+"""Tests of sources of labeled examples in files."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ from xlflax.utils import errors
 
 @pytest.fixture
 def nli(tmp_path):
-  """A source of two languages with three and one examples."""
+  """Source with three French examples and one Thai example."""
   (tmp_path / 'fr.tsv').write_text('a\tb\t0\nc\td\t1\ne\tf\t0\n')
   (tmp_path / 'th.tsv').write_text('ฝน\tแดด\t1\n')
   return example_source.FileDataset(
@@ -24,14 +24,14 @@ def nli(tmp_path):
   )
 
 
-def test_parts_and_examples(nli):
+def test_load_returns_the_examples_of_a_language(nli):
   assert nli.languages() == ('fr', 'th')
   assert [e.label for e in nli.load('fr')] == ['no', 'yes', 'no']
   assert nli.load('th')[0].text == 'ฝน'
   assert nli.problems('fr') == ()
 
 
-def test_languages_with_other_columns(tmp_path):
+def test_language_options_override_columns(tmp_path):
   (tmp_path / 'en').write_text('a dog\tan animal\tyes\n' * 2)
   (tmp_path / 'fr').write_text('yes\tun chien\tun animal\n' * 2)
   files = {code: str(tmp_path / code) for code in ('en', 'fr')}
@@ -47,14 +47,14 @@ def test_languages_with_other_columns(tmp_path):
     )
 
 
-def test_max_examples(nli):
+def test_max_examples_limits_each_language(nli):
   cut = example_source.FileDataset(
     format=nli.format, files=nli.files, max_examples=2
   )
   assert [e.id for e in cut.load('fr')] == ['0', '1']
 
 
-def test_a_fingerprint_is_of_contents(nli, tmp_path):
+def test_fingerprint_depends_on_content_not_path(nli, tmp_path):
   before = nli.fingerprint()
   (tmp_path / 'copy.tsv').write_text((tmp_path / 'th.tsv').read_text())
   moved = example_source.FileDataset(
@@ -69,7 +69,7 @@ def test_a_fingerprint_is_of_contents(nli, tmp_path):
   assert nli.fingerprint() not in (before, moved.fingerprint())
 
 
-def test_several_files_are_joined(tmp_path):
+def test_files_of_one_language_are_concatenated(tmp_path):
   for folder in 'xy':
     (tmp_path / f'{folder}.tsv').write_text(f'{folder}\tO\n')
   joined = example_source.FileDataset(
@@ -82,7 +82,7 @@ def test_several_files_are_joined(tmp_path):
   ]
 
 
-def test_parts_of_two_languages(tmp_path):
+def test_language_pairs_of_questions(tmp_path):
   path = tmp_path / 'q.json'
   path.write_text(
     json.dumps(
@@ -115,7 +115,7 @@ def test_parts_of_two_languages(tmp_path):
   assert 'question a' in problem
 
 
-def test_the_second_text_may_be_of_another_language(tmp_path):
+def test_texts_of_a_pair_may_have_different_languages(tmp_path):
   path = tmp_path / 'en-fr-translated.tsv'
   path.write_text("It rains\tIt is wet\tIl pleut\tC'est mouillé\tyes\n")
   mixed = example_source.FileDataset(
@@ -128,7 +128,7 @@ def test_the_second_text_may_be_of_another_language(tmp_path):
   assert (example.language, example.paired_language) == ('fr', 'en')
 
 
-def test_word_alignments(tmp_path):
+def test_word_alignment_files(tmp_path):
   (tmp_path / 'text').write_text('ναί ||| yes\n')
   (tmp_path / 'gold').write_text('1-1\n')
   links = example_source.FileDataset(
@@ -143,7 +143,7 @@ def test_word_alignments(tmp_path):
     ).load('de')
 
 
-def test_missing_languages_and_files(nli, tmp_path):
+def test_missing_languages_and_files_are_rejected(nli, tmp_path):
   with raises_error(errors.CorpusError, got='sw', mentions=('fr', 'th')):
     nli.load('sw')
   (tmp_path / 'fr.tsv').unlink()
@@ -163,12 +163,12 @@ def test_missing_languages_and_files(nli, tmp_path):
     ({'format': 'tsv', 'files': {}}, 'FileDataset.files'),
   ],
 )
-def test_wrong_arguments(arguments, values):
+def test_invalid_arguments_are_rejected(arguments, values):
   with raises_error(errors.ConfigError, mentions=values):
     example_source.FileDataset(**({'files': {'en': 'a'}} | arguments))
 
 
-def test_wrongly_named_parts():
+def test_invalid_part_names_are_rejected():
   odd = example_source.FileDataset(format='conll', files={'en-de': 'a'})
   with raises_error(
     errors.ConfigError, got='en-de', mentions=('fr', 'zh_Hans')
@@ -186,11 +186,11 @@ def test_wrongly_named_parts():
     ('squad', 'question_answering'),
   ],
 )
-def test_kinds(format, kind):
+def test_kind_of_each_format(format, kind):
   assert file_formats.find_reader(format).example.KIND == kind
 
 
-def test_mined_files(tmp_path):
+def test_bitext_mining_files(tmp_path):
   for name, text in (
     ('fr', 'f\toui\n'),
     ('en', 'e\tyes\n'),
@@ -222,7 +222,7 @@ def test_mined_files(tmp_path):
     mined('fr', format='lines').load('fr-en')
 
 
-def test_labels_of_a_source(nli, tmp_path):
+def test_labels_of_source_and_languages(nli, tmp_path):
   assert label_sets.labels_of(nli) == ('no', 'yes')
   assert label_sets.labels_of(nli, ('th',)) == ('yes',)
   (tmp_path / 'blind.tsv').write_text('a\tb\n')
@@ -255,7 +255,7 @@ def _write_labels(tmp_path, format: str, labels: tuple[str, ...]) -> str:
   ('first', 'second'),
   [('positive', 'POSITIVE'), ('set alarm', 'Set  Alarm'), ('Yes', 'yes')],
 )
-def test_labels_that_differ_only_in_case_or_spaces(
+def test_similar_labels_cause_a_warning(
   tmp_path, format, first, second, caplog
 ):
   options = {'columns': {'text': 0, 'label': 1}} if format == 'tsv' else {}
@@ -269,7 +269,7 @@ def test_labels_that_differ_only_in_case_or_spaces(
   assert_mentions(record.getMessage(), repr(first), repr(second), path)
 
 
-def test_all_labels_with_several_spellings_are_in_one_message(tmp_path, caplog):
+def test_similar_labels_are_logged_in_one_message(tmp_path, caplog):
   labels = ('yes', 'Yes', 'no', 'NO')
   source = example_source.FileDataset(
     format='jsonl', files={'en': _write_labels(tmp_path, 'jsonl', labels)}
@@ -280,7 +280,7 @@ def test_all_labels_with_several_spellings_are_in_one_message(tmp_path, caplog):
 
 
 @pytest.mark.parametrize('kind', ['tags', 'classes', 'slots'])
-def test_other_labels_are_not_reported(tmp_path, kind, caplog):
+def test_distinct_labels_cause_no_warning(tmp_path, kind, caplog):
   labels = {
     'tags': ('NN', 'NNP', 'Ncmsn', 'NcmsN', ',', '.'),
     'classes': ('1', '2', 'not entailment', 'entailment'),
@@ -307,7 +307,7 @@ def test_other_labels_are_not_reported(tmp_path, kind, caplog):
     ('{"text": "It rains.", "label": "1"}\n', "'jsonl'"),
   ],
 )
-def test_suggestions_for_files_without_labels(tmp_path, text, hint):
+def test_hints_for_files_without_labels(tmp_path, text, hint):
   path = tmp_path / 'a.tsv'
   path.write_text(text)
   source = example_source.FileDataset(
@@ -321,7 +321,7 @@ def test_suggestions_for_files_without_labels(tmp_path, text, hint):
   assert '--gin.OPTIONS' not in caught.value.fix
 
 
-def test_entities_have_both_marks_of_each_type(tmp_path):
+def test_entity_labels_include_both_prefixes_of_each_type(tmp_path):
   def labels_in(text):
     (tmp_path / 'a.conll').write_text(text)
     return label_sets.labels_of(
@@ -334,7 +334,7 @@ def test_entities_have_both_marks_of_each_type(tmp_path):
   assert labels_in('Rom\tB-LOC\nis\tVERB\n') == ('B-LOC', 'VERB')
 
 
-def test_a_label_unseen_in_training(nli):
+def test_labels_unseen_in_training_are_rejected(nli):
   examples = nli.load('fr')
   label_sets.check_labels(examples, ('no', 'yes'), 'task xnli')
   with raises_error(
@@ -377,7 +377,7 @@ def _touch(directory, *names):
     (directory / name).write_text('')
 
 
-def test_files_of_languages_are_found(tmp_path):
+def test_find_files_by_language_pattern(tmp_path):
   _touch(
     tmp_path,
     'sib200/swh_Latn/test.tsv',
@@ -396,7 +396,7 @@ def test_files_of_languages_are_found(tmp_path):
   }
 
 
-def test_files_of_a_language_are_concatenated(tmp_path):
+def test_find_files_groups_files_by_language(tmp_path):
   _touch(
     tmp_path,
     'UD_French-GSD/fr_gsd-ud-test.conllu',

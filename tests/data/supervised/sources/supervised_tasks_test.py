@@ -1,4 +1,4 @@
-"""Labeled examples through SeqIO tasks and back."""
+"""Tests of SeqIO tasks of labeled examples."""
 
 import json
 
@@ -20,7 +20,7 @@ from xlflax.utils import errors
 
 @pytest.fixture
 def registries():
-  """Removes the tasks and mixtures that a test registers."""
+  """Removes the tasks and mixtures that a test has registered."""
   seqio_registries = (seqio.TaskRegistry, seqio.MixtureRegistry)
   before = [set(registry.names()) for registry in seqio_registries]
   yield
@@ -71,7 +71,7 @@ def _paths(tmp_path, format) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize('format', list(_FILES))
-def test_examples_come_through_a_task(tmp_path, registries, format):
+def test_examples_round_trip_through_a_task(tmp_path, registries, format):
   part, _, options = _FILES[format]
   paths = _paths(tmp_path, format)
   supervised_tasks.add_labeled_task(
@@ -95,7 +95,7 @@ def test_examples_come_through_a_task(tmp_path, registries, format):
   )
 
 
-def test_blind_examples_come_through(tmp_path, registries):
+def test_blind_examples_round_trip_through_a_task(tmp_path, registries):
   (tmp_path / 'a').write_text('ja\n\nnein\n')
   supervised_tasks.add_labeled_task(
     'l.de', format='conll', language='de', files={'test': str(tmp_path / 'a')}
@@ -130,7 +130,7 @@ def test_mixtures_have_a_part_for_each_language(tmp_path, registries):
     supervised_tasks.add_labeled_mixture('l', [])
 
 
-def test_a_plain_seqio_task_of_ones_own(registries):
+def test_user_defined_seqio_task(registries):
   def pairs(split, shuffle_files, seed=None):
     del split, shuffle_files, seed
     return tf.data.Dataset.from_tensor_slices(
@@ -177,7 +177,7 @@ def test_a_plain_seqio_task_of_ones_own(registries):
     )
 
 
-def test_malformed_lines_are_told_through_tensorflow(tmp_path, registries):
+def test_malformed_lines_raise_the_original_error(tmp_path, registries):
   (tmp_path / 'a').write_text('1\tx\n')
   supervised_tasks.add_labeled_task(
     'l.bad', format='conllu', language='de', files={'test': str(tmp_path / 'a')}
@@ -188,7 +188,7 @@ def test_malformed_lines_are_told_through_tensorflow(tmp_path, registries):
     task_source.SeqioDataset(mixture='l.bad', kind='parsing').load('de')
 
 
-def test_problems_come_through(tmp_path, registries):
+def test_problems_are_reported_through_a_task(tmp_path, registries):
   (tmp_path / 'a').write_text(
     _SQUAD.replace('"answer_start": 1', '"answer_start": 0')
   )
@@ -200,7 +200,7 @@ def test_problems_come_through(tmp_path, registries):
   assert_mentions(problem, 'question q', 1)
 
 
-def test_mined_collections(tmp_path, registries):
+def test_mined_tasks(tmp_path, registries):
   for name, text in (
     ('fr', 'f1\toui\nf2\tnon\n'),
     ('en', 'e1\tyes\n'),
@@ -227,7 +227,7 @@ def test_mined_collections(tmp_path, registries):
     ).load('fr-en')
 
 
-def test_tasks_are_listed_and_shown(tmp_path, registries):
+def test_labeled_tasks_are_listed(tmp_path, registries):
   supervised_tasks.add_labeled_task(
     'l.show',
     format='conllu',
@@ -256,14 +256,14 @@ def test_tasks_are_listed_and_shown(tmp_path, registries):
     ({'format': 'xml'}, errors.ConfigError, 'xml'),
   ],
 )
-def test_wrong_arguments(arguments, error, got):
+def test_invalid_arguments_are_rejected(arguments, error, got):
   with raises_error(error, got=got):
     supervised_tasks.add_labeled_task(
       'l.x', **({'format': 'conll', 'language': 'en', 'files': {}} | arguments)
     )
 
 
-def test_names_and_kinds_are_checked(tmp_path, registries):
+def test_duplicate_names_and_unknown_kinds_are_rejected(tmp_path, registries):
   files = {'test': _paths(tmp_path, 'tsv')}
   supervised_tasks.add_labeled_task(
     'l.a', format='tsv', language='ur', files=files
@@ -280,7 +280,7 @@ def test_names_and_kinds_are_checked(tmp_path, registries):
     supervised_tasks.set_labeled_task('no', kind='parsing', language='ur')
 
 
-def test_labels_must_fit_words():
+def test_number_of_tags_must_equal_number_of_words():
   row = {'id': 's1', 'words': ['a', 'b'], 'tags': ['X']}
   with raises_error(errors.CorpusError, mentions=(2, 1, 's1')):
     labeled_examples.TaggedSentence.from_columns(

@@ -1,4 +1,4 @@
-"""XTREME's tables and the files that its script leaves."""
+"""Tests of the XTREME tasks and their files."""
 
 import pathlib
 
@@ -15,8 +15,8 @@ def folder(tmp_path):
   return xtreme_files.write(tmp_path / 'download')
 
 
-def test_languages_are_those_of_the_paper():
-  """Table 1 of the paper: the number of languages of each task."""
+def test_languages_equal_those_of_the_paper():
+  """Table 1 of the paper lists the number of languages of each task."""
   assert {name: len(task.languages) for name, task in xtreme.TASKS.items()} == {
     'xnli': 15,
     'pawsx': 7,
@@ -38,8 +38,8 @@ def test_languages_are_those_of_the_paper():
   )
 
 
-def test_languages_of_xtreme_r():
-  """As its `evaluate.py` has them."""
+def test_xtreme_r_languages_equal_its_evaluation_script():
+  """See `evaluate.py` of XTREME-R."""
   sizes = {n: len(task.languages) for n, task in xtreme_tasks.R_TASKS.items()}
   assert sizes == {
     'xnli': 15,
@@ -56,7 +56,7 @@ def test_languages_of_xtreme_r():
     xtreme.find_xtreme_task('xnli', '2')
 
 
-def test_choices_whose_labels_were_set_to_zero_are_blind(tmp_path):
+def test_choices_with_all_zero_labels_are_blind(tmp_path):
   line = '{"premise": "p", "question": "cause", "choice1": "a", "choice2": "b"'
   for name, labels in {'val-en': (0, 1), 'test-sw': (0, 0)}.items():
     path = tmp_path / 'xcopa' / f'{name}.jsonl'
@@ -73,7 +73,7 @@ def test_choices_whose_labels_were_set_to_zero_are_blind(tmp_path):
   assert load('test', 'sw') == [True] * 4
 
 
-def test_rankings_of_xtreme_r(tmp_path):
+def test_xtreme_rankings(tmp_path):
   (tmp_path / 'mewslix/ranked/dev').mkdir(parents=True)
   rankings = xtreme.xtreme_rankings(str(tmp_path), 'mewslix', 'dev')
   assert rankings.directory == str(tmp_path / 'mewslix/ranked/dev')
@@ -91,13 +91,13 @@ def test_rankings_of_xtreme_r(tmp_path):
     ('pawsx', 'test', 'ko', ['하나'], [None]),
   ],
 )
-def test_classes(folder, task, split, part, texts, labels):
+def test_classification_examples(folder, task, split, part, texts, labels):
   examples = xtreme.xtreme_examples(folder, task, split).load(part)
   assert [e.text for e in examples] == texts
   assert [e.label for e in examples] == labels
 
 
-def test_tags(folder):
+def test_tagging_examples(folder):
   first, second = xtreme.xtreme_examples(folder, 'udpos', 'train').load('en')
   assert (first.words, first.tags) == (('a', 'cat'), ('DET', 'NOUN'))
   assert [
@@ -106,7 +106,7 @@ def test_tags(folder):
   assert xtreme.xtreme_examples(folder, 'panx').load('my')[0].words == ('ရန်ကုန်',)
 
 
-def test_questions(folder):
+def test_question_answering_examples(folder):
   for task in ('xquad', 'mlqa'):
     train = xtreme.xtreme_examples(folder, task, 'train')
     assert train.languages() == ('en',)
@@ -123,7 +123,7 @@ def test_questions(folder):
   assert pairs.load('hi-en')[0].question_language == 'en'
 
 
-def test_collections(folder):
+def test_mining_examples(folder):
   dev = xtreme.xtreme_examples(folder, 'bucc2018', 'validation')
   assert dev.languages() == ('ru-en',)
   assert dev.load('ru-en').gold == {('ru-1', 'en-1')}
@@ -133,7 +133,7 @@ def test_collections(folder):
   assert shuffled.gold is None
 
 
-def test_gold_pairs_that_lie_beside_the_collections(folder):
+def test_gold_files_next_to_the_texts_are_read(folder):
   root = pathlib.Path(folder)
   (root / 'bucc2018/ru-en.test.gold').write_text('ru-1\ten-2\n')
   (root / 'tatoeba/ka-en.gold').write_text('1\n0\n')
@@ -147,14 +147,14 @@ def test_gold_pairs_that_lie_beside_the_collections(folder):
   }
 
 
-def test_the_folder_above_is_enough(folder):
+def test_parent_folder_is_accepted(folder):
   above = str(pathlib.Path(folder).parent)
   assert xtreme.find_xtreme_files(
     above, 'xnli', 'test'
   ) == xtreme.find_xtreme_files(folder, 'xnli', 'test')
 
 
-def test_languages_can_be_chosen(folder):
+def test_languages_can_be_selected(folder):
   chosen = xtreme.xtreme_examples(
     folder, 'xnli', languages=('ur',), max_examples=1
   )
@@ -176,7 +176,7 @@ def test_languages_without_test_files_are_logged(folder, caplog):
   assert 'sw' in record.args[-1].split(', ')
 
 
-def test_what_lacks_is_told(folder):
+def test_missing_files_are_reported(folder):
   notes = xtreme.describe_missing_files(folder, 'mlqa')
   assert notes == (
     'mlqa: no test data for ar, de, en, es, vi, zh (mlqa/MLQA_V1/test/'
@@ -203,7 +203,7 @@ def test_what_lacks_is_told(folder):
     xtreme.xtreme_examples(folder, 'tatoeba', 'train')
 
 
-def test_wrong_names(folder, tmp_path):
+def test_unknown_tasks_and_folders_are_rejected(folder, tmp_path):
   with raises_error(errors.ConfigError, got='xcopa', mentions='XTREME'):
     xtreme.xtreme_examples(folder, 'xcopa')
   with raises_error(
