@@ -25,7 +25,7 @@ _HEADER = """# Suite recipes
 
 A recipe is a set of fine-tuning settings for the tasks of a suite. For example, `xlflax evaluate --suite=xtreme --recipe=xtreme` runs the suite with the settings in the benchmark's
 published scripts, so that the scores are comparable with published scores. Without `--recipe`, or with `--recipe=default`, the suite uses the default settings of xlflax. To use your own
-settings, pass `--recipe` a gin file that sets the recipe's name (`Suite.recipe`) and its settings (`SuiteTask.recipe`). You can start from a copy of `gin_configs/suites/recipes/glue.gin`.
+settings, pass `--recipe=FILE` with a gin file that sets the recipe's name (`Suite.recipe`) and its settings (`SuiteTask.recipe`). You can start from a copy of `gin_configs/suites/recipes/glue.gin`.
 
 The result of each task contains a note with the recipe's settings. Results that were obtained with different recipes cannot be written to the same `--output` directory.
 

@@ -96,7 +96,7 @@ The following additional experiments used different settings and are not part of
 
 * **ECS, variations of the setup:** The experiments were repeated with four changes: three times as many steps for models with language-specific layers or embeddings, layer norms after each block, a
   comparison of each layer's CKA with the CKA of the embeddings, and languages that share three of ten words. ECS results that are inconclusive in the main experiments were also inconclusive in these
-  experiments, with two exceptions. The first exception is the result about separate layers, measured by `transfer`. The second exception is the result about CKA, if the CKA of each layer is compared with the CKA of the embeddings.
+  experiments, with two exceptions. The first exception is the result about separate layers, measured by `transfer`. The second exception is the result about the CKA of layers (`ecs.cka_depth`), if the CKA of each layer is compared with the CKA of the embeddings.
 * **ECS, separate layers whose initial values are the same in both languages:** The scores of the model variants are in the same order as in the paper. However, the paper does not contain models
   whose separate layers have the same initial values.
 * **ECS, extra anchors, three times as many steps:** Models with extra anchors score higher than models without them, by both measures (`transfer` and `retrieval`).
@@ -191,7 +191,7 @@ languages as random samples. The confidence intervals determine one of the follo
 * **Contradicted**: The confidence interval of the score difference between the two model variants is below 0.
 * **Inconclusive**: The confidence interval of the score difference between the two model variants contains 0. The number in parentheses estimates how many seeds are needed so that the interval excludes 0 with a
   probability of 80 %. The estimate assumes that the true score difference and its spread over seeds are as observed. "More languages needed" means that no number of seeds is sufficient, because the results of the languages differ too much.
-* **Not run**: Fewer than {fewest_seeds} seeds of the two model variants have been run. The command in [Reproduce the results](#reproduce-the-results) runs the missing seeds.
+* **Not run**: The two model variants were run with fewer than {fewest_seeds} common seeds. The command in [Reproduce the results](#reproduce-the-results) runs the missing seeds.
 
 One result (`ecs.joint_vocabulary`) states that two model variants are "about as good". For this result, the confidence interval of the score difference is compared with a margin instead of 0. The result is replicated if the interval is between -margin and +margin, and contradicted if the
 interval is completely outside this range. The table in [Statistics](#statistics) contains the margin.
