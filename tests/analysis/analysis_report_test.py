@@ -1,4 +1,4 @@
-"""Folders of analyses, their pictures, and curves from what is on disk."""
+"""Tests of analysis reports, figures and learning curves."""
 
 import csv
 import html
@@ -66,7 +66,7 @@ def _analysis(**settings):
   )
 
 
-def test_a_folder(tmp_path):
+def test_write_creates_the_report_its_tables_and_files(tmp_path):
   paths = analysis_report.write(
     tmp_path / 'out', _analysis(), command=['xlflax', 'analyze', '--output=a b']
   )
@@ -87,7 +87,7 @@ def test_a_folder(tmp_path):
   assert (tmp_path / 'out' / 'y.npz').read_bytes() == b'bytes'
 
 
-def test_nan_is_null_and_an_empty_cell(tmp_path):
+def test_nan_is_null_in_json_and_empty_in_csv(tmp_path):
   analysis_report.write(tmp_path, _analysis(rows=[{'a': math.nan, 'b': 1}]))
   assert json.loads((tmp_path / 'analysis.json').read_text())['rows'] == [
     {'a': None, 'b': 1}
@@ -95,7 +95,7 @@ def test_nan_is_null_and_an_empty_cell(tmp_path):
   assert (tmp_path / 'sentences.csv').read_text() == 'a,b\n,1\n'
 
 
-def test_grid():
+def test_grid_formats_values_and_missing_cells():
   rows = [
     {'x': 1, 'y': 'a', 'v': 0.5},
     {'x': 2, 'y': 'a', 'v': math.nan},
@@ -115,7 +115,7 @@ def test_grid():
   )
 
 
-def test_no_numbers_is_an_error(tmp_path):
+def test_analysis_without_rows_is_an_error(tmp_path):
   with raises_error(errors.AnalysisError, got='t: p: broken'):
     analysis_report.write(tmp_path / 'out', _analysis(rows=[]))
   assert not (tmp_path / 'out').exists()
@@ -191,8 +191,8 @@ def test_no_numbers_is_an_error(tmp_path):
     ),
   ],
 )
-def test_nothing_is_cut_off(tmp_path, make):
-  """The margin of every picture is white."""
+def test_figure_content_stays_inside_the_margins(tmp_path, make):
+  """Checks that the margin of every figure is white."""
   make().savefig(tmp_path / 'x.png', dpi=100)
   image = matplotlib.image.imread(tmp_path / 'x.png')[..., :3]
   assert image.min() < 0.5
@@ -214,7 +214,7 @@ def test_axes_end_above_the_highest_value():
       assert axes.get_ylim()[1] == pytest.approx(1.02 * top)
 
 
-def test_a_map_that_is_none(tmp_path):
+def test_load_map_rejects_invalid_files(tmp_path):
   (tmp_path / 'x.npz').write_text('no map')
   with raises_error(errors.AnalysisError, where='x.npz', mentions='BadZipFile'):
     alignment_maps.load_map(tmp_path / 'x.npz')
@@ -235,7 +235,7 @@ def _write_results(directory, task, metrics, split='all'):
     )
 
 
-def test_curves_of_evaluations(tmp_path):
+def test_learning_curves_of_stored_results(tmp_path):
   run = tmp_path / 'run'
   _write_results(
     run,
@@ -273,7 +273,7 @@ def test_curves_of_evaluations(tmp_path):
   for settings, values in (
     ({'tasks': ('xnli', 'pos')}, ('perplexity', 'xnli', 'pos')),
     ({'metric': 'accuracy'}, ('accuracy', 'perplexity')),
-  ):  # the others are not lost
+  ):
     result = training_curves.LearningCurvesStudy(
       runs=(str(run),), **settings
     ).run(fakes.FakeModels())
@@ -303,7 +303,7 @@ def test_curves_never_join_splits(tmp_path):
   assert values == [(0, 10.0), (10, 50.0), (20, 50.0)]
 
 
-def test_a_run_without_results():
+def test_run_without_results_is_reported_as_failure():
   result = training_curves.LearningCurvesStudy(runs=('nowhere',)).run(
     fakes.FakeModels()
   )

@@ -1,4 +1,4 @@
-"""States of a corpus against those of sentences and words one by one."""
+"""Tests of corpus hidden states against states of single sentences and words."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def texts(sentences):
 
 
 def _means(eval_model, texts, vocabulary_words):
-  """{word: mean [L + 1, H]}; these texts have single spaces between words."""
+  """Returns {word: mean [L + 1, H]} for texts with single spaces between words."""
   places = {}
   for text in texts:
     split = text.split()
@@ -51,8 +51,8 @@ def test_means_are_over_tokens_then_over_the_corpus(eval_model, texts):
       np.testing.assert_allclose(vector, expected[word][layer], atol=1e-5)
 
 
-def test_text_is_read_as_it_is_written(eval_model):
-  """`Hund,` is not the two words `Hund ,`; the comma is in the context."""
+def test_punctuation_is_part_of_the_context_only(eval_model):
+  """Encodes `Hund,` as written, not as the two words `Hund ,`."""
   text = 'die kleine Katze, der Hund'
   means = corpus_hidden_states.mean_word_states(
     eval_model, [text], 'de', ['Katze', 'Hund']
@@ -62,7 +62,7 @@ def test_text_is_read_as_it_is_written(eval_model):
   )
   assert ids.tolist() == eval_model.vocabulary.encode(text)
   of_word = np.repeat(np.arange(5), lengths)
-  comma = int(lengths[:3].sum()) - 1  # a piece of its own in this vocabulary
+  comma = int(lengths[:3].sum()) - 1  # a separate token in this vocabulary
   of_word[comma] = -1
   (reading,) = word_states.states_of_readings(
     eval_model, [word_states.Reading(ids, of_word)], [0]
@@ -71,7 +71,7 @@ def test_text_is_read_as_it_is_written(eval_model):
   np.testing.assert_allclose(means.sums[1], reading.states[:, 4], atol=1e-5)
 
 
-def test_an_interrupted_corpus_is_gone_on_with(
+def test_interrupted_corpus_is_resumed(
   eval_model, texts, tmp_path, monkeypatch
 ):
   expected = corpus_hidden_states.mean_word_states(
@@ -112,7 +112,7 @@ def test_an_interrupted_corpus_is_gone_on_with(
   np.testing.assert_array_equal(again.sums, means.sums)
 
 
-def test_a_store_of_something_else_is_refused(tmp_path):
+def test_store_of_another_corpus_is_rejected(tmp_path):
   fresh = word_vectors.WordMeans(['a', 'b'], layers=1, dimension=2)
   store = word_vectors.Store(tmp_path / 'x.npz', identity='de')
   store.save(fresh)
@@ -128,7 +128,7 @@ def test_a_store_of_something_else_is_refused(tmp_path):
     store.restore(fresh)
 
 
-def test_sums_by_hand():
+def test_word_means_match_hand_computed_values():
   means = word_vectors.WordMeans(['a', 'b', 'c'], layers=1, dimension=2)
   means.update(
     [
@@ -150,7 +150,7 @@ def test_sums_by_hand():
 
 
 @pytest.mark.parametrize('block, sizes', [(6, [6, 6, 6, 2]), (100, [20])])
-def test_blocks_of_sentences_are_those_of_all_at_once(
+def test_sentence_blocks_match_unblocked_states(
   eval_model, texts, block, sizes
 ):
   blocks = list(
@@ -163,7 +163,7 @@ def test_blocks_of_sentences_are_those_of_all_at_once(
   np.testing.assert_allclose(np.concatenate(blocks, 1), expected, atol=1e-5)
 
 
-def test_blocks_are_read_when_they_are_needed(eval_model, texts):
+def test_sentence_blocks_are_read_lazily(eval_model, texts):
   read = []
   blocks = corpus_hidden_states.sentence_blocks(
     eval_model, (read.append(text) or text for text in texts), 'de', block=4
@@ -174,7 +174,7 @@ def test_blocks_are_read_when_they_are_needed(eval_model, texts):
     next(corpus_hidden_states.sentence_blocks(eval_model, texts, 'de', block=0))
 
 
-def test_progress(eval_model, texts, monkeypatch, caplog):
+def test_progress_is_logged(eval_model, texts, monkeypatch, caplog):
   monkeypatch.setattr(progress_reporting, '_LOG_INTERVAL_SECONDS', -1.0)
   caplog.set_level('INFO')
   list(corpus_hidden_states.sentence_blocks(eval_model, texts, 'de', block=12))
@@ -188,7 +188,7 @@ def test_progress(eval_model, texts, monkeypatch, caplog):
   assert_mentions(messages[2], 20)
 
 
-def test_embeddings_of_words_that_are_one_piece(eval_model):
+def test_embedding_vectors_of_single_token_words(eval_model):
   vocabulary = eval_model.vocabulary
   pieces = [piece.removeprefix('▁') for piece in vocabulary.pieces()]
   queries = ['x' * 30, *pieces, 'der', '☃', *pieces]

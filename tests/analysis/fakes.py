@@ -1,4 +1,4 @@
-"""Models and text for analyses, without a model."""
+"""Fake models and synthetic text for tests of analyses."""
 
 import dataclasses
 
@@ -11,7 +11,7 @@ SERIES = (model_refs.ModelSeries('mine', 'runs/mine'),)
 
 
 class FakeModels(model_refs.Models):
-  """Every model has so many layers, and checkpoints 1 and 2."""
+  """Models with `layers` layers and the checkpoints 1 and 2."""
 
   def __init__(self, layers=3, eval_model=None):
     super().__init__()
@@ -38,7 +38,7 @@ class FakeModels(model_refs.Models):
 
 
 class FakeReader(activation_cache.SentenceReader):
-  """The states of the first N sentences of a language, in two blocks."""
+  """Reader that returns `STATES` of the first N sentences in two blocks."""
 
   def blocks(self, models, ref, texts, language):
     states = STATES[language][:, : len(texts)]
@@ -52,7 +52,7 @@ STATES: dict[str, np.ndarray] = {}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Text(text_sources.PairSource):
-  """So many sentences of each language."""
+  """Text with a given number of synthetic sentences per language."""
 
   sizes: dict[str, int]
   names: tuple[text_sources.Pair, ...] = (('en', 'fr'),)
@@ -70,7 +70,7 @@ class Text(text_sources.PairSource):
 
 
 def rotated(seed=0, *, layers=3, count=60, dimension=8):
-  """[layers, N, D] and the same rotated, another way at every layer."""
+  """Returns states [layers, N, D] and a copy with a rotation per layer."""
   random = np.random.default_rng(seed)
   first = random.normal(size=(layers, count, dimension)).astype(np.float32)
   turns = [

@@ -1,4 +1,4 @@
-"""Writing in pictures has its characters."""
+"""Tests of fonts for non-Latin text in figures."""
 
 import warnings
 
@@ -8,11 +8,12 @@ from matplotlib import figure
 from xlflax.analysis import figures, fonts
 from xlflax.evaluation import plots
 
-# Hebrew and Arabic are in matplotlib's own font; the others may be nowhere.
+# Matplotlib's default font covers Hebrew and Arabic. The other scripts may
+# have no installed font.
 _NAMES = ['אחד', 'العربية', 'हिन्दी', '中文模型', 'ไทย', 'plain']
 
 
-def test_all_names_are_written(tmp_path):
+def test_names_in_all_scripts_are_rendered(tmp_path):
   written_plots = [
     figures.layer_columns(
       't', 'v', {('en-fr', name): [0.1, 0.9] for name in _NAMES}
@@ -24,7 +25,7 @@ def test_all_names_are_written(tmp_path):
   for canvas in written_plots:
     fonts.fit(canvas)
     with warnings.catch_warnings():
-      warnings.simplefilter('error')  # a character that is missing warns
+      warnings.simplefilter('error')  # missing glyphs cause a warning
       canvas.savefig(tmp_path / 'x.png')
   image = matplotlib.image.imread(tmp_path / 'x.png')[..., :3]
   assert image[:, -1].min() > 0.99 and image[:, 0].min() > 0.99
@@ -44,7 +45,7 @@ def test_missing_glyphs_are_shown_as_code_points(monkeypatch):
   ]
 
 
-def test_another_font_is_taken_for_what_it_has(monkeypatch):
+def test_fallback_font_is_used_for_missing_glyphs(monkeypatch):
   monkeypatch.setattr(fonts, '_find_family', lambda _: 'Other')
   canvas = figure.Figure()
   title = canvas.suptitle('中文')

@@ -1,4 +1,4 @@
-"""An imported XLM-R goes through every analysis by the same commands."""
+"""Tests of every analysis of an imported XLM-R model."""
 
 import json
 
@@ -9,7 +9,7 @@ import sentencepiece
 from xlflax import cli
 from xlflax.cli import analyze
 
-# Eight sentences each, word by word alike.
+# Eight words per language. Words with the same index are translations.
 _WORDS = {
   'en': 'the a dog cat sees loves house water'.split(),
   'hi': 'वह एक कुत्ता बिल्ली देखता चाहता घर पानी'.split(),
@@ -36,7 +36,7 @@ def _write(path, lines):
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
-  """Text of every kind, and the runs `encoder` and `tagger`."""
+  """Directory with text files and the imported runs `encoder` and `tagger`."""
   transformers = pytest.importorskip('transformers')
   root = tmp_path_factory.mktemp('imported')
   for language in _WORDS:
@@ -114,7 +114,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _one_device(monkeypatch):
-  """Eight devices bring nothing here but time."""
+  """Uses one device, because eight only cost time here."""
   monkeypatch.setattr(jax, 'device_count', lambda: 1)
 
 
@@ -123,7 +123,7 @@ def _texts(folder, *languages):
 
 
 def _flags(kind, folder, output):
-  """The flags of an analysis, and the columns of which it has each value."""
+  """Returns the flags of an analysis and the expected values per column."""
   encoder, tagger = f'--model_dir={folder / "encoder"}', folder / 'tagger'
   text = f'{folder / "text.en"},{folder / "text.hi"}'
   links = f'--gold_alignments=en-hi={text},{folder / "gold"}'
@@ -187,7 +187,7 @@ def _run(kind, folder, output):
   'kind',
   sorted({*analyze.SUBCOMMANDS} - {'learning-curves', 'transfer-matrix'}),
 )
-def test_every_analysis(folder, tmp_path, kind):
+def test_analysis_of_imported_models_writes_a_report(folder, tmp_path, kind):
   assert _run(kind, folder, tmp_path / 'out') == 0
   rows = json.loads((tmp_path / 'out' / 'analysis.json').read_text())['rows']
   for column, expected in _flags(kind, folder, tmp_path / 'again')[1].items():
@@ -197,7 +197,7 @@ def test_every_analysis(folder, tmp_path, kind):
 
 
 @pytest.mark.slow
-def test_words_of_two_models_are_aligned_by_maps(folder, tmp_path):
+def test_maps_change_word_alignments_of_two_models(folder, tmp_path):
   maps, plain = tmp_path / 'maps', tmp_path / 'plain'
   series = f'--models=two={folder / "encoder"},{folder / "tagger"}'
   common = ['--batch_size=16', '--compilation_cache=', series]

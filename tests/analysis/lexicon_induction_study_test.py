@@ -1,4 +1,4 @@
-"""Word translation from vector files and from a tiny model."""
+"""Tests of lexicon induction from vector files and from a tiny model."""
 
 import dataclasses
 import json
@@ -31,7 +31,7 @@ def _write_vectors(path, word_list, vectors):
 
 @pytest.fixture
 def vectors(tmp_path):
-  """en.vec, and fr.vec: its rows rotated, the words with an x in front."""
+  """Files en.vec and fr.vec, whose rows are rotated and words prefixed with x."""
   random = np.random.default_rng(1)
   rows = random.normal(size=(50, 6)).astype(np.float32)
   turn = np.linalg.qr(random.normal(size=(6, 6)))[0]
@@ -47,7 +47,9 @@ def _dictionary(path, pairs, separator):
 
 
 @pytest.mark.parametrize('separator', ['\t', ' '])
-def test_a_rotation_of_word_vectors_is_recovered(tmp_path, vectors, separator):
+def test_procrustes_recovers_a_rotation_of_word_vectors(
+  tmp_path, vectors, separator
+):
   result = lexicon_induction_study.LexiconInductionStudy(
     vectors=vectors,
     train=_dictionary(
@@ -74,7 +76,7 @@ def test_a_rotation_of_word_vectors_is_recovered(tmp_path, vectors, separator):
   assert 'vectors,en-fr,' in (tmp_path / 'out' / 'words.csv').read_text()
 
 
-def test_a_dictionary_of_other_words(tmp_path, vectors):
+def test_dictionary_without_known_words_is_a_failure(tmp_path, vectors):
   pairs = _dictionary(tmp_path / 'd', [('foo', 'bar')], '\t')
   result = lexicon_induction_study.LexiconInductionStudy(
     vectors=vectors, train=pairs, test=pairs
@@ -84,7 +86,9 @@ def test_a_dictionary_of_other_words(tmp_path, vectors):
 
 
 @pytest.mark.slow
-def test_layers_and_embeddings_of_a_model(tmp_path, eval_model, sentences):
+def test_study_covers_layers_and_embeddings_of_a_model(
+  tmp_path, eval_model, sentences
+):
   files = {}
   for language in ('de', 'en'):
     files[language] = str(tmp_path / f'{language}.txt')
@@ -133,8 +137,10 @@ def test_layers_and_embeddings_of_a_model(tmp_path, eval_model, sentences):
   assert again.rows == result.rows
 
 
-def test_vectors_of_the_words_of_a_model(tmp_path, eval_model):
-  """The baseline has the same words as the embeddings of the model."""
+def test_restricted_vectors_have_the_words_of_the_embeddings(
+  tmp_path, eval_model
+):
+  """Compares the number of words with the single-token words of the model."""
   spec = eval_model.vocabulary
   words_by_language = {
     language: [
@@ -181,7 +187,7 @@ def test_vectors_of_the_words_of_a_model(tmp_path, eval_model):
   assert sizes[series, 'embeddings'] == expected
 
 
-def test_words_of_a_text():
+def test_frequent_words_are_ordered_by_frequency():
   texts = ['The dog sees the Cat.', 'the cat sleeps']
   assert word_vectors.frequent_words(texts, 'en') == (
     'the',
@@ -195,7 +201,7 @@ def test_words_of_a_text():
   ) == ('Cat', 'the', 'dog')
 
 
-def test_word_vectors_and_states_that_are_not_finite(
+def test_non_finite_embeddings_and_states_are_failures(
   tmp_path, eval_model, sentences
 ):
   for language in ('de', 'en'):
@@ -218,8 +224,8 @@ def test_word_vectors_and_states_that_are_not_finite(
   ]
 
 
-def test_text_is_read_line_by_line(tmp_path, corpus):
-  """Nobody holds it, and its hash is that of the whole."""
+def test_streamed_text_matches_loaded_text(tmp_path, corpus):
+  """Compares lines, digests and fingerprints."""
   lines = ['a b', 'ü "quoted"', '中文']
   (tmp_path / 'x').write_text('\n'.join([*lines[:1], '', *lines[1:]]))
   text = text_files.TextFiles(files={'en': str(tmp_path / 'x')})
@@ -247,14 +253,14 @@ def test_text_is_read_line_by_line(tmp_path, corpus):
     ({'train': {}, 'test': {}, 'vectors': {}}, '--models'),
   ],
 )
-def test_settings(settings, mentioned):
+def test_invalid_settings_are_rejected(settings, mentioned):
   with raises_error(errors.ConfigError, mentions=mentioned):
     lexicon_induction_study.LexiconInductionStudy(
       **{'vectors': {'en': 'x'}} | settings
     )
 
 
-def test_a_dictionary_that_is_not_there():
+def test_missing_dictionary_is_an_error():
   study = lexicon_induction_study.LexiconInductionStudy(
     series=fakes.SERIES, train={'en-fr': 'nowhere'}, test={'en-fr': 'x'}
   )

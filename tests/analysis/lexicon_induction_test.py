@@ -1,4 +1,4 @@
-"""Word translation by vectors, with dictionaries."""
+"""Tests of lexicon induction with word vectors and dictionaries."""
 
 import gzip
 
@@ -22,7 +22,7 @@ the 9 9 9
 
 @pytest.fixture
 def languages():
-  """200 words; the second language's vectors are the first's, turned."""
+  """Vectors of 200 words and a rotated copy with other words."""
   rng = np.random.default_rng(0)
   first = rng.normal(size=(200, 12)).astype(np.float32)
   turned = first @ scipy.stats.ortho_group.rvs(12, random_state=0)
@@ -37,7 +37,7 @@ def _pairs(numbers):
   return [(f'w{i}', f'x{i}') for i in numbers]
 
 
-def test_a_hidden_rotation_is_found(languages):
+def test_procrustes_recovers_a_rotation(languages):
   result = lexicon_induction.translate(
     *languages, train=_pairs(range(80)), test=_pairs(range(80, 200))
   )
@@ -49,7 +49,7 @@ def test_a_hidden_rotation_is_found(languages):
   assert result.coverage == 1
 
 
-def test_without_a_map_vectors_are_taken_as_they_are(languages):
+def test_mapping_none_compares_unmapped_vectors(languages):
   first, second = languages
   same = WordVectors(second.words, first.vectors)
   for target, expected in ((same, 1.0), (second, 0.0)):
@@ -67,7 +67,7 @@ def test_without_a_map_vectors_are_taken_as_they_are(languages):
     assert result.learned_from == 0
 
 
-def test_every_translation_counts_and_unknown_words_are_left_out(languages):
+def test_any_translation_counts_and_unknown_words_are_skipped(languages):
   first, second = languages
   same = WordVectors(second.words, first.vectors)
   test = [
@@ -90,7 +90,7 @@ def test_every_translation_counts_and_unknown_words_are_left_out(languages):
   )
 
 
-def test_more_neighbours_than_words():
+def test_more_neighbors_than_words_are_accepted():
   few = WordVectors(('a', 'b'), np.eye(2, dtype=np.float32))
   result = lexicon_induction.translate(
     few, few, test=[('a', 'a'), ('b', 'a')], mapping='none', top=(1, 5)
@@ -99,7 +99,7 @@ def test_more_neighbours_than_words():
   assert result.precision[csls.Score.CSLS, 5] == 1
 
 
-def test_words_are_found_as_they_are_or_in_lower_case():
+def test_lookup_falls_back_to_lower_case():
   vectors = WordVectors(('haus', 'Haus', 'tür'), np.eye(3))
   assert [vectors.find(word) for word in ('Haus', 'HAUS', 'Tür', 'x')] == [
     1,
@@ -113,7 +113,7 @@ def test_words_are_found_as_they_are_or_in_lower_case():
   assert rows.tolist() == [[0, 2]]
 
 
-def test_words_are_found_by_the_rules_of_their_language():
+def test_lookup_applies_case_rules_of_the_language():
   vectors = WordVectors(('insan', 'ışık', 'de\u0301ja'), np.eye(3), 'tr')
   spellings = ('İnsan', 'IŞIK', 'Işık', 'déja', 'Insan')
   assert [vectors.find(word) for word in spellings] == [0, 1, 1, 2, None]
@@ -129,7 +129,7 @@ def test_words_are_found_by_the_rules_of_their_language():
     ),
   ],
 )
-def test_fasttext_files(tmp_path, name, write):
+def test_read_vectors_reads_fasttext_files(tmp_path, name, write):
   write(tmp_path / name, _VEC)
   vectors = lexicon_induction.read_vectors(tmp_path / name)
   assert vectors.words == ('the', 'New York', 'ñ')
@@ -152,14 +152,14 @@ def test_fasttext_files(tmp_path, name, write):
     ('1 2\n', 'bad.vec'),
   ],
 )
-def test_bad_files(tmp_path, text, where):
+def test_invalid_vector_files_are_rejected_with_the_line(tmp_path, text, where):
   (tmp_path / 'bad.vec').write_text(text)
   with raises_error(errors.CorpusError, where=where):
     lexicon_induction.read_vectors(tmp_path / 'bad.vec')
 
 
 @pytest.mark.parametrize('header', ['', '1 2\n'])
-def test_bad_lines_are_shown_as_text(tmp_path, header):
+def test_invalid_lines_are_shortened_in_errors(tmp_path, header):
   path = tmp_path / 'bad.vec'
   path.write_text(header + '1' + 'ж' * 80 + '\n', encoding='utf-8')
   with pytest.raises(errors.CorpusError) as caught:
@@ -167,7 +167,7 @@ def test_bad_lines_are_shown_as_text(tmp_path, header):
   assert caught.value.got == repr('1' + 'ж' * 59 + '…')
 
 
-def test_dictionaries_without_overlap(languages):
+def test_dictionaries_without_known_words_are_rejected(languages):
   with pytest.raises(errors.AnalysisError):
     lexicon_induction.translate(
       *languages, train=_pairs([1]), test=[('a', 'b')]
@@ -178,12 +178,12 @@ def test_dictionaries_without_overlap(languages):
     )
 
 
-def test_words_and_vectors_must_be_as_many():
+def test_numbers_of_words_and_vectors_must_match():
   with raises_error(errors.AnalysisError, mentions=(2, 3)):
     WordVectors(('a', 'b'), np.eye(3))
 
 
-def test_a_truncated_file_of_vectors_is_an_error(tmp_path):
+def test_truncated_vector_file_is_an_error(tmp_path):
   path = tmp_path / 'a.vec'
   path.write_text('3 2\nx 1 2\ny 3 4\n')
   with pytest.raises(errors.CorpusError):

@@ -1,4 +1,4 @@
-"""Runs opened for analyses; states that are kept; words of a tiny model."""
+"""Tests of model references, stored activations and alignment studies."""
 
 import dataclasses
 
@@ -22,7 +22,7 @@ from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
 
-_LAST = model_refs.ModelRef('run')
+_LAST_CHECKPOINT = model_refs.ModelRef('run')
 
 
 @pytest.fixture(scope='module')
@@ -43,7 +43,7 @@ def _embeddings(eval_model):
   return np.asarray(eval_model.params['model']['embeddings']['token'])
 
 
-def test_checkpoints_of_a_run(run, eval_model):
+def test_models_resolves_and_loads_checkpoints(run, eval_model):
   opened = model_refs.Models()
   last = model_refs.ModelRef(run)
   assert opened.resolve(last) == model_refs.ModelRef(run, 3)
@@ -71,7 +71,7 @@ def test_checkpoints_of_a_run(run, eval_model):
   assert model_refs.Models(seed=1).identity(fresh) != identities[2]
 
 
-def test_another_prompt_gives_other_states(make_run, tmp_path):
+def test_prompt_changes_the_identity_of_states(make_run, tmp_path):
   run = make_run(tmp_path / 'run', (1,))
   states = []
   for default in (None, 'passage'):
@@ -85,7 +85,7 @@ def test_another_prompt_gives_other_states(make_run, tmp_path):
   assert states[0] != states[1]
 
 
-def test_runs_of_other_lengths(run, make_run, tmp_path):
+def test_runs_of_different_lengths_share_common_steps(run, make_run, tmp_path):
   short = model_refs.ModelRef(str(make_run(tmp_path / 'short', (1, 2))))
   opened = model_refs.Models()
   models = model_refs.ModelRef(run), short
@@ -104,13 +104,13 @@ def test_runs_of_other_lengths(run, make_run, tmp_path):
     (model_refs.ModelRef('RUN', 2), '2'),
   ],
 )
-def test_models_that_are_not_there(run, ref, got):
+def test_missing_models_are_rejected(run, ref, got):
   ref = model_refs.ModelRef(ref.directory.replace('RUN', run), ref.step)
   with raises_error(errors.XlflaxError, got=got):
     model_refs.Models().eval_model(ref)
 
 
-def test_kept_states_are_those_that_were_computed(
+def test_stored_states_equal_computed_states(
   eval_model, sentences, stored_states
 ):
   texts = sentences('de', 20)
@@ -123,21 +123,21 @@ def test_kept_states_are_those_that_were_computed(
   )
   for _ in range(2):
     np.testing.assert_array_equal(
-      _read(stored_states, opened, _LAST, texts, 'de'), expected
+      _read(stored_states, opened, _LAST_CHECKPOINT, texts, 'de'), expected
     )
   assert expected.shape == (3, 20, 16)
   without = activation_cache.SentenceReader(block=8)
   np.testing.assert_array_equal(
-    _read(without, opened, _LAST, texts, 'de'), expected
+    _read(without, opened, _LAST_CHECKPOINT, texts, 'de'), expected
   )
 
 
-def test_reading_goes_on_where_it_stopped(
+def test_interrupted_reading_is_resumed(
   eval_model, sentences, stored_states, tmp_path
 ):
   texts = sentences('de', 20)
   opened = fakes.FakeModels(eval_model=eval_model)
-  blocks = stored_states.blocks(opened, _LAST, texts, 'de')
+  blocks = stored_states.blocks(opened, _LAST_CHECKPOINT, texts, 'de')
   first = next(blocks)
   blocks.close()
   (folder,) = tmp_path.iterdir()
@@ -146,35 +146,45 @@ def test_reading_goes_on_where_it_stopped(
     'digests.json',
     '00000.npz',
   }
-  np.savez(folder / '00000.npz', states=first + 1)  # is believed
+  np.savez(
+    folder / '00000.npz', states=first + 1
+  )  # reused without recomputation
   manifests.record_files(folder, manifests.Kind.STATES, ['00000.npz'])
-  states = _read(stored_states, opened, _LAST, texts, 'de')
+  states = _read(stored_states, opened, _LAST_CHECKPOINT, texts, 'de')
   np.testing.assert_array_equal(states[:, :8], first + 1)
   assert states.shape == (3, 20, 16)
-  nothing = fakes.FakeModels()  # has no model: all must be there
+  nothing = fakes.FakeModels()  # no model: all states are read from disk
   np.testing.assert_array_equal(
-    _read(stored_states, nothing, _LAST, texts, 'de'), states
+    _read(stored_states, nothing, _LAST_CHECKPOINT, texts, 'de'), states
   )
   _read(
-    stored_states, opened, _LAST, texts, 'en'
-  )  # another language, another folder
+    stored_states, opened, _LAST_CHECKPOINT, texts, 'en'
+  )  # other languages use a separate folder
   assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_damaged_states(eval_model, sentences, stored_states, tmp_path):
+def test_damaged_states_are_rejected(
+  eval_model, sentences, stored_states, tmp_path
+):
   texts = sentences('de', 9)
   opened = fakes.FakeModels(eval_model=eval_model)
-  _read(stored_states, opened, _LAST, texts, 'de')
+  _read(stored_states, opened, _LAST_CHECKPOINT, texts, 'de')
   next(tmp_path.glob('*/00001.npz')).write_bytes(b'PK broken')
   with raises_error(errors.AnalysisError, where='00001.npz'):
-    _read(stored_states, opened, _LAST, texts, 'de')
+    _read(stored_states, opened, _LAST_CHECKPOINT, texts, 'de')
   [first] = tmp_path.glob('*/00000.npz')
-  np.savez(first, states=np.zeros((3, 8, 16), np.float32))  # another's
+  np.savez(
+    first, states=np.zeros((3, 8, 16), np.float32)
+  )  # does not match its digest
   with raises_error(errors.AnalysisError, where='00000.npz'):
-    _read(stored_states, opened, _LAST, texts, 'de')
+    _read(stored_states, opened, _LAST_CHECKPOINT, texts, 'de')
   for path in tmp_path.glob('*/*.npz'):
     path.unlink()
-  assert _read(stored_states, opened, _LAST, texts, 'de').shape == (3, 9, 16)
+  assert _read(stored_states, opened, _LAST_CHECKPOINT, texts, 'de').shape == (
+    3,
+    9,
+    16,
+  )
 
 
 def _tsv(tmp_path, sentences, count):
@@ -190,7 +200,7 @@ def _tsv(tmp_path, sentences, count):
   return str(path)
 
 
-def test_links_are_written_for_text_without_gold(
+def test_links_are_written_for_text_without_gold_links(
   eval_model, sentences, tmp_path
 ):
   study = alignment_study.AlignmentStudy(
@@ -235,8 +245,8 @@ def test_gold_links_are_scored(eval_model, tmp_path):
   assert_mentions(wrong.failures[0], 3)
 
 
-def test_a_map_of_words_in_context(eval_model, sentences, tmp_path):
-  """Of a language to itself the map changes nothing."""
+def test_map_of_words_in_context(eval_model, sentences, tmp_path):
+  """Maps a language to itself, for which the map is the identity."""
   tsv = tmp_path / 'de-de.tsv'
   tsv.write_text(''.join(f'{a}\t{a}\n' for a in sentences('de', 12)))
   links = tmp_path / 'links'
@@ -270,10 +280,12 @@ def test_a_map_of_words_in_context(eval_model, sentences, tmp_path):
   some = dataclasses.replace(
     study, source=dataclasses.replace(study.source, max_pairs=1)
   )
-  assert len(some._read_links(('de', 'de'), 1)) == 1  # the first of more
+  assert (
+    len(some._read_links(('de', 'de'), 1)) == 1
+  )  # links of the first pair only
 
 
-def test_files_of_several_languages(tmp_path):
+def test_multiway_files_give_pairs_with_the_first_language(tmp_path):
   for language, lines in (('en', 'a\nb\n'), ('fr', 'c\nd\n'), ('ru', 'e\n')):
     (tmp_path / language).write_text(lines)
   source = parallel_data.OrientedPairs(

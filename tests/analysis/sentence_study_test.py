@@ -10,7 +10,7 @@ from xlflax.utils import errors
 
 @pytest.fixture
 def states():
-  """Two layers: the second side is the first's rotation, then mere noise."""
+  """Two layers of sentence pairs: a rotation in layer 0, noise in layer 1."""
   rng = np.random.default_rng(0)
   first = rng.normal(size=(2, 80, 6))
   rotation = scipy.stats.ortho_group.rvs(6, random_state=0)
@@ -23,7 +23,7 @@ def _part(sides, rows):
   return sentence_study.SentenceSides(*(side[:, rows] for side in sides))
 
 
-def test_a_hidden_rotation_is_found_in_the_layer_that_has_it(states):
+def test_procrustes_recovers_a_rotation_per_layer(states):
   train, test = _part(states, slice(0, 40)), _part(states, slice(40, 80))
   scores = sentence_study.score_mapped_layers(train, test)
   assert scores.forward[0] == scores.backward[0] == 1
@@ -31,7 +31,7 @@ def test_a_hidden_rotation_is_found_in_the_layer_that_has_it(states):
   assert retrieval_metrics.score_layers(*test).mean[0] < 0.5
 
 
-def test_bad_sides(states):
+def test_sides_of_different_shapes_are_rejected(states):
   with raises_error(errors.AnalysisError, mentions=(2, 1)):
     sentence_study.score_mapped_layers(
       states, sentence_study.SentenceSides(states.first[:1], states.second)

@@ -1,4 +1,4 @@
-"""A head on states that another model has rotated."""
+"""Tests of task heads that read mapped states of another model."""
 
 import dataclasses
 import types
@@ -25,7 +25,7 @@ _NAME = _OBJECTIVE.name
 
 
 class _Vocabulary(WordVocabulary):
-  """As its base, for sentences as well."""
+  """Word vocabulary that can also encode sentences."""
 
   def encode_each(self, texts, language_ids):
     del language_ids
@@ -33,7 +33,7 @@ class _Vocabulary(WordVocabulary):
 
 
 class _Model(one_hot_model.OneHot):
-  """All layers have the same states, times `scale`, which is a parameter."""
+  """Model whose layers all have the same states times the parameter `scale`."""
 
   depth: int = 1
 
@@ -55,7 +55,7 @@ _VOCABULARY = _Vocabulary(('Ada', 'King', 'Rom'))
 
 
 def _subjects():
-  """(source, whose head reads rotated states, target, the rotation)."""
+  """Returns a source that reads rotated states, a target and the rotation."""
   turn = np.linalg.qr(np.random.default_rng(0).normal(size=(32, 32)))[0]
   head = one_hot_model.tagger(
     _VOCABULARY, _LABELS, {'Ada': 'A', 'King': 'B', 'Rom': 'C'}
@@ -92,7 +92,7 @@ def _task():
 
 
 class _Models(fakes.FakeModels):
-  """Two runs."""
+  """Models `source` and `target`."""
 
   def __init__(self, source, target):
     super().__init__()
@@ -103,7 +103,7 @@ class _Models(fakes.FakeModels):
 
 
 def _to_target(alignment, states):
-  """In float64, of length 1."""
+  """Maps states in float64 and undoes the centering of the target."""
   mapped = alignment.map_source(states).astype(np.float64)
   for mean in alignment.target.means[::-1]:
     along = mapped @ mean
@@ -112,7 +112,7 @@ def _to_target(alignment, states):
   return mapped
 
 
-def test_states_are_mapped_as_arrays_are():
+def test_map_states_matches_the_alignment():
   random = np.random.default_rng(1)
   first = random.normal(size=(40, 5)) * 3 + 1
   second = random.normal(size=(40, 5)) + [1, 0, 2, 0, 0]
@@ -131,8 +131,7 @@ def test_states_are_mapped_as_arrays_are():
   ).all()
 
 
-def test_normalisation_is_undone():
-  """Of states mapped to themselves."""
+def test_map_of_states_to_themselves_is_the_identity():
   states = np.random.default_rng(0).normal(size=(50, 4)) + [1, 0, 2, 0]
   saved = alignment_maps.SavedMap(procrustes.fit_alignment(states, states), {})
   mapped = stitched_heads.map_states(states, stitched_heads._parameters(saved))
@@ -152,8 +151,8 @@ def _study(tmp_path, saved, **settings):
 
 
 @pytest.mark.parametrize('back', [False, True])
-def test_a_head_works_through_the_map_only(tmp_path, back):
-  """Whichever way round the map was learned."""
+def test_head_requires_the_map_to_read_target_states(tmp_path, back):
+  """Covers maps that were learned in either direction."""
   source, target, turn = _subjects()
   models = [f'{name}@2' for name in ('target', 'source')[:: -1 if back else 1]]
   saved = _saved(
@@ -181,7 +180,7 @@ def test_equal_heads_share_a_compiled_program():
   assert first != _OBJECTIVE
 
 
-def test_maps_that_do_not_fit(tmp_path):
+def test_incompatible_maps_are_rejected_or_noted(tmp_path):
   source, target, turn = _subjects()
   with raises_error(errors.AnalysisError, got='(32, 5)'):
     stitched_heads.stitch_eval_model(source, target, _NAME, _saved(turn[:, :5]))
@@ -205,7 +204,9 @@ def test_maps_that_do_not_fit(tmp_path):
     ('map', ('map',)),
   ],
 )
-def test_non_finite_states(tmp_path, broken, values):
+def test_non_finite_states_heads_and_maps_are_failures(
+  tmp_path, broken, values
+):
   source, target, turn = _subjects()
   nan = {'scale': np.float32(np.nan)}
   if broken == 'target':
@@ -225,18 +226,18 @@ def test_non_finite_states(tmp_path, broken, values):
   assert_mentions(result.failures[0], *values)
 
 
-def test_layers_of_a_deeper_and_of_a_shallower_target(tmp_path):
+def test_layer_of_deeper_and_shallower_targets(tmp_path):
   source, target, turn = _subjects()
   deep = dataclasses.replace(target, model=_Model(depth=3))
   stitched = stitched_heads.stitch_eval_model(source, deep, _NAME, None)
-  assert stitched.objectives[_NAME].layer == 1  # the source's last
+  assert stitched.objectives[_NAME].layer == 1  # the last layer of the source
   stitched = _study(tmp_path, _saved(turn)).run(
     _Models(source, dataclasses.replace(target, model=_Model(depth=0)))
   )
   assert_mentions(stitched.failures[0], 1, 'target@2', 0)
 
 
-def test_a_language_that_fails_does_not_lose_the_others(tmp_path):
+def test_failing_language_does_not_affect_others(tmp_path):
   source, target, turn = _subjects()
   broken = errors.CorpusError('There is no such file')
   task = dataclasses.replace(
@@ -254,7 +255,7 @@ def test_a_language_that_fails_does_not_lose_the_others(tmp_path):
 
 
 def _map_of_languages(**about) -> alignment_maps.SavedMap:
-  """A map that doubles vectors of one dimension."""
+  """Returns a map that doubles vectors of one dimension."""
   none = np.zeros((0, 1))
   alignment = procrustes.Alignment(np.eye(1), none, none)
   return alignment_maps.SavedMap(alignment, about, 2.0)
@@ -265,13 +266,13 @@ def _map_of_languages(**about) -> alignment_maps.SavedMap:
   [
     ('a', 'b', 'en-fr', 'en', 2.0),
     ('b', 'a', 'en-fr', 'en', 0.5),
-    # One model for both languages: the language decides.
+    # The language determines the direction if both models are the same.
     ('a', 'a', 'en-fr', 'en', 2.0),
     ('a', 'a', 'en-fr', 'fr', 0.5),
     ('a', 'a', 'fr-en', 'fr', 2.0),
   ],
 )
-def test_maps_lead_to_the_model_with_the_head(
+def test_maps_are_oriented_toward_the_model_with_the_head(
   first, second, pair, language, scale
 ):
   saved = _map_of_languages(first=first, second=second, pair=pair)
@@ -283,7 +284,7 @@ def test_maps_lead_to_the_model_with_the_head(
 
 
 @pytest.mark.parametrize('languages', [['de'], ['en', 'fr'], ['en', 'de'], []])
-def test_languages_that_do_not_decide_are_rejected(languages):
+def test_languages_that_do_not_determine_the_direction_are_rejected(languages):
   saved = _map_of_languages(first='a', second='a', pair='en-fr')
   got = ', '.join(languages)
   mentions = ('--test', 'en', 'fr')

@@ -1,4 +1,4 @@
-"""Analyses of states that are made up: a hidden rotation, and mistakes."""
+"""Tests of analyses with synthetic states, and of invalid settings."""
 
 import math
 
@@ -62,7 +62,7 @@ def _procrustes(**settings):
   )
 
 
-def test_cka_of_fewer_sentences_than_dimensions():
+def test_cka_of_fewer_sentences_than_dimensions_adds_a_note():
   result = _cka().run(fakes.FakeModels())
   rows = [dict(row, sentences=3, dimensions=4) for row in result.rows]
   assert result.rows[0]['dimensions'] > 1
@@ -72,7 +72,7 @@ def test_cka_of_fewer_sentences_than_dimensions():
   assert _cka(estimator='debiased')._bias_notes(rows) == []
 
 
-def test_cka_of_every_two_layers():
+def test_cka_of_all_pairs_of_layers():
   result = _cka().run(fakes.FakeModels())
   assert len(result.rows) == 9 and not result.failures
   for row in result.rows:
@@ -91,12 +91,12 @@ def test_cka_of_every_two_layers():
     row['cka']
     for row in result.rows
     if row['first_layer'] == row['second_layer']
-  ] == pytest.approx([1, 1, 1])  # whatever the rotation
+  ] == pytest.approx([1, 1, 1])  # invariant to rotations
   assert set(result.pictures) == {'layers', 'matrix.en-fr'}
   assert result.tables[0].rows[0] == ['layer 0', '100.0']
 
 
-def test_a_layer_that_is_the_same_for_all_sentences():
+def test_cka_of_a_constant_layer_is_nan():
   fakes.STATES['fr'][2] = 1
   result = _cka(compare='diagonal').run(fakes.FakeModels())
   assert [math.isnan(row['cka']) for row in result.rows] == [False, False, True]
@@ -116,14 +116,14 @@ def test_cka_of_some_layers_on_the_diagonal():
   assert result.tables[0].rows[-1] == ['average', f'{100 * average:.1f}']
 
 
-def test_steps_give_curves():
+def test_several_steps_are_plotted_as_curves():
   result = _cka(steps='all').run(fakes.FakeModels())
   assert {row['step'] for row in result.rows} == {1, 2}
-  assert len(result.pictures['layers'].rows) == 3  # of the last step
+  assert len(result.pictures['layers'].rows) == 3  # the last step only
   assert 'steps' in result.pictures
 
 
-def test_a_rotation_is_recovered_in_retrieval():
+def test_retrieval_recovers_a_rotation():
   result = _sentences(train=fakes.Text(sizes={'en': 40, 'fr': 40})).run(
     fakes.FakeModels()
   )
@@ -137,7 +137,7 @@ def test_a_rotation_is_recovered_in_retrieval():
   assert set(result.pictures) == {'layers'} and len(result.tables) == 1
 
 
-def test_without_training_text_there_is_no_map():
+def test_retrieval_without_training_text_has_no_map():
   result = _sentences(train=None).run(fakes.FakeModels())
   assert {row['mapping'] for row in result.rows} == {'none'}
   other = fakes.Text(sizes={'en': 9, 'de': 9}, names=(('en', 'de'),))
@@ -147,7 +147,7 @@ def test_without_training_text_there_is_no_map():
   assert_mentions(note, 'en-fr')
 
 
-def test_a_map_is_learned_and_kept(tmp_path):
+def test_map_is_learned_and_saved(tmp_path):
   result = _procrustes(layers=(1,)).run(fakes.FakeModels())
   (row,) = result.rows
   assert row['accuracy_after'] == 1 and row['accuracy_before'] < 0.8
@@ -162,7 +162,7 @@ def test_a_map_is_learned_and_kept(tmp_path):
 
 
 @pytest.mark.parametrize('make', [_cka, _sentences, _procrustes])
-def test_states_that_are_not_finite(make):
+def test_non_finite_states_are_failures(make):
   fakes.STATES['fr'][1, 50, 0] = np.nan
   result = make().run(fakes.FakeModels())
   assert result.failures
@@ -170,7 +170,7 @@ def test_states_that_are_not_finite(make):
 
 
 @pytest.mark.parametrize('make', [_cka, _sentences, _procrustes])
-def test_a_layer_that_does_not_exist(make, tmp_path):
+def test_unknown_layer_is_a_failure(make, tmp_path):
   result = make(layers=(3,)).run(fakes.FakeModels())
   assert_mentions(result.failures[0], 3, 0, 2)
   with raises_error(errors.AnalysisError, mentions=3):
@@ -186,7 +186,7 @@ def test_a_layer_that_does_not_exist(make, tmp_path):
     (_procrustes, 'source'),
   ],
 )
-def test_sides_of_unequal_length(make, field):
+def test_sides_of_unequal_length_are_failures(make, field):
   source = parallel_data.OrientedPairs(
     source=fakes.Text(sizes={'en': 5, 'fr': 4})
   )
@@ -195,7 +195,7 @@ def test_sides_of_unequal_length(make, field):
   assert_mentions(result.failures[0], 5, 'en', 4, 'fr')
 
 
-def test_one_bad_pair_does_not_lose_the_others():
+def test_failing_pair_does_not_affect_others():
   fakes.STATES['de'] = np.full((3, 60, 8), np.nan, np.float32)
   result = _cka(
     source=fakes.Text(
@@ -208,7 +208,7 @@ def test_one_bad_pair_does_not_lose_the_others():
   ]
 
 
-def test_too_few_pairs_for_a_map():
+def test_too_few_pairs_for_a_map_are_a_failure():
   result = _procrustes(source=fakes.Text(sizes={'en': 9, 'fr': 9})).run(
     fakes.FakeModels()
   )
@@ -216,24 +216,24 @@ def test_too_few_pairs_for_a_map():
 
 
 @pytest.mark.parametrize('series', [(), fakes.SERIES * 2])
-def test_series_need_names(series):
+def test_series_require_unique_names(series):
   with raises_error(errors.ConfigError, mentions='--models'):
     _cka(series=series)
 
 
-def test_models_of_other_sizes_are_only_mapped():
+def test_models_of_different_widths_are_not_compared_unmapped():
   fakes.STATES['fr'] = fakes.STATES['fr'][..., :5]
   result = _sentences().run(fakes.FakeModels())
   assert not [row for row in result.rows if row['mapping'] == 'none']
   assert result.failures  # no orthogonal map
 
 
-def test_word_links_are_needed():
+def test_word_level_requires_alignments():
   result = _procrustes(level='words').run(fakes.FakeModels())
   assert_mentions(result.failures[0], '--alignments=en-fr=FILE')
 
 
-def test_orientation():
+def test_pairs_are_oriented_and_limited():
   text = parallel_data.OrientedPairs(
     source=fakes.Text(
       sizes={'en': 3, 'fr': 3, 'de': 3}, names=(('fr', 'en'), ('de', 'fr'))
@@ -244,7 +244,7 @@ def test_orientation():
   assert text.load(('en', 'fr')) == (['en 0', 'en 1'], ['fr 0', 'fr 1'])
 
 
-def test_series_templates():
+def test_model_series_and_references_are_parsed():
   series = model_refs.ModelSeries.parse(
     'bi=runs/{pair},other/{language}@untrained'
   )

@@ -1,4 +1,4 @@
-"""Matrices of transfer from files that `xlflax finetune` writes."""
+"""Tests of transfer matrices from files that `xlflax finetune` writes."""
 
 import pytest
 
@@ -26,7 +26,7 @@ def _run(results, **settings):
   ).run(fakes.FakeModels())
 
 
-def test_several_models_are_compared(folders, tmp_path):
+def test_transfer_matrices_of_several_models(folders, tmp_path):
   result = _run(folders)
   assert not result.failures
   assert result.rows[:2] == [
@@ -47,7 +47,7 @@ def test_several_models_are_compared(folders, tmp_path):
       'gap': 0.2,
     },
   ]
-  assert len(result.rows) == 8  # an empty cell is none
+  assert len(result.rows) == 8  # empty cells have no row
   assert [table.title for table in result.tables] == [
     'nli: a (points)',
     'nli: b (points)',
@@ -69,7 +69,7 @@ def test_several_models_are_compared(folders, tmp_path):
   }
 
 
-def test_gains_over_the_first_model(folders):
+def test_gains_are_relative_to_the_first_model(folders):
   gains = _run(folders).pictures['nli.gains']
   assert {
     (row['train'], row['test']): round(row['gain'], 6) for row in gains.rows
@@ -83,7 +83,7 @@ def test_gains_over_the_first_model(folders):
   assert set(alone.pictures) == {'nli'}
 
 
-def test_colours_and_languages(folders):
+def test_matrices_share_languages_and_color_range(folders):
   axes = _run(folders).pictures['nli'].canvas.axes
   assert [label.get_text() for label in axes[0].get_xticklabels()] == [
     'en',
@@ -105,16 +105,16 @@ def test_colours_and_languages(folders):
     ('train,en,gap\ncaf\udce9,0.5,0.1\n', 'directions.nli.csv'),
   ],
 )
-def test_broken_files(folders, tmp_path, lines, location):
+def test_invalid_files_are_failures(folders, tmp_path, lines, location):
   (tmp_path / 'b' / 'directions.nli.csv').write_text(
     lines, errors='surrogateescape'
   )
   result = _run(folders)
-  assert {row['series'] for row in result.rows} == {'a'}  # is not lost
+  assert {row['series'] for row in result.rows} == {'a'}
   assert_mentions(result.failures[0], location)
 
 
-def test_nothing_to_draw(folders, tmp_path):
+def test_missing_results_are_failures(folders, tmp_path):
   result = _run({'x': str(tmp_path)})
   assert_mentions(result.failures[0], '--train_languages')
   result = _run(folders, tasks=('xnli',))

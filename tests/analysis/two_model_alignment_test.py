@@ -1,4 +1,4 @@
-"""Alignment of the words of two models, with invalid states and text."""
+"""Tests of word alignment between two models, including invalid inputs."""
 
 import dataclasses
 
@@ -59,7 +59,7 @@ def _save(
   return str(folder)
 
 
-def test_two_models_as_they_are(eval_model, tmp_path):
+def test_two_models_are_aligned_without_maps(eval_model, tmp_path):
   result = _study(tmp_path).run(fakes.FakeModels(eval_model=eval_model))
   assert not result.failures
   assert [row['aer'] for row in result.rows] == [0, 0, 0]
@@ -73,9 +73,11 @@ def test_two_models_as_they_are(eval_model, tmp_path):
     (-1, 'runs/a@2', 'runs/b@2'),
     (-1, 'runs/b@2', 'runs/a@2'),
   ],
-)  # the way back
-def test_states_are_mapped(eval_model, tmp_path, sign, first, second):
-  """The opposite of a vector is what it is least similar to."""
+)  # a map in the other direction
+def test_alignment_uses_mapped_states(
+  eval_model, tmp_path, sign, first, second
+):
+  """Negated vectors are least similar to their originals."""
   folder = _save(tmp_path, sign=sign, first=first, second=second)
   result = _study(tmp_path, maps=folder).run(
     fakes.FakeModels(eval_model=eval_model)
@@ -85,7 +87,7 @@ def test_states_are_mapped(eval_model, tmp_path, sign, first, second):
   assert links == ('0-0 1-1\n' if sign > 0 else '0-1 1-0\n')
 
 
-def test_maps_of_all_layers_are_needed(eval_model, tmp_path):
+def test_maps_of_all_layers_are_required(eval_model, tmp_path):
   folder = _save(tmp_path, layers=(0, 2))
   result = _study(tmp_path, maps=folder).run(
     fakes.FakeModels(eval_model=eval_model)
@@ -94,7 +96,7 @@ def test_maps_of_all_layers_are_needed(eval_model, tmp_path):
 
 
 class _TwoSizes(fakes.FakeModels):
-  """Another model for each directory."""
+  """Models that differ by directory."""
 
   def __init__(self, eval_models, layers=None):
     super().__init__()
@@ -108,7 +110,7 @@ class _TwoSizes(fakes.FakeModels):
     return self._depths.get(ref.directory, 3)
 
 
-def test_models_of_other_sizes(eval_model, tmp_path):
+def test_models_of_different_sizes_are_failures(eval_model, tmp_path):
   other = dataclasses.replace(
     eval_model,
     model=eval_model.model.clone(
@@ -124,7 +126,7 @@ def test_models_of_other_sizes(eval_model, tmp_path):
 
 
 @pytest.mark.parametrize('series', [_SERIES, fakes.SERIES])
-def test_states_that_are_not_finite(eval_model, tmp_path, series):
+def test_non_finite_states_are_failures(eval_model, tmp_path, series):
   broken = dataclasses.replace(
     eval_model, params=jax.tree.map(lambda x: x * np.nan, eval_model.params)
   )
@@ -135,7 +137,7 @@ def test_states_that_are_not_finite(eval_model, tmp_path, series):
   assert not result.rows
 
 
-def test_text_and_links_of_unequal_length(eval_model, tmp_path):
+def test_text_and_links_of_unequal_length_are_failures(eval_model, tmp_path):
   result = _study(tmp_path, gold='0-0 1-1\n0-0\n').run(
     fakes.FakeModels(eval_model=eval_model)
   )
@@ -144,6 +146,6 @@ def test_text_and_links_of_unequal_length(eval_model, tmp_path):
 
 
 @pytest.mark.parametrize('methods', [(), ('itermax',)])
-def test_methods_that_there_are_not(tmp_path, methods):
+def test_unknown_methods_are_rejected(tmp_path, methods):
   with raises_error(errors.ConfigError, mentions='methods'):
     _study(tmp_path, methods=methods)

@@ -1,4 +1,4 @@
-"""Tests of the benchmark of adapters."""
+"""Tests of the adapter benchmark."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from benchmarks import adapters
 from xlflax.training import training_setup
 
 
-def test_the_table_is_relative_to_full_training():
+def test_format_table_is_relative_to_full_training():
   figures = {
     method: {
       'trained': trained,
@@ -28,7 +28,7 @@ def test_the_table_is_relative_to_full_training():
 
 
 @pytest.mark.parametrize('method', adapters.METHODS)
-def test_only_the_adapters_of_a_method_are_trained(method):
+def test_base_kernels_are_trained_only_by_full_training(method):
   trainer = adapters.make_trainer(
     method, model='tiny', vocabulary=300, batch=8, length=16
   )

@@ -1,4 +1,4 @@
-"""The benchmarks at tiny sizes, so that they never rot."""
+"""Smoke tests of the benchmarks at tiny sizes."""
 
 import json
 import sys
@@ -37,7 +37,7 @@ def test_every_variant_trains(capsys, variant):
   assert len(figures['seconds']) == 2 and figures['peak_bytes'] > 0
 
 
-def test_table_compares_with_the_peer():
+def test_format_table_is_relative_to_the_baseline():
   figures = {
     'seconds': [0.5, 2.0, 1.0],
     'cpu_seconds': [1.0],
@@ -55,7 +55,7 @@ def test_table_compares_with_the_peer():
 
 
 @pytest.mark.parametrize('module', [inference, beam_search])
-def test_inference_finds_what_the_peer_finds(module):
+def test_inference_outputs_match_the_baseline(module):
   figures = [
     module.measure_variant(variant, _TINY, 12, 1) for variant in module.VARIANTS
   ]
@@ -69,7 +69,7 @@ def test_inference_finds_what_the_peer_finds(module):
   assert text.splitlines()[-1].startswith('| torch/')
 
 
-def test_table_of_inference():
+def test_format_table_of_inference():
   figures = {
     'seconds': [0.5, 2.0, 1.0],
     'cpu_seconds': [2.0],
@@ -83,7 +83,7 @@ def test_table_of_inference():
   assert '| torch/states | 12 | 6 | 1.00 | 1.00 | 2.00 |' in text
 
 
-def test_a_comparison_of_different_findings_stops(monkeypatch):
+def test_different_outputs_are_an_error(monkeypatch):
   figures = {
     'seconds': [1.0],
     'cpu_seconds': [1.0],
@@ -100,7 +100,7 @@ def test_a_comparison_of_different_findings_stops(monkeypatch):
     inference.main(['--rounds', '1'])
 
 
-def test_input_pipeline():
+def test_input_pipeline_benchmark_measures_all_variants():
   figures = input_pipeline.run_benchmark(
     lines=1500, batches=20, batch=4, length=32
   )
@@ -116,12 +116,12 @@ def test_input_pipeline():
 
 
 def test_required_input_cores():
-  """Products of one layer and the scored positions, counted by hand.
+  """Compares with matmuls of one layer and the scored positions, by hand.
 
   The 64 rows of the embedding table are padded to 128.
   """
   h, t, v, layer = 16, 16, 128, 2 * 16 * (4 * 16 + 2 * 32)
-  scored = 3 / t  # 15 % of a row's 16 positions, rounded up
+  scored = 3 / t  # 15 % of 16 positions, rounded up
   per_token = 3 * (layer + 4 * t * h + scored * 2 * h * (v + h))
   need = input_pipeline.estimate_required_cores(
     1e6, gpus=2, peak_flops=1e12, shape=_TINY
@@ -133,7 +133,7 @@ def test_required_input_cores():
 
 
 @pytest.mark.slow
-def test_code_switching():
+def test_code_switching_benchmark_measures_all_stages():
   figures = code_switching.run_benchmark(
     _TINY, lines=400, entries=200, calls=1, rounds=1, tokens_per_second=1000.0
   )
@@ -153,7 +153,7 @@ def test_code_switching():
 
 
 @pytest.mark.skipif(sys.platform != 'linux', reason='taskset and glibc')
-def test_process_on_one_core_with_huge_pages(tmp_path, monkeypatch):
+def test_run_module_sets_cores_and_huge_pages(tmp_path, monkeypatch):
   (tmp_path / 'report.py').write_text(
     'import json, os\nprint("before")\n'
     'print(json.dumps([len(os.sched_getaffinity(0)),'
@@ -170,7 +170,7 @@ def test_process_on_one_core_with_huge_pages(tmp_path, monkeypatch):
   assert measure.run_module('report')[1:] == [None, None]
 
 
-def test_process_that_fails_says_why(tmp_path, monkeypatch):
+def test_run_module_raises_the_error_of_the_process(tmp_path, monkeypatch):
   (tmp_path / 'broken.py').write_text('raise ValueError("no such shape")')
   monkeypatch.setenv('PYTHONPATH', str(tmp_path))
   with pytest.raises(RuntimeError, match='no such shape'):
@@ -181,8 +181,7 @@ def test_process_that_fails_says_why(tmp_path, monkeypatch):
   'flags, instructions',
   [('sse avx2', ' (AVX2)'), ('avx2 avx512f amx_tile', ' (AMX)'), ('sse', '')],
 )
-def test_the_processor_of_a_measurement(tmp_path, flags, instructions):
-  """The description of the first core counts."""
+def test_describe_processor_reads_the_first_core(tmp_path, flags, instructions):
   file = tmp_path / 'cpuinfo'
   core = 'processor\t: {}\nmodel name\t: Some CPU @ 2.0GHz\nflags\t\t: {}\n\n'
   file.write_text(core.format(0, flags) + core.format(1, 'avx512f'))

@@ -1,11 +1,11 @@
-"""Filtering of lines and sentence pairs, at a small size."""
+"""Tests of the benchmark of line and sentence pair filters."""
 
 import pytest
 
 from benchmarks import bitext
 
 
-def test_short_lines_are_kept_in_their_file():
+def test_short_lines_are_kept_in_the_context_of_their_file():
   pytest.importorskip('py3langid')
   lines = {
     'en': ['Save as', 'New folder', 'The name of the file that you opened'],
@@ -23,7 +23,7 @@ def test_short_lines_are_kept_in_their_file():
   assert long.startswith('0.00%')
 
 
-def test_copies(tmp_path):
+def test_measure_copies_detects_copied_pairs(tmp_path):
   (tmp_path / 'ntrex').mkdir()
   rows = ['The committee met\tDer Ausschuss tagte', 'Save as\tSave as'] * 5
   (tmp_path / 'ntrex/en-de.tsv').write_text('\n'.join(rows))

@@ -1,4 +1,4 @@
-"""The benchmark of checkpoints at a tiny size."""
+"""Tests of the checkpointing benchmark."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from benchmarks import checkpointing
 
 
 @pytest.mark.slow
-def test_measures_and_restores(tmp_path):
+def test_checkpointing_benchmark_measures_all_phases(tmp_path):
   figures = checkpointing.measure_checkpointing(
     tmp_path, megabytes=0.01, step_seconds=1e-3, saves=1
   )
@@ -25,7 +25,7 @@ def test_measures_and_restores(tmp_path):
     'run plain',
   ):
     assert figures[name] > 0 and figures[f'{name}_cpu'] >= 0
-  # A save in the background is a part of one that is waited for.
+  # A background save is not longer than a blocking save.
   assert figures['stall_cpu'] <= figures['blocking'] + figures['write']
   text = checkpointing.format_table({'0.01': dict.fromkeys(figures, 0.25)})
   assert text.splitlines()[-1] == '| 0.01 ' + '| 250 (250) ' * 12 + '|'

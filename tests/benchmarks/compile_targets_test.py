@@ -1,4 +1,4 @@
-"""Bounds of compiled steps: what a check finds wrong, and the table."""
+"""Tests of the check of compiled steps against recorded bounds."""
 
 import dataclasses
 import importlib.util
@@ -23,7 +23,7 @@ _GOOD = {
 }
 
 
-def test_faults_found_by_the_check():
+def test_find_faults_compares_with_recorded_bounds():
   def find_faults(measured, recorded, devices='gpu:H200:8'):
     return compile_targets.find_faults(measured, recorded, devices)
 
@@ -51,7 +51,7 @@ def test_faults_found_by_the_check():
   )
 
 
-def test_table():
+def test_format_table_of_bounds():
   text = compile_targets.format_table(
     {'base@gpu:H200:1': _GOOD} | {'mt5@gpu:H200:8': {}, 'x@tpu:v5p:8': None},
     {'base@gpu:H200:1': _GOOD | {'mfu': 0.1}},
@@ -63,7 +63,7 @@ def test_table():
   ]
 
 
-def test_counts_of_each_kind_of_step():
+def test_format_counts_has_a_row_per_step_type():
   step = {'num_kernels': 7, 'program_bytes': 2e9, 'program_flops': 3e12}
   plan = {
     'memory': {'total': 2**30},
@@ -79,7 +79,7 @@ def test_counts_of_each_kind_of_step():
   ]
 
 
-def test_a_changed_case_has_another_name_and_more_bindings():
+def test_change_case_extends_the_name_and_bindings():
   cases = {case.name: case for case in compile_targets.CASES}
   changed = compile_targets.change_case(
     cases['xlmr-base'], 2, 'EncoderConfig.dropout_rate=0.0'
@@ -98,7 +98,7 @@ def test_a_changed_case_has_another_name_and_more_bindings():
   )
 
 
-def test_estimates_of_each_step():
+def test_format_estimates_has_a_row_per_case():
   plan = {
     'memory': {'total': 3 * 2**30},
     'estimate': {'seconds_per_step': 0.0472, 'mfu': 0.437},
@@ -112,7 +112,7 @@ def test_estimates_of_each_step():
   ]
 
 
-def test_a_teacher_has_the_number_of_layers_of_its_case(monkeypatch, tmp_path):
+def test_teacher_has_as_many_layers_as_its_case(monkeypatch, tmp_path):
   commands = []
 
   def run(command, **_):
@@ -157,8 +157,8 @@ def test_matmuls_over_large_vocabularies_are_aligned(tmp_path, name):
   assert not any('16 bytes' in text for text in plan['recommendations'])
 
 
-def test_every_case_has_its_rows_on_all_devices(monkeypatch, tmp_path):
-  """The command of a plan, and its file the second time."""
+def test_compile_case_caches_plans_per_case(monkeypatch, tmp_path):
+  """Compares the flags of the first call, and the results of repeated calls."""
   calls = []
 
   def run(command, **_):
@@ -179,7 +179,7 @@ def test_every_case_has_its_rows_on_all_devices(monkeypatch, tmp_path):
   assert not any(flag.startswith('--gin.BATCH_SIZE=64') for flag in base)
 
 
-def test_recorded_bounds_are_of_cases():
+def test_recorded_bounds_belong_to_existing_cases():
   record = json.loads(compile_targets.RECORD.read_text())
   case_names = {
     f'{case.name}@{devices}'
@@ -193,9 +193,9 @@ def test_recorded_bounds_are_of_cases():
 
 
 def _reduced(name):
-  """Two narrow layers, few rows, and the whole vocabulary.
+  """Returns the case with two narrow layers, few rows and its vocabulary.
 
-  So an all-reduce of the table is one of more than 100 MB.
+  An all-reduce of the embedding table therefore exceeds 100 MB.
   """
   (case,) = (c for c in compile_targets.CASES if c.name == name)
   sizes = ['hidden_dim=128', 'mlp_dim=512', 'num_heads=2']
@@ -225,10 +225,8 @@ def _reduced(name):
   'devices, package',
   [('tpu:v6e:8', 'libtpu'), ('gpu:H200:8', 'jax_cuda12_plugin')],
 )
-def test_a_reduced_set_compiles_without_faults(
-  tmp_path, name, devices, package
-):
-  """Makes the assertions of `make compile-targets` without its bounds."""
+def test_reduced_cases_compile_without_faults(tmp_path, name, devices, package):
+  """Checks the same properties as `make compile-targets`, without its bounds."""
   if importlib.util.find_spec(package) is None:
     pytest.skip(f'needs {package}')
   plan = compile_targets.compile_case(tmp_path, _reduced(name), devices)
@@ -240,13 +238,12 @@ def test_a_reduced_set_compiles_without_faults(
   assert not [w for w in plan['warnings'] if 'scores' in w]
 
 
-def test_every_record_is_of_instructions():
-  """Every record names its compiler, since others counted kernels otherwise."""
+def test_every_record_names_its_compiler():
   recorded = json.loads(compile_targets.RECORD.read_text())['recorded']
   assert recorded and all('compiler' in entry for entry in recorded.values())
 
 
-def test_a_case_has_only_arguments_of_the_counter():
+def test_case_flags_set_bindings_or_sizes():
   for case in compile_targets.CASES:
     for flag in case.flags:
       assert flag.startswith(

@@ -16,7 +16,7 @@ _OURS = {'milliseconds': 40.0, 'mfu': 0.6, 'peak_gib': 15.5, 'waited': 0.0}
 
 
 def _two_steps(step):
-  """Losses of two steps of ones and noise."""
+  """Returns the losses of two steps on random parameters and tokens."""
   rng = np.random.default_rng(0)
 
   def filled(leaf):
@@ -38,7 +38,7 @@ def _two_steps(step):
 
 
 @pytest.mark.slow
-def test_plain_flax():
+def test_plain_flax_step_has_the_expected_initial_loss():
   sizes = jax_steps.EncoderSizes(40, 1, 16, 2, 32, 4, 8, 2)
   step = jax_steps.make_plain_flax_step(tuple(jax.devices()[:1]), sizes)
   assert step.tokens == 4 * 8
@@ -47,8 +47,8 @@ def test_plain_flax():
 
 
 @pytest.mark.slow
-def test_t5x():
-  """Needs a checkout of T5X, named by the environment's T5X."""
+def test_t5x_step_has_finite_losses():
+  """Requires a T5X checkout at the path in the environment variable T5X."""
   if 'T5X' not in os.environ:
     pytest.skip('T5X is not in the environment; docs/t5x.md')
   sizes = jax_steps.T5Sizes(40, 1, 16, 2, 32, 4, 8, 6)
@@ -60,14 +60,14 @@ def test_t5x():
   assert all(np.isfinite(_two_steps(step)))
 
 
-def test_no_checkout_of_t5x(tmp_path):
+def test_missing_t5x_checkout_is_an_error(tmp_path):
   with pytest.raises(FileNotFoundError, match='not a checkout'):
     jax_steps.make_t5x_step(
       tmp_path, tuple(jax.devices()[:1]), jax_steps.T5Sizes()
     )
 
 
-def test_table():
+def test_format_table_of_baselines():
   text = compiled_baselines.format_table(
     {
       'plain_flax@gpu:H200:1': _OURS | {'milliseconds': 80.0},
@@ -82,7 +82,7 @@ def test_table():
   ]
 
 
-def test_record_has_baselines_for_steps_of_equal_size():
+def test_record_contains_only_known_baselines():
   record = json.loads(compiled_baselines.RECORD.read_text())
   assert record
   assert record.keys() <= {

@@ -1,4 +1,4 @@
-"""The benchmark's models are those that it says, with values or without."""
+"""Tests of the synthetic models of the conversion benchmark."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from xlflax.interop.huggingface.tensors import tensor_files
 
 
 @pytest.mark.parametrize('sparse', [False, True])
-def test_a_model_is_of_the_size_asked_for(tmp_path, sparse):
+def test_synthetic_model_has_the_requested_size(tmp_path, sparse):
   sizes = conversions.make_folder(tmp_path / 'hf', 0.01, sparse=sparse)
   assert 0.6e7 < sizes['file'] < 1.4e7
   checked = huggingface_import.check_import(tmp_path / 'hf')

@@ -1,4 +1,4 @@
-"""Measurements of devices, on CPUs."""
+"""Tests of device measurements on CPUs."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 from benchmarks import devices, measure
 
 
-def test_rates_of_this_machine():
+def test_measure_devices_returns_positive_rates():
   results = devices.measure_devices(
     matmul_size=64,
     dtype='float32',
@@ -22,7 +22,7 @@ def test_rates_of_this_machine():
   assert 'fraction' not in results['matmul']  # A CPU has no data-sheet rate.
 
 
-def test_all_reduce_bandwidth_of_two_devices():
+def test_all_reduce_rate_of_two_devices_is_measured():
   done = subprocess.run(
     [
       *(sys.executable, '-m', 'benchmarks.devices', '--matmul_size=64'),
@@ -43,8 +43,8 @@ def test_all_reduce_bandwidth_of_two_devices():
   assert results['devices'] == 2 and results['all_reduce']['rate'] > 0
 
 
-def test_a_slow_link_is_named_by_both_ends():
-  """Processes 2 and 3 wait for their link; its neighbors' links are fast."""
+def test_link_times_names_both_ends_of_a_slow_link():
+  """Processes 2 and 3 are delayed by the link between them."""
   links = devices.link_times([0.02, 0.02, 0.4, 0.4], ['a', 'a', 'b', 'c'])
   assert [link['seconds'] for link in links] == [0.02, 0.02, 0.4, 0.02]
   assert links[2]['from'] == 'process 2 on b'
@@ -62,7 +62,7 @@ def nvidia_smi(tmp_path, monkeypatch):
   return install
 
 
-def test_clocks_and_memory_errors_of_each_gpu(nvidia_smi):
+def test_nvidia_smi_reports_clocks_and_memory_errors(nvidia_smi):
   nvidia_smi('1980, 1980, 0\n495, 1980, 7\n1980, 1980, [N/A]')
   assert devices.read_nvidia_smi() == [
     dict(clock_mhz=1980, max_clock_mhz=1980, uncorrected_memory_errors=0),
@@ -71,6 +71,6 @@ def test_clocks_and_memory_errors_of_each_gpu(nvidia_smi):
   ]
 
 
-def test_a_failing_nvidia_smi_reports_nothing(nvidia_smi):
+def test_failing_nvidia_smi_returns_no_gpus(nvidia_smi):
   nvidia_smi('1980, 1980, 0', status=9)
   assert devices.read_nvidia_smi() == []

@@ -1,4 +1,4 @@
-"""Tests of the held-out loss over processor time, next to a baseline."""
+"""Tests of the benchmark of held-out loss over CPU time."""
 
 import math
 
@@ -15,15 +15,15 @@ _CURVE = [[10, 1.0, 8.0], [20, 3.0, 6.0], [30, 5.0, 5.0]]
 @pytest.mark.parametrize(
   'goal, seconds', [(9.0, 1.0), (7.0, 2.0), (6.0, 3.0), (5.5, 4.0)]
 )
-def test_a_loss_is_reached_between_checkpoints(goal, seconds):
+def test_interpolate_seconds_between_checkpoints(goal, seconds):
   assert efficiency.interpolate_seconds(_CURVE, goal) == seconds
 
 
-def test_a_loss_that_is_not_reached():
+def test_interpolate_seconds_of_an_unreached_loss_is_nan():
   assert math.isnan(efficiency.interpolate_seconds(_CURVE, 4.9))
 
 
-def test_the_table_goes_by_the_loss_that_all_reach():
+def test_format_table_uses_the_loss_that_all_variants_reach():
   slow = [[tokens, 4 * seconds, loss + 1] for tokens, seconds, loss in _CURVE]
   lines = efficiency.format_table(
     {'x/same': _CURVE, 'torch/as_is': slow}
@@ -33,7 +33,7 @@ def test_the_table_goes_by_the_loss_that_all_reach():
   assert lines[3].endswith('| 20.0 | 6.000 | 20.0 |')
 
 
-def test_the_peer_chooses_as_many_places_in_every_batch():
+def test_baseline_masks_a_fixed_number_of_positions():
   torch = pytest.importorskip('torch')
   from benchmarks.baselines import masked_lm
 
@@ -51,20 +51,20 @@ def test_the_peer_chooses_as_many_places_in_every_batch():
   special[list(spec.special_ids)] = True
   ids = torch.randint(len(spec.special_ids), spec.size, (20, 50))
   ids[:, 0] = spec.bos_id
-  inputs, places, labels = masked_lm.mask_tokens(ids, spec, special)
-  assert len(set(places.tolist())) == 150 and (places % 50 > 0).all()
-  assert (labels == ids.flatten()[places]).all()
-  other_positions = np.setdiff1d(np.arange(1000), places)
+  inputs, positions, labels = masked_lm.mask_tokens(ids, spec, special)
+  assert len(set(positions.tolist())) == 150 and (positions % 50 > 0).all()
+  assert (labels == ids.flatten()[positions]).all()
+  other_positions = np.setdiff1d(np.arange(1000), positions)
   assert (
     inputs.flatten()[other_positions] == ids.flatten()[other_positions]
   ).all()
-  share = (inputs.flatten()[places] == spec.mask_id).float().mean()
-  assert 0.65 < share < 0.95
+  mask_fraction = (inputs.flatten()[positions] == spec.mask_id).float().mean()
+  assert 0.65 < mask_fraction < 0.95
 
 
 @pytest.fixture
 def setting(tmp_path):
-  """Of a tiny model, corpus, vocabulary and cache."""
+  """Setting with a tiny model, corpus, vocabulary and cache."""
   input_pipeline.prepare_data(tmp_path, 1000)
   corpus_writer.write_monolingual(
     tmp_path / 'corpus',
@@ -99,7 +99,7 @@ def test_every_variant_is_measured(setting, variant):
 
 
 @pytest.mark.slow
-def test_a_stopped_peer_goes_on_as_if_it_had_not(setting, monkeypatch):
+def test_interrupted_baseline_resumes_exactly(setting, monkeypatch):
   torch = pytest.importorskip('torch')
   from benchmarks.baselines import masked_lm
 

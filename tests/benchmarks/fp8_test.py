@@ -1,4 +1,4 @@
-"""Loss curves in eight bits: a tiny run of each variant."""
+"""Tests of the FP8 benchmark."""
 
 import json
 
@@ -8,7 +8,7 @@ from benchmarks import fp8
 
 
 @pytest.mark.slow
-def test_variants_of_a_tiny_run(tmp_path, capsys):
+def test_losses_of_all_precisions_decrease(tmp_path, capsys):
   fp8.main([f'--work={tmp_path}', '--steps=40', '--batch=8', '--seeds=2'])
   rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
   assert [row['matmul_precision'] for row in rows] == list(fp8.VARIANTS)

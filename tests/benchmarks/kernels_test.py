@@ -1,4 +1,4 @@
-"""Attention backends and vocabulary heads: parity at tiny sizes."""
+"""Tests of attention backends and vocabulary heads at tiny sizes."""
 
 import math
 
@@ -20,19 +20,19 @@ def backends():
 
 @pytest.mark.parametrize('variant', ['xla', 'fused'])
 @pytest.mark.parametrize('error', attention.ERRORS)
-def test_backends_are_the_formula(backends, variant, error):
-  """Forward and gradients; packed rows as texts in rows of their own."""
+def test_attention_backends_match_the_reference(backends, variant, error):
+  """Compares outputs and gradients of packed and unpacked rows."""
   assert backends[variant][error] < 1e-5
 
 
-def test_backend_that_can_not_run_says_so(backends):
+def test_unavailable_backend_is_reported(backends):
   assert backends['cudnn'] == {'refused': 'no NVIDIA GPU'}
   text = jitted.format_table(backends, attention.ERRORS)
   assert '| cudnn | not run: no NVIDIA GPU |' in text
   assert math.isnan(backends['xla_dropout']['forward_error'])
 
 
-def test_a_backend_that_sees_other_segments_is_found(monkeypatch):
+def test_backend_without_segment_mask_has_large_errors(monkeypatch):
   monkeypatch.setattr(
     attention.attention_backends,
     'dot_product_attention',
@@ -46,7 +46,7 @@ def test_a_backend_that_sees_other_segments_is_found(monkeypatch):
   assert all(comparison[error] > 0.1 for error in attention.ERRORS)
 
 
-def test_heads_are_the_plain_loss():
+def test_vocabulary_heads_match_the_plain_loss():
   sizes = vocabulary_head.MODELS['tiny']
   results = vocabulary_head.compare_variants(sizes, calls=1)
   assert list(results) == ['plain', 'whole', 'chunked_256']
@@ -59,7 +59,7 @@ def test_heads_are_the_plain_loss():
   )
 
 
-def test_distance():
+def test_max_relative_error():
   assert jitted.max_relative_error([np.ones(2)], [np.full(2, 2.0)]) == 0.5
   assert (
     jitted.max_relative_error([np.array([np.nan])], [np.ones(1)]) == math.inf

@@ -1,4 +1,4 @@
-"""Corpora of any size, and what is measured of the caches of them."""
+"""Tests of synthetic corpora and of cache benchmark figures."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from benchmarks import cache_engines, cache_rates, large_text
 from xlflax.data.corpus import corpus_directory
 
 
-def test_synthetic_text_of_a_size(tmp_path):
+def test_write_corpus_has_the_requested_size(tmp_path):
   for folder in ('a', 'b'):
     large_text.write_corpus(tmp_path / folder, None, 1)
   corpus = corpus_directory.Corpus(tmp_path / 'a')
@@ -26,7 +26,7 @@ def test_synthetic_text_of_a_size(tmp_path):
     assert path.read_bytes() == other.read_bytes()
 
 
-def test_public_data_sets_are_read_by_their_kinds(tmp_path):
+def test_public_data_sets_are_read_in_their_formats(tmp_path):
   files = {
     'bible/de.tsv': 'GEN.1.1\tAm Anfang\n',
     'udhr/languages.tsv': 'key\tiso\tbcp47\nger\tdeu\tde-1996\n',
@@ -60,7 +60,7 @@ def _questions(context: str, question: str) -> str:
   return json.dumps({'data': [{'paragraphs': [paragraph]}]})
 
 
-def test_a_digest_is_of_names_and_contents(tmp_path):
+def test_digest_depends_on_names_and_contents(tmp_path):
   (tmp_path / 'a').write_text('1')
   first = cache_engines.compute_digest(tmp_path)
   (tmp_path / '.lock').write_text('')
@@ -69,7 +69,7 @@ def test_a_digest_is_of_names_and_contents(tmp_path):
   assert cache_engines.compute_digest(tmp_path) != first
 
 
-def test_rates_leave_out_the_start():
+def test_rates_exclude_the_startup_time():
   small = {'tokens': 100, 'seconds': 11.0, 'shared_mb': 5, 'own_mb': 3}
   large = {'tokens': 500, 'seconds': 15.0, 'shared_mb': 7, 'own_mb': 4}
   assert cache_rates.compute_rates(small, large) == {
@@ -82,7 +82,7 @@ def test_rates_leave_out_the_start():
   }
 
 
-def test_no_rate_where_the_start_hides_it():
+def test_rate_is_none_if_startup_time_dominates():
   small = {'tokens': 100, 'seconds': 60.0, 'shared_mb': 5, 'own_mb': 3}
   large = {'tokens': 300, 'seconds': 59.0, 'shared_mb': 7, 'own_mb': 4}
   rates = cache_rates.compute_rates(small, large)
@@ -90,7 +90,7 @@ def test_no_rate_where_the_start_hides_it():
 
 
 @pytest.mark.skipif(sys.platform != 'linux', reason='reads /proc')
-def test_memory_of_a_process_and_its_children():
+def test_measure_memory_includes_child_processes():
   code = (
     'import time; x = bytearray(60_000_000); print(1, flush=True); '
     'time.sleep(60)'

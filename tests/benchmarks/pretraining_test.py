@@ -1,4 +1,4 @@
-"""Models of paper size: their settings, and steps of them made small."""
+"""Tests of the pretraining benchmark, with tiny configurations."""
 
 import subprocess
 import sys
@@ -10,8 +10,8 @@ from benchmarks import measure, pretraining, training_step
 from benchmarks.baselines import pretraining as baselines
 
 
-def _few(quick, names):
-  """Parameters, those that are not quick marked as slow."""
+def _mark_slow(quick, names):
+  """Returns parameters, with the ones that are not `quick` marked as slow."""
   return [
     name if name in quick else pytest.param(name, marks=pytest.mark.slow)
     for name in names
@@ -19,16 +19,16 @@ def _few(quick, names):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('name', _few(['mbert-tlm'], pretraining.MODELS))
+@pytest.mark.parametrize('name', _mark_slow(['mbert-tlm'], pretraining.MODELS))
 def test_every_model_trains(name):
   figures = pretraining.measure_variant(name, 'x/as_is', 1, tiny=True)
   assert figures['flops'] > 0 and figures['tokens_per_second'] > 0
 
 
 @pytest.mark.parametrize(
-  'name', _few(['mt5-base'], ['xlmr-base', 'mbert-tlm', 'mt5-base'])
+  'name', _mark_slow(['mt5-base'], ['xlmr-base', 'mbert-tlm', 'mt5-base'])
 )
-def test_every_peer_trains(name):
+def test_every_baseline_trains(name):
   figures = pretraining.measure_variant(name, 'torch/as_is', 1, tiny=True)
   assert figures['seconds'] > 0 and figures['mfu'] is None
 
@@ -41,9 +41,9 @@ def test_every_peer_trains(name):
     ('mbert-tlm', 178e6),
     ('mt5-base', 390e6),
   ],
-)  # transformers 5 ties its output table: 192M fewer
-def test_sizes_are_those_of_the_papers(name, parameters):
-  """The baseline counts them on the meta device, from the same settings."""
+)  # Transformers 5 ties the output embeddings: 192M fewer parameters.
+def test_baseline_sizes_match_the_papers(name, parameters):
+  """Counts the parameters on the meta device."""
   torch = pytest.importorskip('torch')
   from benchmarks.baselines import pretraining as baselines
 
@@ -54,7 +54,7 @@ def test_sizes_are_those_of_the_papers(name, parameters):
   )
 
 
-def test_variants_change_what_they_say():
+def test_variants_set_the_corresponding_flags():
   model = pretraining.MODELS['mbert-tlm']
   flags = pretraining.make_benchmark_flags(model, 'x/chunked', calls=3)
   assert '--gin.TranslationLM.chunk_size=32768' in flags
@@ -72,7 +72,7 @@ def test_variants_change_what_they_say():
   )
 
 
-def test_table_counts_the_peers_utilisation(monkeypatch, capsys):
+def test_table_computes_the_mfu_of_the_baseline(monkeypatch, capsys):
   common = dict(peak_bytes=2e9, first_seconds=5.0, device='H200', flops=1)
   results = {
     'x/as_is': dict(common, seconds=0.1, tokens_per_second=100.0, mfu=0.5),
@@ -90,7 +90,7 @@ def test_table_counts_the_peers_utilisation(monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_needs_no_tensorflow():
+def test_pretraining_benchmark_does_not_import_tensorflow():
   code = (
     'import sys\n'
     'from benchmarks import pretraining\n'
@@ -101,7 +101,7 @@ def test_needs_no_tensorflow():
 
 
 @pytest.mark.parametrize('name', ['xlmr-base', 'mbert-tlm'])
-def test_a_head_of_masked_positions_has_the_same_loss(name):
+def test_gathered_head_has_the_same_loss(name):
   model = pretraining.make_tiny(pretraining.MODELS[name])
   network = baselines._make_network(model).eval()
   batch = {

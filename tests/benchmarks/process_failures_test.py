@@ -1,11 +1,11 @@
-"""Measured time until a job ends after a failure of one of its processes."""
+"""Tests of the benchmark that measures how jobs end after process failures."""
 
 import pytest
 
 from benchmarks import process_failures
 
 
-def test_the_line_that_names_the_failed_process_is_found():
+def test_find_message_returns_the_line_about_the_failed_process():
   outputs = [
     'Connection closed by peer\nprocess 1 of 3 on a lost the connection',
     'ValueError: a\nThese processes have failed: process 2 on b (step 5).',
@@ -16,7 +16,7 @@ def test_the_line_that_names_the_failed_process_is_found():
 
 
 @pytest.mark.slow
-def test_only_xlflax_ends_the_job_after_an_error():
+def test_xlflax_ends_the_job_after_an_error():
   failure = process_failures.FAILURES['coordinator_error']
   outcome = process_failures.measure_failure('xlflax', failure)
   assert outcome.exit_codes == {1: 1, 2: 1}
@@ -25,7 +25,7 @@ def test_only_xlflax_ends_the_job_after_an_error():
 
 
 @pytest.mark.slow
-def test_jax_alone_trains_with_different_configurations():
+def test_plain_jax_trains_with_different_configurations():
   failure = process_failures.FAILURES['configuration']
   outcome = process_failures.measure_failure('jax', failure)
   assert outcome.is_training and outcome.exit_codes == {0: None, 2: None}

@@ -1,4 +1,4 @@
-"""Loss curves of rows in different orders."""
+"""Tests of the benchmark of row orders."""
 
 import json
 
@@ -7,12 +7,12 @@ import pytest
 from benchmarks import row_orders
 
 
-def test_a_curve_has_the_means_of_quarters():
+def test_compute_curve_averages_quarters():
   losses = tuple((10 * k, float(k)) for k in range(8))
   assert row_orders.compute_curve(losses) == [0.5, 2.5, 4.5, 6.5]
 
 
-def test_orders_are_compared_seed_by_seed():
+def test_compare_curves_pairs_seeds():
   full = [[4.0, 3.0], [5.0, 2.0]]
   comparison = row_orders.compare_curves([[4.5, 3.5], [5.5, 1.5]], full)
   assert comparison == {
@@ -28,7 +28,7 @@ def test_orders_are_compared_seed_by_seed():
 
 
 @pytest.mark.slow
-def test_orders_of_a_tiny_run(tmp_path, capsys):
+def test_row_orders_of_a_tiny_run(tmp_path, capsys):
   row_orders.main(
     [f'--work={tmp_path}', '--steps=40', '--batch=8', '--seeds=2']
   )

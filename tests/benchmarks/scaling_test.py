@@ -1,4 +1,4 @@
-"""Meshes and tables of the plans from 1 to 512 devices."""
+"""Tests of the meshes and tables of the scaling benchmark."""
 
 import math
 import pathlib
@@ -49,7 +49,7 @@ def _plan(devices: int) -> dict:
   }
 
 
-def test_tables(tmp_path):
+def test_format_tables_and_write_page(tmp_path):
   plans = {
     ('A', 1, 'full'): _plan(1),
     ('A', 8, 'full'): _plan(8),
@@ -72,8 +72,8 @@ def test_tables(tmp_path):
   assert 'old' not in page.read_text()
 
 
-def test_compiled_steps(monkeypatch, tmp_path):
-  """Those of few devices; each cell is planned once."""
+def test_plans_are_compiled_up_to_a_number_of_devices(monkeypatch, tmp_path):
+  """Also checks that each plan is made only once."""
   calls = []
 
   def run(command, **_):

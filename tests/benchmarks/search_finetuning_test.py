@@ -1,4 +1,4 @@
-"""Tests of fine-tuning for search next to the baseline."""
+"""Tests of the search fine-tuning benchmark."""
 
 from benchmarks import search_finetuning
 
@@ -9,7 +9,7 @@ def _setting(tmp_path, **fields):
   )
 
 
-def test_each_english_text_comes_once(tmp_path):
+def test_write_pairs_uses_each_english_text_once(tmp_path):
   (tmp_path / 'bible').mkdir()
   (tmp_path / 'ntrex').mkdir()
   for code in ('en', 'fr', 'de'):
@@ -24,14 +24,14 @@ def test_each_english_text_comes_once(tmp_path):
   assert all(text.split()[0] in ('fr', 'de', 'news') for text in second)
 
 
-def test_the_table_compares_the_sides_of_a_seed(tmp_path):
+def test_format_table_compares_implementations_per_seed(tmp_path):
   results = {
-    f'{side} 0': {
+    f'{implementation} 0': {
       'seconds': seconds,
       'losses': [2.0, loss],
       'accuracy': {'fr': 0.5, 'de': score},
     }
-    for side, seconds, loss, score in zip(
+    for implementation, seconds, loss, score in zip(
       search_finetuning.IMPLEMENTATIONS,
       (10, 20),
       (1.0, 1.5),

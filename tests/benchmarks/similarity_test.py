@@ -1,4 +1,4 @@
-"""The comparison with faiss and numpy at small sizes."""
+"""Tests of the comparison with Faiss and NumPy at small sizes."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ def _args(*flags):
   return similarity._make_parser().parse_args(flags)
 
 
-def test_peers_find_the_same_translations():
+def test_csls_baselines_find_the_same_translations():
   first, second = similarity.make_vectors(300, 64)
   expected = csls.find_nearest(first, second, top=3, k=5).indices
   translations = baselines.csls_numpy(first, second, top=3, k=5)
@@ -24,7 +24,7 @@ def test_peers_find_the_same_translations():
 
 
 @pytest.mark.parametrize('diagonal', [True, False])
-def test_peers_find_the_same_cka(diagonal):
+def test_cka_baseline_has_the_same_result(diagonal):
   plain = baselines.PlainCKA(diagonal=diagonal)
   ours = cka.LayerCKA(layers='diagonal' if diagonal else 'all')
   count = 0
@@ -45,7 +45,7 @@ def test_peers_find_the_same_cka(diagonal):
     ('cka', ['x/cka', 'x/cka_diagonal', 'numpy/cka']),
   ],
 )
-def test_a_variant_in_this_process(part, variants):
+def test_variants_agree_and_are_measured(part, variants):
   args = _args(
     part, '--count=200', '--size=8', '--layers=2', '--batch=64', '--k=3'
   )
@@ -69,7 +69,7 @@ def test_a_variant_in_this_process(part, variants):
   )
 
 
-def test_different_results_do_not_agree():
+def test_outputs_agree_detects_different_results():
   assert not similarity.outputs_agree('csls', [[1], [2]], [[1], [3]])
   assert not similarity.outputs_agree(
     'cka', [[0.5, 0.1], [0.1, 0.5]], [0.5, 0.6]

@@ -1,4 +1,4 @@
-"""Splash attention in place of ours is plain attention over segments."""
+"""Tests of splash attention against plain attention with segments."""
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ def _arrays():
 
 
 @pytest.mark.slow
-def test_equals_plain_attention():
+def test_splash_attention_equals_plain_attention():
   segments = jnp.repeat(jnp.asarray([[1, 2], [3, 3]], jnp.int32), 64, axis=1)
   mask = masks.Mask(segments, segments, sees_itself=True)
 
@@ -42,7 +42,7 @@ def test_equals_plain_attention():
     np.testing.assert_allclose(a, b, atol=1e-3, rtol=1e-4)
 
 
-def test_has_no_dropout():
+def test_splash_attention_rejects_dropout():
   with pytest.raises(ValueError, match='dropout'):
     splash_attention.compute_attention(
       *_arrays(),

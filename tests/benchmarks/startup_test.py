@@ -1,4 +1,4 @@
-"""The benchmark of starting up, on a tiny model."""
+"""Tests of the startup benchmark on a tiny model."""
 
 import pytest
 
@@ -6,13 +6,13 @@ from benchmarks import startup
 
 
 @pytest.mark.slow
-def test_measures_every_stage():
+def test_benchmark_measures_every_stage():
   results = startup.run_benchmark(['tiny'], rounds=1, lines=1000)['tiny']
   for kind in ('cold', 'cached'):
     assert all(results[kind][stage] > 0 for stage in startup.STAGES)
 
 
-def test_marks_split_the_first_step(monkeypatch):
+def test_stage_timer_splits_the_first_step(monkeypatch):
   times = iter([12.0, 15.0, 20.0])
   monkeypatch.setattr(startup.time, 'time', lambda: next(times))
   monkeypatch.setattr(startup.time, 'process_time', lambda: 0.0)
@@ -35,7 +35,7 @@ def test_marks_split_the_first_step(monkeypatch):
   }
 
 
-def test_table():
+def test_format_table_of_stages():
   results = {
     'imports': 1.0,
     'set_up': 2.0,

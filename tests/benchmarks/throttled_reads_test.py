@@ -1,11 +1,11 @@
-"""Reads of both orders, counted by a store that waits."""
+"""Tests of the benchmark of throttled reads."""
 
 import json
 
 from benchmarks import throttled_reads
 
 
-def test_an_order_with_locality_reads_less(tmp_path, capsys):
+def test_order_with_locality_reads_fewer_bytes(tmp_path, capsys):
   throttled_reads.main(
     [
       f'--work={tmp_path}',
@@ -16,13 +16,13 @@ def test_an_order_with_locality_reads_less(tmp_path, capsys):
     ]
   )
   near, full = map(json.loads, capsys.readouterr().out.splitlines())
-  # all of a cache that is smaller than what is kept in memory
+  # The cache is smaller than the memory limit, so all of it is read once.
   assert near['rows'] == 1024 and 1 <= near['bytes_per_byte_used'] < 1.5
   assert full['rows'] == 512 and full['requests'] >= 4
   assert full['bytes_per_byte_used'] > near['bytes_per_byte_used']
 
 
-def test_a_request_takes_its_time(tmp_path):
+def test_throttled_store_delays_requests(tmp_path):
   (tmp_path / 'x').write_bytes(bytes(1000))
   store = throttled_reads.ThrottledStore(0.01, 1e5)
   start = throttled_reads.time.perf_counter()

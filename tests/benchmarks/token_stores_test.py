@@ -1,4 +1,4 @@
-"""The stores of the benchmark hold the same tokens."""
+"""Tests of the token store benchmark."""
 
 import pytest
 
@@ -20,13 +20,13 @@ def test_stores_hold_the_same_tokens(tmp_path):
   assert tokens_by_store['bare'][0] > 10_000
 
 
-def test_every_line_is_read_once():
+def test_iterate_batches_reads_every_line_once():
   batches = list(token_stores.iterate_batches(600))
   assert sorted(i for batch in batches for i in batch.tolist()) == [*range(600)]
   assert [batch.size for batch in batches] == [256, 256, 88]
 
 
-def test_a_store_without_its_library_is_left_out(monkeypatch):
+def test_store_with_missing_library_is_skipped(monkeypatch):
   def run_module(module, *arguments, cores):
     if 'mds' in arguments:
       raise RuntimeError("ModuleNotFoundError: No module named 'streaming'")

@@ -15,13 +15,13 @@ def _lines(count):
   return [' '.join(draw.choices(vocabulary_words, k=15)) for _ in range(count)]
 
 
-def test_similarity_is_of_n_grams():
+def test_jaccard_similarity_of_character_n_grams():
   assert web_text.compute_jaccard('The house!', 'the  house') == 1
-  # abcde bcdef, bcdef cdefg
+  # The 5-grams are {abcde, bcdef} and {bcdef, cdefg}.
   assert web_text.compute_jaccard('abcdef', 'bcdefg') == pytest.approx(1 / 3)
 
 
-def test_planted_copies_are_found_and_leave_training():
+def test_planted_copies_are_matched_and_dropped():
   pytest.importorskip('rensa')
   planted = web_text.plant_copies([*_lines(200), 'short'], 200)
   assert len(planted.lines) == 200 and 'short' not in planted.lines
@@ -35,7 +35,7 @@ def test_planted_copies_are_found_and_leave_training():
   assert remaining_copies['left_of_similarity']['0.9'].startswith('0 of ')
 
 
-def test_languages_that_one_knows_and_all_know(tmp_path):
+def test_identifier_accuracy_on_supported_and_common_languages(tmp_path):
   (tmp_path / 'languages.tsv').write_text(
     'key\tbcp47\na\ten\nb\tde-1996\nc\tug-Latn\nd\tfr\n'
   )

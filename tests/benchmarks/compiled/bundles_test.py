@@ -1,4 +1,4 @@
-"""Cycles of TPU kernels, by the final bundles that libtpu writes."""
+"""Tests of TPU kernel cycle counts from the bundles that libtpu writes."""
 
 import importlib.util
 
@@ -12,8 +12,9 @@ from benchmarks.compiled.programs import kernels
 from xlflax.training.devices import accelerators, machine_topology
 
 _END = '%p1 = scmp.ge.s32.totalorder %s1, {} /* loop exit test */'
-# Two bundles, a pipelined loop of 10 + 2 turns of three bundles, one of them
-# empty, with an inner loop of 4 turns of two bundles; then another of 5 turns.
+# Two bundles, a pipelined loop of 10 + 2 iterations of three bundles (one of
+# them empty) with an inner loop of 4 iterations of two bundles, and another
+# loop of 5 iterations.
 _TEXT = f"""LH: loop header
 = control target key end
      0   :  {{ %s1 = smov.u32 0 }}
@@ -27,17 +28,17 @@ _TEXT = f"""LH: loop header
 """
 
 
-def test_bundles_count_as_often_as_their_loops_turn():
+def test_count_cycles_multiplies_bundles_by_loop_iterations():
   assert bundles.count_cycles(_TEXT) == 2 + 10 * (3 + 4 * 2) + 5 * 1
 
 
-def test_a_loop_of_unknown_turns_counts_once():
+def test_loop_of_unknown_length_counts_once():
   assert (
     bundles.count_cycles(_TEXT.replace(', 4 /*', ', %s9 /*')) == 2 + 10 * 5 + 5
   )
 
 
-def test_a_kernel_takes_what_its_instructions_take():
+def test_kernel_time_is_at_least_its_cycles():
   v6e = accelerators.find_accelerator('tpu', 'v6e')
   kernel = kernels.Kernel(
     'k', kernels.KernelKind.PALLAS, '', 918e9, 1.638e9, 1.0
@@ -50,7 +51,7 @@ def test_a_kernel_takes_what_its_instructions_take():
   assert slow.expected(v6e) > 2e-3
 
 
-def test_a_step_without_kernels():
+def test_step_without_kernels_has_no_cycles():
   jaxpr = jax.make_jaxpr(jnp.sin)(1.0).jaxpr
   assert (
     bundles.count_kernel_cycles(
@@ -63,8 +64,8 @@ def test_a_step_without_kernels():
 @pytest.mark.skipif(
   importlib.util.find_spec('libtpu') is None, reason='needs libtpu'
 )
-def test_a_compiled_kernel_has_a_cycle_for_each_register():
-  """Sixteen programs of 64 registers; four vector units, a load, a store."""
+def test_cycles_of_a_compiled_kernel_scale_with_registers():
+  """Bounds the cycles of sixteen programs with 64 registers each."""
 
   def kernel(x, y, out):
     out[...] = x[...] + y[...]

@@ -1,4 +1,4 @@
-"""Exchanges between slices of TPUs in a hand-made program."""
+"""Tests of collectives between TPU slices."""
 
 from benchmarks.compiled.programs import collectives, execution, hlo, kernels
 
@@ -25,8 +25,8 @@ ENTRY %main (p: f32[8,4]) -> f32[8,4] {
 """  # noqa: E501
 
 
-def test_exchanges_between_slices_of_tpus():
-  """XLA:TPU writes them as transfers to its hosts, not as collectives."""
+def test_transfers_between_tpu_slices_are_collectives():
+  """XLA:TPU represents these collectives as host transfers."""
   counts, _ = _counts(hlo.parse_module(_SLICES), devices=8, per_node=4)
   [(collective, number)] = counts.items()
   assert (collective, number) == (

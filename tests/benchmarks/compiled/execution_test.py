@@ -1,4 +1,4 @@
-"""Programs run on paper: recorded ones, and waiting by hand."""
+"""Tests of simulated execution of recorded and hand-written programs."""
 
 import pathlib
 
@@ -28,8 +28,8 @@ def recorded(request):
   return _run(request.param)
 
 
-def test_flops_of_the_recorded_programs(recorded):
-  """Three products of [256, 256] x [256, 256] for each of three layers."""
+def test_flops_of_recorded_programs(recorded):
+  """Expects three matmuls of [256, 256] x [256, 256] for each of three layers."""
   run, _ = recorded
   rows = record.ROWS // 2
   flops = sum(k.flops * n for k, n in run.kernels.items())
@@ -39,9 +39,11 @@ def test_flops_of_the_recorded_programs(recorded):
   assert run.unknown_loops == 0 and not run.windowed
 
 
-def test_collectives_of_the_recorded_programs(recorded):
-  """Weights are gathered twice for each layer, and gradients scattered: on
-  a TPU by an all-reduce in a fusion that keeps a part."""
+def test_collectives_of_recorded_programs(recorded):
+  """Expects two all-gathers and one reduce-scatter of weights per layer.
+
+  On TPUs, the reduce-scatter is an all-reduce in a fusion that keeps a slice.
+  """
   run, machine = recorded
   by_kind: dict[str, float] = {}
   for collective, n in run.exchanged.items():
@@ -58,26 +60,26 @@ def test_collectives_of_the_recorded_programs(recorded):
   assert started == (3 * record.LAYERS if machine.platform == 'gpu' else 0)
 
 
-def test_times_of_the_recorded_programs(recorded):
+def test_times_of_recorded_programs(recorded):
   run, machine = recorded
   accelerator = machine.accelerator
   assert run.busy == pytest.approx(
     sum(
       n * k.seconds(accelerator)
       for k, n in run.kernels.items()
-      if not k.name.startswith('copy-start')  # beside the others
+      if not k.name.startswith('copy-start')  # runs in parallel
     )
   )
   everything = sum(n * c.seconds(accelerator) for c, n in run.exchanged.items())
   waited = sum(run.exposed.values())
-  if machine.platform == 'tpu':  # none of its collectives is asynchronous
+  if machine.platform == 'tpu':  # all collectives are synchronous
     assert waited == pytest.approx(everything)
   else:
     assert 0 < waited < everything
   assert run.seconds == run.busy + run.waited + waited
 
 
-def test_phases_and_modules(recorded):
+def test_kernels_have_phases_and_modules(recorded):
   run, _ = recorded
   assert {k.phase for k in run.kernels if k.flops} == {'forward', 'backward'}
   assert {k.module for k in run.kernels if k.flops} == {'layers (scan)'}
@@ -93,8 +95,8 @@ _DEVICE = accelerators.Accelerator(
   inside=100.0,
   outside=1.0,
 )
-# Gathers 400 bytes of which a device sends 200: 2 s. Each negation moves 400
-# bytes: 1 s.
+# The all-gather of 400 bytes sends 200 bytes per device, which takes 2 s. Each
+# negation moves 400 bytes, which takes 1 s.
 _OVERLAP = """
 ENTRY %m (p: f32[50], q: f32[50]) -> f32[100] {
   %p = f32[50]{0} parameter(0)
@@ -109,7 +111,7 @@ BETWEEN  %done = f32[100]{0} all-gather-done(%start)
 @pytest.mark.parametrize(
   ('negations', 'busy', 'exposed'), [(0, 0, 2), (1, 1, 1), (3, 3, 0)]
 )
-def test_waiting_for_what_has_not_arrived(negations, busy, exposed):
+def test_exposed_time_of_asynchronous_collectives(negations, busy, exposed):
   between = ''.join(
     f'  %n.{i} = f32[50]{{0}} negate(%q)\n' for i in range(negations)
   )
@@ -126,7 +128,7 @@ def test_waiting_for_what_has_not_arrived(negations, busy, exposed):
   assert run.seconds == busy + exposed
 
 
-def test_adding_runs():
+def test_add_multiplies_runs():
   single_run = execution.Run(busy=1.0, unknown_loops=1)
   single_run.windowed['w'] = 2
   total = execution.Run(busy=0.5)

@@ -1,4 +1,4 @@
-"""Findings that are reported about compiled programs."""
+"""Tests of findings about compiled programs."""
 
 import types
 
@@ -26,7 +26,7 @@ def _setup(length=1024, rows=32, longest=None, accumulation=1):
   )
 
 
-def _said(text, run=None, setup=None) -> str:
+def _describe(text, run=None, setup=None) -> str:
   run = run or execution.Run(busy=1.0)
   described = findings.describe_findings(
     hlo.parse_module(text), run, setup or _setup(), _MACHINE
@@ -42,39 +42,42 @@ ENTRY %m (p: bf16[32,1024,64]) -> bf16[32,1024,64] {
 """
 
 
-def test_nothing_to_find():
-  assert _said(_NOTHING) == ''
+def test_program_without_findings():
+  assert _describe(_NOTHING) == ''
 
 
-def test_whole_reductions():
+def test_large_all_reduces_are_reported():
   run = execution.Run(busy=1.0)
   small = collectives.Collective('all-reduce', 8, 1, 'f32', (9,), 99e6)
   table = collectives.Collective('all-reduce', 8, 1, 'f32', (250, 7), 768e6)
   run.exchanged.update({small: 4, table: 2})
-  said = _said(_NOTHING, run)
-  assert said.startswith('2 x all-reduce of f32[250, 7], 732.4 MiB')
-  assert said.count('all-reduce of') == 1
+  description = _describe(_NOTHING, run)
+  assert description.startswith('2 x all-reduce of f32[250, 7], 732.4 MiB')
+  assert description.count('all-reduce of') == 1
 
 
-def test_loops_of_partial_sums_and_waiting():
+def test_windowed_loops_and_exposed_time_are_reported():
   run = execution.Run(busy=0.8)
   run.windowed['while.1'] = 8
   gather = collectives.Collective('all-gather', 8, 1, 'bf16', (5,), 10)
   run.exposed[gather] = 0.2
-  said = _said(_NOTHING, run)
-  assert '1 matmuls are loops of partial sums (8 iterations)' in said
-  assert 'wait 20% of a step' in said and 'all-gather of bf16[5]' in said
+  description = _describe(_NOTHING, run)
+  assert '1 matmuls are loops of partial sums (8 iterations)' in description
+  assert (
+    'wait 20% of a step' in description
+    and 'all-gather of bf16[5]' in description
+  )
 
 
-def test_scores_in_memory():
+def test_attention_scores_in_memory_are_reported():
   text = _NOTHING.replace('[32,1024,64]', '[32,1024,1024]')
-  assert 'writes its scores to memory, 64.0 MiB' in _said(text)
-  assert 'scores' not in _said(text, setup=_setup(length=512))
-  # Span corruption makes shorter rows of a dataset's.
-  assert 'scores' in _said(text, setup=_setup(length=1141, longest=1024))
+  assert 'writes its scores to memory, 64.0 MiB' in _describe(text)
+  assert 'scores' not in _describe(text, setup=_setup(length=512))
+  # Span corruption shortens the rows of a dataset.
+  assert 'scores' in _describe(text, setup=_setup(length=1141, longest=1024))
 
 
-def test_float32_arrays_of_a_bfloat16_model():
+def test_float32_arrays_of_a_bfloat16_model_are_reported():
   text = """
 %inner (a: bf16[32,1024,512]) -> f32[32,1024,512] {
   %a = bf16[32,1024,512]{2,1,0} parameter(0)
@@ -86,15 +89,15 @@ ENTRY %m (p: bf16[32,1024,512]) -> f32[32,1024,512] {
   ROOT %f = f32[32,1024,512]{2,1,0} fusion(%p), kind=kLoop, calls=%inner, metadata={op_name="jit(s)/jvp(M)/layers/norm/convert"}
 }
 """
-  assert 'layers/norm writes f32[32, 1024, 512], 64.0 MiB' in _said(text)
-  assert _said(text, setup=_setup(rows=31)) == ''
-  # Rows that span corruption makes, and those of a micro-batch.
+  assert 'layers/norm writes f32[32, 1024, 512], 64.0 MiB' in _describe(text)
+  assert _describe(text, setup=_setup(rows=31)) == ''
+  # Rows that span corruption shortens, and rows of a microbatch.
   shorter = _setup(length=1141, longest=1024)
   for setup in (shorter, _setup(rows=64, accumulation=2)):
-    assert 'layers/norm writes' in _said(text, setup=setup)
+    assert 'layers/norm writes' in _describe(text, setup=setup)
 
 
-def test_padded_copies():
+def test_padded_copies_are_reported():
   text = """
 %inner (a: bf16[25002,768]) -> bf16[25024,768] {
   %a = bf16[25002,768]{1,0} parameter(0)
@@ -107,12 +110,14 @@ ENTRY %m (p: bf16[25002,768]) -> bf16[25024,768] {
   ROOT %f = bf16[25024,768]{1,0} fusion(%p), kind=kLoop, calls=%inner
 }
 """
-  said = _said(text)
-  assert 'bf16[25002, 768] is copied to be padded to [25024, 768]' in said
+  description = _describe(text)
+  assert (
+    'bf16[25002, 768] is copied to be padded to [25024, 768]' in description
+  )
 
 
-def test_repeated_reads_of_unrolled_layers():
-  """Six kernels read one array; with five it may be that of one layer."""
+def test_repeated_reads_of_unrolled_layers_are_reported():
+  """Six kernels that read one array are reported, five are not."""
 
   def program(layers):
     kind = 'bf16[64,1024,512]{2,1,0}'
@@ -131,9 +136,9 @@ def test_repeated_reads_of_unrolled_layers():
       ]
     )
 
-  said = _said(program(6))
-  assert '6 kernels read the same bf16[64, 1024, 512], 64.0 MiB' in said
-  assert _said(program(5)) == ''
+  description = _describe(program(6))
+  assert '6 kernels read the same bf16[64, 1024, 512], 64.0 MiB' in description
+  assert _describe(program(5)) == ''
 
 
 @pytest.mark.parametrize(
@@ -147,7 +152,7 @@ def test_repeated_reads_of_unrolled_layers():
   ],
 )
 @pytest.mark.parametrize('kernel', ['triton', 'cublas'])
-def test_matmuls_of_rows_that_are_not_aligned(rows, layout, misaligned, kernel):
+def test_misaligned_matmuls_are_reported(rows, layout, misaligned, kernel):
   table = f'bf16[768,{rows}]{{{layout}}}'
   call = {
     'triton': f'{table} fusion(%p, %q), kind=kCustom, calls=%inner',
@@ -168,4 +173,4 @@ ENTRY %m (p: bf16[768,64], q: bf16[64,{rows}]) -> bf16[768,{rows}] {{
   ROOT %f = {call}
 }}
 """
-  assert (findings.MISALIGNED in _said(text)) == misaligned
+  assert (findings.MISALIGNED in _describe(text)) == misaligned

@@ -1,4 +1,4 @@
-"""The text of HLO, and how often its parts run."""
+"""Tests of parsing HLO text and of loop trip counts."""
 
 import collections
 import re
@@ -14,7 +14,7 @@ def module():
   return hlo.parse_module(sharded_programs.TEXT)
 
 
-def test_computations_and_instructions(module):
+def test_parse_module_reads_computations_and_instructions(module):
   assert module.entry.name == 'main'
   assert set(module.computations) == {
     'add',
@@ -47,8 +47,8 @@ def test_computations_and_instructions(module):
   ]
 
 
-def test_elements_of_tuples_without_instructions_of_their_own():
-  """As newer versions of XLA write them: `%tuple#1`."""
+def test_implicit_tuple_elements_are_parsed():
+  """Newer versions of XLA write `%tuple#1` instead of get-tuple-element."""
   text = sharded_programs.TEXT
   pattern = r'^ *%(\S+) = .* get-tuple-element\(.*%(\S+)\), index=(\d+).*\n'
   for name, line, index in re.findall(pattern, text, re.M):
@@ -63,7 +63,7 @@ def test_elements_of_tuples_without_instructions_of_their_own():
     ) == collections.Counter((i.opcode, i.arrays) for i in parsed_instructions)
 
 
-def test_elements_of_nested_tuples():
+def test_elements_of_nested_tuples_are_parsed():
   module = hlo.parse_module(
     'ENTRY %m (p: (s32[], (f32[2,3], pred[4]))) -> pred[4] {\n'
     '  %p = (s32[], /*index=1*/(f32[2,3]{1,0}, pred[4]{0})) parameter(0)\n'
@@ -77,14 +77,14 @@ def test_elements_of_nested_tuples():
   assert module.entry.instructions['p#1#1'].arrays == (hlo.Array('pred', (4,)),)
 
 
-def test_bytes():
+def test_array_bytes():
   assert hlo.Array('bf16', (8, 4)).bytes == 64
   assert hlo.Array('f32', ()).bytes == 4
   assert hlo.Array('s4', (3,)).bytes == 1.5
   assert hlo.Array('pred', (5,)).bytes == 5
 
 
-def test_op_name_and_index():
+def test_op_name_and_index_are_parsed():
   (parsed_module,) = hlo.parse_module(
     'ENTRY %m (p: (f32[2])) -> f32[2] {\n'
     '  %p = (f32[2]{0:T(8,128)}) parameter(0)\n'
@@ -95,17 +95,19 @@ def test_op_name_and_index():
   assert parsed_module.root.index == 0 and parsed_module.root.bytes == 8
 
 
-def _trips(text: str) -> int | None:
+def _trip_count(text: str) -> int | None:
   module = hlo.parse_module(text)
   loop = module.entry.instructions['loop']
   return execution.trip_count(module, module.entry, loop)
 
 
-def test_trip_counts():
-  """Counted from the condition; what XLA's annotator says comes first."""
-  assert _trips(sharded_programs.TEXT) == 3
+def test_trip_count_prefers_the_annotation_of_xla():
+  """Without an annotation, the trip count follows from the condition."""
+  assert _trip_count(sharded_programs.TEXT) == 3
   annotated = 'body=%body, backend_config={"known_trip_count":{"n":"7"}}'
-  assert _trips(sharded_programs.TEXT.replace('body=%body', annotated)) == 7
+  assert (
+    _trip_count(sharded_programs.TEXT.replace('body=%body', annotated)) == 7
+  )
 
 
 @pytest.mark.parametrize(
@@ -116,16 +118,16 @@ def test_trip_counts():
     ('tuple(%zero, %v, %z)', 'tuple(%zero.2, %v, %z)'),
   ],
 )
-def test_loops_of_unknown_length(old, new):
+def test_trip_count_of_unknown_loops_is_none(old, new):
   text = sharded_programs.TEXT.replace(old, new).replace(
     '  %zero = s32[] constant(0)\n',
     '  %zero = s32[] constant(0)\n  %zero.2 = s32[] add(%zero, %zero)\n',
   )
-  assert _trips(text) is None
+  assert _trip_count(text) is None
 
 
-def test_arrays_in_the_memory_of_a_tpu():
-  """Those with the memory space 1 or 6 move nothing through the device's."""
+def test_arrays_in_tpu_vmem_have_no_traffic():
+  """Covers the memory spaces 1 and 6."""
   vector, scalar, main = hlo.parse_arrays(
     '(bf16[8,128]{1,0:T(8,128)(2,1)S(1)}, s32[]{:T(128)S(6)}, '
     'f32[8,128]{1,0:T(8,128)})'

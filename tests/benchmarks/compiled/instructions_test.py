@@ -1,4 +1,4 @@
-"""Cycles of GPU kernels, by the instructions that nvdisasm writes."""
+"""Tests of GPU kernel cycle counts from the output of nvdisasm."""
 
 import importlib.util
 
@@ -20,8 +20,8 @@ def _line(number, code):
   return f'        /*{number:04x}*/                   {code} ;'
 
 
-# Three instructions, a loop of twenty, the end, and a wait after the end that
-# jumps back to the begin.
+# Three instructions, a loop of twenty instructions, the exit, and a branch after
+# the exit that jumps back to the start.
 _LOOP = ['IMAD R1, R2, R3, RZ', '@P0 FSEL R1, R1, RZ, P1', 'MUFU.EX2 R4, R1']
 _LOOP += ['FFMA R5, R4, R4, R5', 'HGMMA.64x64x16.F32.BF16 R8, gdesc[UR4], R8']
 _TEXT = '\n'.join(
@@ -37,7 +37,7 @@ _TEXT = '\n'.join(
 )
 
 
-def test_instructions_count_as_often_as_their_loop_turns():
+def test_count_pipes_multiplies_loop_instructions():
   assert instructions.count_pipes(_TEXT, 8) == {
     'integer': 3 + 8 * 4,
     'multiply': 8 * 4,
@@ -47,8 +47,8 @@ def test_instructions_count_as_often_as_their_loop_turns():
   }
 
 
-def test_the_shortest_of_several_loops_counts():
-  """Loops of 21 and 17 instructions, one instruction between them, the end."""
+def test_shortest_of_several_loops_is_multiplied():
+  """Uses loops of 21 and 17 instructions, separated by one instruction."""
   lines = ['.L_x_1:', *(_line(i, 'FFMA R1, R2, R3, R1') for i in range(20))]
   lines += [_line(20, '@P0 BRA `(.L_x_1)'), _line(21, 'MOV R1, R2')]
   lines += ['.L_x_2:', *(_line(22 + i, 'MUFU.EX2 R4, R1') for i in range(16))]
@@ -63,14 +63,14 @@ def test_the_shortest_of_several_loops_counts():
 @pytest.mark.parametrize(
   'counts, lanes, expected',
   [
-    ({'others': 90, 'integer': 10}, 128, 100),  # issues
+    ({'others': 90, 'integer': 10}, 128, 100),  # limited by the issue rate
     ({'others': 20, 'integer': 80}, 128, 160),
     ({'multiply': 60, 'float': 30}, 128, 150),
     ({'multiply': 60, 'float': 30}, 64, 180),
     ({'functions': 32, 'others': 8}, 128, 256),
   ],
 )
-def test_a_kernel_takes_what_its_busiest_pipe_takes(counts, lanes, expected):
+def test_cycles_are_those_of_the_busiest_pipe(counts, lanes, expected):
   assert instructions.compute_cycles(counts, lanes) == expected
 
 
@@ -95,12 +95,12 @@ def _jaxpr(kernel=_squares):
   return jax.make_jaxpr(call)(jnp.ones((64, 32))).jaxpr
 
 
-def test_turns_follow_from_the_products():
+def test_loop_iterations_follow_from_the_matmuls():
   (equation,) = pallas.iterate_pallas_calls(_jaxpr())
   assert instructions.estimate_loop_turns(equation) == 8
 
 
-def test_turns_of_a_kernel_with_two_alternative_loops():
+def test_loop_iterations_of_a_kernel_with_two_alternative_loops():
   def squares(ref, out):
     jax.lax.cond(
       ref[0, 0] > 0, lambda: _squares(ref, out), lambda: _squares(ref, out)
@@ -110,7 +110,7 @@ def test_turns_of_a_kernel_with_two_alternative_loops():
   assert instructions.estimate_loop_turns(equation) == 8
 
 
-def test_turns_of_a_kernel_without_matmuls_are_those_of_its_loop():
+def test_loop_iterations_of_a_kernel_without_matmuls():
   def sums(ref, out):
     out[...] = jax.lax.fori_loop(0, 5, lambda _, x: x + ref[...], ref[...])
 
@@ -118,7 +118,7 @@ def test_turns_of_a_kernel_without_matmuls_are_those_of_its_loop():
   assert instructions.estimate_loop_turns(equation) == 5
 
 
-def test_a_kernel_alone_has_its_arguments():
+def test_extract_calls_preserves_shapes():
   run, shapes = pallas.extract_calls(
     list(pallas.iterate_pallas_calls(_jaxpr()))
   )
@@ -126,8 +126,8 @@ def test_a_kernel_alone_has_its_arguments():
   assert [v.shape for v in jax.eval_shape(run, *shapes)] == [(64, 32)]
 
 
-def test_a_plan_without_the_tools_says_so(monkeypatch):
-  """Products and bytes count then."""
+def test_missing_tools_are_described(monkeypatch):
+  """Kernels are then counted by their matmuls and bytes."""
   monkeypatch.setattr(
     instructions, 'find_tool', lambda name: name if name == 'ptxas' else None
   )
@@ -136,27 +136,29 @@ def test_a_plan_without_the_tools_says_so(monkeypatch):
     assert instructions.count_kernel_cycles(_H200, jaxpr) == {}
   assert not instructions.describe_uncounted_kernels(plain, {})
   assert not instructions.describe_uncounted_kernels(_jaxpr(), {_TYPES: 1.0})
-  (said,) = instructions.describe_uncounted_kernels(_jaxpr(), {})
-  assert said.startswith(instructions.UNCOUNTED)
-  assert 'nvdisasm not found (pip install nvidia-cuda-nvdisasm)' in said
+  (description,) = instructions.describe_uncounted_kernels(_jaxpr(), {})
+  assert description.startswith(instructions.UNCOUNTED)
+  assert 'nvdisasm not found (pip install nvidia-cuda-nvdisasm)' in description
   monkeypatch.setattr(instructions, 'find_tool', str)
   assert (
     'writes none' in instructions.describe_uncounted_kernels(_jaxpr(), {})[0]
   )
 
 
-def test_rounds_of_warps_over_multiprocessors(monkeypatch):
-  """Two programs of four warps: a warp for each scheduler of two of them."""
+def test_kernel_cycles_are_divided_over_multiprocessors(monkeypatch):
+  """Two programs of four warps occupy two of 132 multiprocessors."""
   monkeypatch.setattr(instructions, 'find_tool', str)
   monkeypatch.setattr(
     instructions, '_compile_kernel', lambda machine, equation: (_TEXT, 4)
   )
   cycles = instructions.count_kernel_cycles(_H200, _jaxpr())
-  a_warp = instructions.compute_cycles(instructions.count_pipes(_TEXT, 8), 128)
-  assert cycles == {_TYPES: pytest.approx(2 * a_warp / 132)}
+  cycles_per_warp = instructions.compute_cycles(
+    instructions.count_pipes(_TEXT, 8), 128
+  )
+  assert cycles == {_TYPES: pytest.approx(2 * cycles_per_warp / 132)}
 
 
-def test_a_gpu_has_a_clock_for_them():
+def test_kernel_time_of_cycles_uses_the_gpu_clock():
   h200 = accelerators.find_accelerator('gpu', 'H200')
   slow = kernels.Kernel(
     'k', kernels.KernelKind.PALLAS, '', 0, 0, 1.0, cycles=1.98e6
@@ -170,6 +172,6 @@ def test_a_gpu_has_a_clock_for_them():
   or not instructions.find_tool('nvdisasm'),
   reason='needs jax[cuda12] and nvdisasm',
 )
-def test_a_compiled_kernel_has_a_loop():
+def test_cycles_of_a_compiled_kernel_are_positive():
   (cycles,) = instructions.count_kernel_cycles(_H200, _jaxpr()).values()
   assert cycles > 0

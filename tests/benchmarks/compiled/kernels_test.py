@@ -1,4 +1,4 @@
-"""Costs and origins of the kernels of a compiled program."""
+"""Tests of the costs and modules of kernels in a compiled program."""
 
 import pytest
 
@@ -35,7 +35,7 @@ ENTRY %m (p: f32[10,100], i: s32[], q: f32[10,100]) -> f32[10,100] {
 """
 
 
-def test_slices_and_updates_in_fusions_touch_their_part_only():
+def test_fused_slices_and_updates_count_only_accessed_bytes():
   (kernel,) = _kernels(_SLICING)
   assert kernel.kind is kernels.KernelKind.FUSED
   assert kernel.bytes == 400 + 4 + 400  # the slice, its index, the update
@@ -67,7 +67,7 @@ ENTRY %m (p: bf16[8,16], q: bf16[16,4]) -> f32[8,4] {
 """
 
 
-def test_products_in_fusions():
+def test_matmuls_in_fusions_are_counted():
   (kernel,) = _kernels(_PRODUCT)
   assert kernel.kind is kernels.KernelKind.PRODUCT
   assert kernel.flops == 2 * 8 * 16 * 4
@@ -78,12 +78,12 @@ def test_products_in_fusions():
 @pytest.mark.parametrize(
   ('dtype', 'rate'), [('bf16', 1.0), ('f32', 0.5), ('f8e4m3fn', 2.0)]
 )
-def test_rates_of_products(dtype, rate):
+def test_matmul_rate_depends_on_the_dtype(dtype, rate):
   assert _kernels(_PRODUCT.replace('bf16', dtype))[0].rate == rate
 
 
-def test_products_of_cublas_are_products_of_a_plan():
-  """The rate is that of the factors, whatever is added to them."""
+def test_cublas_calls_are_matmuls():
+  """The rate depends on the dtype of the operands, not on that of the bias."""
   text = (
     'ENTRY %m (p: bf16[8,16], q: bf16[16,4], b: f32[4]) -> f32[8,4] {\n'
     '  %p = bf16[8,16] parameter(0)\n  %q = bf16[16,4] parameter(1)\n'
@@ -104,7 +104,7 @@ def test_products_of_cublas_are_products_of_a_plan():
   assert _kernels(text.replace('bf16', 'f8e4m3fn'))[0].rate == 2.0
 
 
-def test_seconds_are_those_of_the_scarcer_resource():
+def test_kernel_time_is_that_of_the_limiting_resource():
   device = accelerators.Accelerator(
     platform='gpu',
     name='x',
@@ -124,7 +124,7 @@ def test_seconds_are_those_of_the_scarcer_resource():
   assert memory.expected(device) == pytest.approx(2 / 0.9, abs=1e-5)
 
 
-def test_flops_of_pallas_kernels_are_those_of_the_traced_step():
+def test_flops_of_pallas_kernels_follow_from_the_jaxpr():
   import jax
   import jax.numpy as jnp
   from jax.experimental import pallas as pl
@@ -151,7 +151,7 @@ def test_flops_of_pallas_kernels_are_those_of_the_traced_step():
   flops = pallas.count_flops(jax.make_jaxpr(call)(*shapes).jaxpr)
   expected = 4 * 3 * 2 * 8 * 32 * 16
   assert flops == {(('f32', (32, 16)),): expected}
-  (found,) = _kernels(
+  (pallas_kernel,) = _kernels(
     'ENTRY %m (p: bf16[32,32], q: bf16[32,16]) -> f32[32,16] {\n'
     '  %p = bf16[32,32]{1,0} parameter(0)\n'
     '  %q = bf16[32,16]{1,0} parameter(1)\n'
@@ -159,7 +159,10 @@ def test_flops_of_pallas_kernels_are_those_of_the_traced_step():
     'custom_call_target="__gpu$xla.gpu.triton"\n}\n',
     flops,
   )
-  assert (found.kind, found.flops) == (kernels.KernelKind.PALLAS, expected)
+  assert (pallas_kernel.kind, kernel_found.flops) == (
+    kernels.KernelKind.PALLAS,
+    expected,
+  )
 
 
 @pytest.mark.parametrize(
@@ -183,7 +186,7 @@ def test_flops_of_pallas_kernels_are_those_of_the_traced_step():
     ),
   ],
 )
-def test_modules_by_their_op_names(op_name, module):
+def test_module_name_is_parsed_from_the_op_name(op_name, module):
   assert kernels.module_name(op_name) == module
 
 
@@ -206,7 +209,7 @@ def test_modules_by_their_op_names(op_name, module):
     ('made_up', 'others'),
   ],
 )
-def test_parts_of_a_model_are_those_of_all_layers(module, part):
+def test_part_name_of_modules(module, part):
   assert kernels.part_name(module) == part
 
 
@@ -214,8 +217,8 @@ def test_parts_of_a_model_are_those_of_all_layers(module, part):
   ('name', 'products'),
   [('attention_forward', 2), ('attention_memory_gradient', 4)],
 )
-def test_flops_of_our_attention_are_those_of_all_pairs(name, products):
-  """Its loops have bounds that only a run knows."""
+def test_flops_of_fused_attention_count_all_pairs(name, products):
+  """The loop bounds of these kernels are unknown before a run."""
   import jax
   import jax.numpy as jnp
   from jax.experimental import pallas as pl

@@ -1,4 +1,4 @@
-"""FLOPs of products as compilers write them."""
+"""Tests of matmul FLOPs in the forms that compilers write."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def _flops(lhs, right, line):
   return products.count_matmul_flops(module.entry, module.entry.root)
 
 
-def test_dot():
+def test_flops_of_a_batched_dot():
   line = (
     'f32[5,6,8] dot(%p, %q), lhs_batch_dims={0}, rhs_batch_dims={0}, '
     'lhs_contracting_dims={2}, rhs_contracting_dims={1}'
@@ -22,7 +22,7 @@ def test_dot():
   assert _flops('f32[5,6,7]', 'f32[5,7,8]', line) == 2 * 5 * 6 * 7 * 8
 
 
-def test_square_whose_operand_is_named_once():
+def test_flops_of_a_dot_with_one_operand():
   line = 'f32[4,4] dot(%p), lhs_contracting_dims={0}, rhs_contracting_dims={0}'
   assert _flops('f32[6,4]', 'f32[1]', line) == 2 * 4 * 6 * 4
 
@@ -30,7 +30,7 @@ def test_square_whose_operand_is_named_once():
 @pytest.mark.parametrize(
   ('lhs', 'right', 'line', 'expected'),
   [
-    # A plain product [32, 16] x [16, 48].
+    # A plain matmul [32, 16] x [16, 48].
     (
       'bf16[32,16]',
       'bf16[16,48]',
@@ -53,7 +53,7 @@ def test_square_whose_operand_is_named_once():
       'dim_labels=b0f_0io->bf0',
       2 * 32 * 16 * 16,
     ),
-    # A batch of two products [32, 8] x [8, 24], as a dilated window.
+    # A batch of two matmuls [32, 8] x [8, 24], as a dilated window.
     (
       'bf16[32,2,8]',
       'bf16[24,2,8]',
@@ -61,7 +61,7 @@ def test_square_whose_operand_is_named_once():
       'pad=0_0 lhs_dilate=2}, dim_labels=b0f_o0i->0bf',
       2 * 2 * 32 * 8 * 24,
     ),
-    # Two dimensions of a window, of which one is of size 1.
+    # Two dimensions of a window, one of which has size 1.
     (
       'bf16[2,4,1,6]',
       'bf16[1,2,6,5]',
@@ -71,12 +71,12 @@ def test_square_whose_operand_is_named_once():
     ),
   ],
 )
-def test_convolutions_that_are_products(lhs, right, line, expected):
+def test_flops_of_convolutions_that_are_matmuls(lhs, right, line, expected):
   assert _flops(lhs, right, line) == expected
 
 
-def test_attention_of_cudnn():
-  """Two products of [4, 16, 2, 8] with [4, 12, 2, 8]; backward it is five."""
+def test_flops_of_cudnn_attention():
+  """Counts two matmuls in the forward pass and five in the backward pass."""
   text = (
     'ENTRY %m (q: bf16[4,16,2,8], k: bf16[4,12,2,8]) -> bf16[4,16,2,8] {{\n'
     '  %q = bf16[4,16,2,8] parameter(0)\n  %k = bf16[4,12,2,8] parameter(1)\n'
@@ -94,8 +94,8 @@ def test_attention_of_cudnn():
   assert flops('TopK') is None
 
 
-def _by_cublas(lhs, right, result, config, operands='%p, %q'):
-  """FLOPs of a call, in the form that XLA:GPU writes."""
+def _cublas_flops(lhs, right, result, config, operands='%p, %q'):
+  """Returns the FLOPs of a cuBLAS call as XLA:GPU writes it."""
   entry = hlo.parse_module(
     f'ENTRY %m (p: {lhs}, q: {right}) -> {result} {{\n'
     f'  %p = {lhs} parameter(0)\n  %q = {right} parameter(1)\n'
@@ -107,10 +107,10 @@ def _by_cublas(lhs, right, result, config, operands='%p, %q'):
   return products.count_cublas_flops(entry, entry.root)
 
 
-def test_products_of_cublas():
-  """The result of a device's autotuning counts as the original dot."""
+def test_flops_of_cublas_calls():
+  """Autotuned calls have the same FLOPs as the original dot."""
   assert (
-    _by_cublas(
+    _cublas_flops(
       'bf16[1024,768]',
       'bf16[768,3072]',
       'bf16[1024,3072]',
@@ -120,7 +120,7 @@ def test_products_of_cublas():
     == 2 * 1024 * 768 * 3072
   )
   assert (
-    _by_cublas(
+    _cublas_flops(
       'bf16[12,5,8,64]',
       'bf16[12,5,7,64]',
       'bf16[12,8,7]',

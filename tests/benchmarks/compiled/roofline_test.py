@@ -1,4 +1,4 @@
-"""Roofline arithmetic by hand."""
+"""Tests of the roofline model against hand-computed values."""
 
 import dataclasses
 
@@ -30,10 +30,14 @@ def _kernel(name, flops, size):
   return kernels.Kernel(name, kernels.KernelKind.PRODUCT, '', flops, size)
 
 
-def test_times():
-  """1e12 FLOPs at 100e12/s: 10 ms, thrice. 8 gathers of 0.8 GB in a node of
-  8: each 0.7 GB at 200 GB/s. A reduction of 1 GB over two nodes, all 16: each
-  node sends half of it twice, over 8 links."""
+def test_compute_times_matches_hand_computed_values():
+  """Compares with times computed by hand.
+
+  Three kernels of 1e12 FLOPs at 100e12/s take 10 ms each. Eight all-gathers of
+  0.8 GB within a node of 8 receive 0.7 GB each at 200 GB/s. In an all-reduce of
+  1 GB over two nodes (16 devices), each node sends half of it twice over 8
+  links.
+  """
   run = execution.Run(busy=0.05, waited=0.001)
   run.kernels.update({_kernel('a', 1e12, 1e9): 3, _kernel('b', 0, 2e9): 2})
   gathers = Collective('all-gather', 8, 1, 'bf16', (), 0.8e9)
@@ -54,8 +58,8 @@ def test_times():
   assert times.expected == pytest.approx(0.055)
 
 
-def test_exposed_communication_of_an_estimate():
-  """Communication beyond what can hide behind kernels."""
+def test_estimated_exposed_communication():
+  """Communication is exposed if it exceeds the time of the kernels."""
   run = execution.Run(busy=0.02)
   run.exchanged[Collective('all-gather', 8, 1, 'bf16', (), 8e9)] = 1
   times = roofline.compute_times(MACHINE, run, compiled=False)
@@ -75,15 +79,15 @@ def test_limiting_resource():
   assert roofline.Times(1, 2, 5, 0, 0, 1, 0).bound == 5
 
 
-def test_mean_of_kinds_of_step():
+def test_average_times_is_weighted():
   first, second = _times(1, 2, 3, 4), _times(5, 6, 7, 8)
   assert roofline.average_times([(0.75, first), (0.25, second)]) == _times(
     2, 3, 4, 5
   )
 
 
-def test_figures():
-  """16 devices of 100 TFLOP/s; 0.5 s at the bound for 4e14 model FLOPs."""
+def test_compute_rates_matches_hand_computed_values():
+  """Expects 4e14 model FLOPs in 0.5 s on 16 devices of 100 TFLOP/s."""
   step = _times(0.3, 0.5, 0.1, 0.0)
   rates = roofline.compute_rates(MACHINE, step, flops=4e14, tokens=1e6)
   assert rates['bound'] == {

@@ -21,7 +21,7 @@ LAYERS, WIDTH, ROWS = 3, 256, 512
 
 
 def step(weights: jax.Array, x: jax.Array) -> jax.Array:
-  """One step of gradient descent on scanned layers tanh(x W)."""
+  """Runs one step of gradient descent on scanned layers tanh(x W)."""
 
   def loss(weights):
     def layer(x, w):
@@ -34,7 +34,7 @@ def step(weights: jax.Array, x: jax.Array) -> jax.Array:
 
 
 def compiled(devices: str) -> compilers.Compiled:
-  """Compiles `step`, weights and rows split over all devices."""
+  """Compiles `step` with weights and rows sharded over all devices."""
   machine = machine_topology.parse_topology(devices)
   mesh = partitioning.Partitioner(
     fsdp=machine.count,
@@ -62,7 +62,7 @@ _LEFT_OUT = re.compile(
 
 
 def shortened(text: str) -> str:
-  """Leaves out what no test reads; keeps trip counts."""
+  """Removes the parts that no test reads; keeps trip counts."""
   lines = []
   for line in _NAMES.sub('', text).replace(', metadata={}', '').splitlines():
     if not line.startswith((' ', '%', 'ENTRY', '}')):
