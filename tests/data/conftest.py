@@ -1,4 +1,4 @@
-"""A small synthetic corpus in three languages and its vocabulary."""
+"""Fixtures with a small synthetic corpus in three languages."""
 
 import itertools
 
@@ -36,9 +36,11 @@ _WORDS = {
 
 
 def sentences(language: str) -> list[str]:
-  """256 different sentences; those of one index translate each other."""
+  """Returns 256 different sentences; equal indices are translations."""
   slots = [alternatives.split('|') for alternatives in _WORDS[language]]
-  everything = list(itertools.product(*slots))  # 4096; 1061 is prime to it.
+  everything = list(
+    itertools.product(*slots)
+  )  # 4096 sentences; 1061 is coprime to 4096.
   return [' '.join(everything[i * 1061 % 4096]) + '.' for i in range(256)]
 
 
@@ -49,7 +51,11 @@ def toy_sentences() -> dict[str, list[str]]:
 
 @pytest.fixture(scope='session')
 def toy_corpus(tmp_path_factory, toy_sentences) -> corpus.Corpus:
-  """Sizes: mono de 60, en 200, ru 100; de-en 50; some valid and test text."""
+  """Corpus with monolingual and parallel text.
+
+  The training split has 60 German, 200 English, 100 Russian lines and 50
+  German-English pairs. The other splits are smaller.
+  """
   directory = tmp_path_factory.mktemp('toy') / 'corpus'
   for language, size, compression in (
     ('de', 60, 'gz'),
@@ -91,7 +97,7 @@ def toy_vocabulary(tmp_path_factory, toy_corpus):
 
 @pytest.fixture
 def registry():
-  """Removes the tasks and mixtures that a test registers."""
+  """Task registry. Tasks and mixtures of a test are removed afterwards."""
   seqio = pytest.importorskip('seqio')
   from xlflax.data.seqio_tasks import task_registry
 

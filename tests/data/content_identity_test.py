@@ -1,6 +1,6 @@
-"""Identities of files, which depend on the content and not on its size or time.
+"""Tests of file identities, which depend only on the content of files.
 
-Every identity that decides whether derived data is still valid is crossed with
+Every identity that decides whether derived data is still valid is tested with
 edits that preserve the size and the modification time, and with copies.
 """
 
@@ -45,7 +45,7 @@ def _make(folder: pathlib.Path, name: str, size: int) -> pathlib.Path:
 @pytest.mark.parametrize('size', _SIZES)
 @pytest.mark.parametrize('position', [0, -1])
 @pytest.mark.parametrize('name', _IDENTITIES)
-def test_an_edit_with_the_same_size_and_time_is_noticed(
+def test_edit_with_the_same_size_and_time_changes_the_identity(
   tmp_path, name, position, size
 ):
   file, identify = _IDENTITIES[name]
@@ -60,7 +60,7 @@ def test_an_edit_with_the_same_size_and_time_is_noticed(
 
 @pytest.mark.parametrize('size', _SIZES)
 @pytest.mark.parametrize('name', _IDENTITIES)
-def test_a_copy_with_another_time_is_the_same(tmp_path, name, size):
+def test_copy_with_another_time_has_the_same_identity(tmp_path, name, size):
   file, identify = _IDENTITIES[name]
   _make(tmp_path / 'a' / 'corpus', file, size)
   shutil.copytree(tmp_path / 'a', tmp_path / 'b', copy_function=shutil.copyfile)
@@ -68,7 +68,7 @@ def test_a_copy_with_another_time_is_the_same(tmp_path, name, size):
   assert first == second
 
 
-def test_an_edit_of_the_record_format_with_the_same_size_is_noticed(tmp_path):
+def test_edited_record_format_of_the_same_size_is_reread(tmp_path):
   path = tmp_path / record_formats.FILE
   records = tmp_path / 'mono/en.jsonl'
   fields = []
@@ -79,7 +79,7 @@ def test_an_edit_of_the_record_format_with_the_same_size_is_noticed(tmp_path):
   assert fields == ['ab', 'cd']
 
 
-def test_an_edit_of_a_verified_checkpoint_is_noticed(tmp_path):
+def test_edit_of_a_verified_checkpoint_is_detected(tmp_path):
   checkpoint = tmp_path / '3'
   path = _make(checkpoint / 'params', 'array', 100)
   checksums.seal_directory(checkpoint / 'params', {'step': 3})

@@ -83,19 +83,19 @@ def test_unknown_value_names_the_choices():
     ),
   ],
 )
-def test_wrong_settings(settings, values):
+def test_invalid_settings_are_rejected(settings, values):
   with raises_error(errors.ConfigError, mentions=values):
     _dataset(**settings)
 
 
-def test_filters_that_nothing_passes():
+def test_filters_that_drop_all_pairs_are_rejected():
   with raises_error(errors.ConfigError, mentions='xlmr'):
     dataset_config.PairOptions(min_tokens=10, max_tokens=19)
   with raises_error(errors.ConfigError, got=0, where='PairOptions.min_tokens'):
     dataset_config.PairOptions(min_tokens=0)
 
 
-def test_capacity_leaves_room_for_special_tokens():
+def test_capacity_excludes_special_tokens():
   assert _dataset(length=16).capacity == 14
   assert _dataset(layout='pairs').capacity == 12
   assert (
@@ -106,7 +106,7 @@ def test_capacity_leaves_room_for_special_tokens():
   )
 
 
-def test_spec_has_the_keys_of_the_layout():
+def test_batch_spec_has_the_keys_of_the_layout():
   single_keys = {'token_ids', 'segment_ids', 'positions', 'language_ids'}
   assert _dataset(layout='blocks').batch_spec(_SPEC).keys() == single_keys
   assert _dataset(layout='pairs').batch_spec(_SPEC).keys() == single_keys | {

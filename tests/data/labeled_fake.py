@@ -1,4 +1,4 @@
-"""A labeled source and row maker without files, for tests of datasets."""
+"""Fake labeled source and featurizer for tests of datasets."""
 
 import dataclasses
 
@@ -11,7 +11,11 @@ from xlflax.data.supervised.sources import example_source
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FakeSource(example_source.ExampleSource):
-  """Texts `w<i>` with the label 'odd' or 'even', as many as is said."""
+  """Source of texts `w<i>` with the label 'odd' or 'even'.
+
+  Attributes:
+    sizes: Number of texts per language.
+  """
 
   sizes: tuple[tuple[str, int], ...] = (('en', 10),)
 
@@ -32,7 +36,11 @@ class FakeSource(example_source.ExampleSource):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FakeRows(featurizer.Featurizer):
-  """The number of the text as its only token; those in `unused` give none."""
+  """Featurizer whose only text token encodes the number of the example.
+
+  Attributes:
+    unused: Numbers of examples without rows.
+  """
 
   unused: tuple[int, ...] = ()
 

@@ -1,10 +1,10 @@
-"""A vocabulary of whole words, of which those in -s have two pieces."""
+"""Word vocabulary in which words ending in -s have two tokens."""
 
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
 
 
 class WordVocabulary:
-  """`the dogs` is `▁the ▁dog s`; ids are given in the order of first use."""
+  """Encodes `the dogs` as `▁the ▁dog s`; IDs follow the order of first use."""
 
   needs_language = False
 
@@ -51,7 +51,7 @@ class WordVocabulary:
 
   def _id(self, piece):
     if piece not in self._ids:
-      # What `words` tries the vocabulary with shares one id.
+      # Probes by `words` share the unknown ID once the vocabulary is full.
       if len(self._ids) + 5 >= self.spec.size:
         return self.spec.unk_id
       self._ids[piece] = 5 + len(self._ids)

@@ -21,7 +21,7 @@ def _dataset(layout, **settings):
     ('dual', ('de', 'en')),
   ],
 )
-def test_layouts_and_their_tasks(layout, languages):
+def test_layouts_require_the_matching_number_of_sides(layout, languages):
   dataset = _dataset(layout)
   loader_base.check_sides(dataset, 't', languages)
   other = ('en',) if len(languages) == 2 else ('de', 'en')
@@ -34,6 +34,6 @@ def test_layouts_and_their_tasks(layout, languages):
 @pytest.mark.parametrize(
   'step, start, stop', [(-1, 0, 4), (0, 0, 5), (0, -1, 2), (0, 2, 2), (0, 3, 1)]
 )
-def test_rows_that_no_batch_has(step, start, stop):
+def test_rows_out_of_range_are_rejected(step, start, stop):
   with raises_error(ValueError, mentions=4):
     loader_base.check_range(_dataset('blocks'), step, start, stop)

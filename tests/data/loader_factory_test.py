@@ -1,4 +1,4 @@
-"""Loader construction. The tests of each loader cover its batches."""
+"""Tests of loader construction. Tests of each loader cover its batches."""
 
 import sys
 
@@ -8,7 +8,7 @@ from xlflax.data.tokenizers import base_vocabulary
 from xlflax.utils import errors
 
 
-def test_live_without_tensorflow(monkeypatch):
+def test_live_loader_requires_tensorflow(monkeypatch):
   monkeypatch.setitem(sys.modules, 'tensorflow', None)
   for name in ('live_loader', 'seqio_examples'):
     name = f'xlflax.data.seqio_tasks.{name}'

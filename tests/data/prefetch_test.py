@@ -17,20 +17,20 @@ _SPEC = vocabulary_spec.make_dummy_spec(64)
 
 
 class _Loader:
-  """Row r of step s holds the number 100 s + r."""
+  """Loader whose row r of step s contains the number 100 s + r."""
 
   def __init__(self, fail_at=None):
     self.dataset = dataset_config.DatasetConfig(
       name='s', mixture='m', layout='sentences', length=_T, batch_size=_B
     )
     self.spec = self.dataset.batch_spec(_SPEC)
-    self.asked = []
+    self.requests = []
     self._fail_at = fail_at
 
   def rows(self, step, start, stop):
     if step == self._fail_at:
       raise KeyError('the ninth line is broken')
-    self.asked.append((step, start, stop))
+    self.requests.append((step, start, stop))
     values = np.arange(start, stop, dtype=np.int32)[:, None] + 100 * step
     return {
       key: np.broadcast_to(values + i, (stop - start, _T))
@@ -43,7 +43,7 @@ def _sharding(*spec, shape=(8,), names=('data',)):
   return NamedSharding(mesh, PartitionSpec(*spec))
 
 
-def test_batches_come_in_order_with_their_sharding():
+def test_batches_are_ordered_and_sharded():
   loader, sharding = _Loader(), _sharding('data')
   with prefetch.Prefetcher(loader, sharding=sharding, first_step=3) as feed:
     for step in (3, 4, 5):
@@ -56,8 +56,8 @@ def test_batches_come_in_order_with_their_sharding():
       np.testing.assert_array_equal(
         np.asarray(batch['segment_ids'])[:, 0], np.arange(_B) + 100 * step + 1
       )
-  # Rows next to each other are read in one call.
-  assert loader.asked[0] == (3, 0, _B)
+  # Adjacent rows are read in one call.
+  assert loader.requests[0] == (3, 0, _B)
 
 
 def test_each_key_may_have_its_own_sharding():
@@ -72,8 +72,8 @@ def test_each_key_may_have_its_own_sharding():
   )
 
 
-def test_only_rows_on_the_own_devices_are_read(monkeypatch):
-  """As on a process that holds the devices of rows 4..7 and 12..15."""
+def test_only_rows_of_local_devices_are_read(monkeypatch):
+  """Simulates a process whose devices hold the rows 4..7 and 12..15."""
   loader, sharding = _Loader(), _sharding('data')
   local_ranges = [(4, 6), (6, 8), (12, 14), (14, 16)]
   monkeypatch.setattr(prefetch, '_local_spans', lambda *unused: local_ranges)
@@ -84,7 +84,7 @@ def test_only_rows_on_the_own_devices_are_read(monkeypatch):
 
   monkeypatch.setattr(jax, 'make_array_from_callback', make)
   parts = prefetch.device_batch(loader, 0, sharding)['token_ids']
-  assert loader.asked == [(0, 4, 8), (0, 12, 16)]
+  assert loader.requests == [(0, 4, 8), (0, 12, 16)]
   assert [part[:, 0].tolist() for part in parts] == [
     [4, 5],
     [6, 7],
@@ -104,11 +104,11 @@ def test_errors_reach_the_consumer_with_their_traceback():
   feed.close()
 
 
-def test_the_queue_is_bounded_and_close_ends_the_thread():
+def test_queue_is_bounded_and_close_stops_the_thread():
   loader = _Loader()
   feed = prefetch.Prefetcher(loader, sharding=_sharding('data'), size=2)
   time.sleep(0.5)
-  assert len(loader.asked) <= 3
+  assert len(loader.requests) <= 3
   names = [t.name for t in threading.enumerate()]
   assert 'prefetch-s' in names
   feed.close()

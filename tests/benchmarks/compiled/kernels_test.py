@@ -159,7 +159,7 @@ def test_flops_of_pallas_kernels_follow_from_the_jaxpr():
     'custom_call_target="__gpu$xla.gpu.triton"\n}\n',
     flops,
   )
-  assert (pallas_kernel.kind, kernel_found.flops) == (
+  assert (pallas_kernel.kind, pallas_kernel.flops) == (
     kernels.KernelKind.PALLAS,
     expected,
   )

@@ -43,7 +43,7 @@ def _batch(entries, layout, length, **settings):
   return {key: value.tolist() for key, value in batch.items()}
 
 
-def test_sentences():
+def test_batch_of_sentences():
   batch = _batch(
     [([([7, 8],)], (1,)), ([([9, 10, 11, 12],)], (2,))], 'sentences', 6
   )
@@ -55,15 +55,15 @@ def test_sentences():
   }
 
 
-def test_full_rows_do_not_depend_on_shorter_rows():
-  """Batches of full rows alone are copied by another code path."""
+def test_full_rows_do_not_depend_on_shorter_rows_in_the_batch():
+  """Batches of only full rows are copied by another code path."""
   full_rows = [([([7, 8, 9, 10],)], (1,)), ([([11, 12, 13, 14],)], (2,))]
   alone = _batch(full_rows, 'sentences', 6)
   mixed = _batch([*full_rows, ([([7],)], (1,))], 'sentences', 6)
   assert alone == {key: value[:2] for key, value in mixed.items()}
 
 
-def test_packed_sentences():
+def test_batch_of_packed_sentences():
   batch = _batch(
     [([([7, 8],), ([9],)], (1,))], 'sentences', 8, packing='next_fit'
   )
@@ -101,7 +101,9 @@ def test_packed_sentences():
     ),
   ],
 )
-def test_pairs(separator, tokens, sides, running, reset):
+def test_batch_of_pairs_by_template_and_positions(
+  separator, tokens, sides, running, reset
+):
   entry = ([([7, 8], [9])], (0, 2))
   for name, positions in (('continuous', running), ('reset', reset)):
     batch = _batch([entry], 'pairs', 8, separator=separator, positions=name)
@@ -114,8 +116,8 @@ def test_pairs(separator, tokens, sides, running, reset):
     }
 
 
-def test_swapped_and_packed_pairs():
-  """The second unit's sides are exchanged, the first's are not."""
+def test_batch_of_swapped_and_packed_pairs():
+  """Only the sides of the second pair are exchanged."""
   batch = _batch(
     [([([7], [8]), ([9], [10, 11])], (1, 2), 0b10)],
     'pairs',
@@ -132,7 +134,7 @@ def test_swapped_and_packed_pairs():
   }
 
 
-def test_sides_in_two_rows():
+def test_batch_of_dual_layout():
   batch = _batch(
     [([([7, 8], [9])], (0, 2), 0), ([([5], [6])], (0, 2), 1)], 'dual', 4
   )

@@ -15,7 +15,7 @@ def _dataset(layout, length, **pairs):
   )
 
 
-def test_both_sides_are_cut_longest_first():
+def test_longer_side_is_truncated_first():
   dataset = _dataset('pairs', 10)
   first, second = row_lengths.truncated_lengths(
     [np.array([9, 9, 2, 3, 1]), np.array([2, 8, 9, 3, 1])], dataset
@@ -27,29 +27,31 @@ def test_both_sides_are_cut_longest_first():
   )
 
 
-def test_an_odd_place_goes_to_the_first_side():
+def test_odd_capacity_favors_the_first_side():
   first, second = row_lengths.truncated_lengths(
     [np.array([9]), np.array([9])], _dataset('pairs', 9)
   )
   assert (first[0], second[0]) == (3, 2)
 
 
-def test_no_cut_pair_leaves_room_unused():
+def test_truncated_pairs_use_the_full_capacity():
   rng = np.random.default_rng(0)
   lengths = rng.integers(1, 20, (2, 500))
   dataset = _dataset('pairs', 15)
-  cut = np.stack(row_lengths.truncated_lengths(list(lengths), dataset))
-  room = dataset.capacity
-  np.testing.assert_array_equal(cut.sum(0), np.minimum(lengths.sum(0), room))
-  assert (cut >= 1).all() and (cut <= lengths).all()
+  truncated = np.stack(row_lengths.truncated_lengths(list(lengths), dataset))
+  capacity = dataset.capacity
+  np.testing.assert_array_equal(
+    truncated.sum(0), np.minimum(lengths.sum(0), capacity)
+  )
+  assert (truncated >= 1).all() and (truncated <= lengths).all()
   assert (
-    row_lengths.count_truncated(list(cut), list(lengths))
-    == (lengths.sum(0) > room).sum()
+    row_lengths.count_truncated(list(truncated), list(lengths))
+    == (lengths.sum(0) > capacity).sum()
   )
 
 
-def test_filters_of_the_paper():
-  """PPA: neither side below 10 tokens, both together at most 128."""
+def test_length_filters_of_ppa():
+  """Requires at least 10 tokens per side and at most 128 tokens in total."""
   dataset = _dataset('pairs', 132, min_tokens=10, max_tokens=128)
   first = np.array([9, 10, 64, 65, 118, 119])
   second = np.array([50, 10, 64, 64, 10, 10])

@@ -1,4 +1,4 @@
-"""Rows by index and rows in order: by hand, and equal to each other."""
+"""Tests of sequences by index and by iteration."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def _examples(*sides, starts=None):
 
 
 class _Texts:
-  """`sequence_index.Texts` in memory."""
+  """In-memory implementation of `sequence_index.Texts`."""
 
   def __init__(self, side):
     self._tokens = side.with_eos(_EOS, np.uint16)
@@ -62,16 +62,16 @@ def _index(examples, dataset):
   return row_index.make_index(sides, lambda: examples.starts_document, dataset)
 
 
-def _plain(units):
+def _to_lists(units):
   return [
     [tuple(side.tolist() for side in unit) for unit in row] for row in units
   ]
 
 
-def _both(examples, dataset, batch_size=3):
-  """Rows by index and by iterating; asserts that they are equal."""
+def _check_rows(examples, dataset, batch_size=3):
+  """Returns rows by index after comparing them with rows by iteration."""
   index = _index(examples, dataset)
-  by_index = _plain(index.units(np.arange(index.num_rows)))
+  by_index = _to_lists(index.units(np.arange(index.num_rows)))
   counts = row_iterator.Counts()
   n = len(examples)
   batches = []
@@ -84,7 +84,7 @@ def _both(examples, dataset, batch_size=3):
         examples.starts_document[keep],
       )
     )
-  in_order = _plain(
+  in_order = _to_lists(
     row_iterator.iterate_sequences(batches, dataset, eos_id=_EOS, counts=counts)
   )
   assert in_order == by_index
@@ -100,35 +100,35 @@ def _both(examples, dataset, batch_size=3):
 
 def test_blocks_join_lines_with_eos():
   lines = _examples([[10, 11], [12, 13, 14, 15], [16]])
-  rows, _ = _both(lines, _dataset('blocks', 6))
+  rows, _ = _check_rows(lines, _dataset('blocks', 6))
   assert rows == [[([10, 11, 2, 12],)], [([13, 14, 15, 2],)], [([16],)]]
 
 
-def test_a_task_shorter_than_a_block_has_one_row():
-  rows, _ = _both(_examples([[10]]), _dataset('blocks', 100))
+def test_task_shorter_than_a_block_has_one_row():
+  rows, _ = _check_rows(_examples([[10]]), _dataset('blocks', 100))
   assert rows == [[([10],)]]
 
 
-def test_blocks_of_whole_length_have_no_empty_row():
-  rows, _ = _both(_examples([[10, 11], [12]]), _dataset('blocks', 6))
+def test_text_that_fills_a_block_has_no_empty_row():
+  rows, _ = _check_rows(_examples([[10, 11], [12]]), _dataset('blocks', 6))
   assert rows == [[([10, 11, 2, 12],)]]
 
 
-def test_sentences_are_cut():
-  rows, counts = _both(
+def test_sentences_are_truncated():
+  rows, counts = _check_rows(
     _examples([[10, 11], [12, 13, 14]]), _dataset('sentences', 4)
   )
   assert rows == [[([10, 11],)], [([12, 13],)]]
   assert counts.truncated == 1
 
 
-def test_pairs_are_filtered_and_cut_longest_first():
+def test_pairs_are_filtered_and_truncated_longest_first():
   pairs = _examples(
     [[10], [11] * 9, [12] * 9, [13] * 2, [14] * 30],
     [[20] * 5, [21] * 2, [22] * 8, [23] * 2, [24] * 2],
   )
   dataset = _dataset('pairs', 10, min_tokens=2, max_tokens=20)
-  rows, counts = _both(pairs, dataset)
+  rows, counts = _check_rows(pairs, dataset)
   assert rows == [
     [([11] * 4, [21] * 2)],
     [([12] * 3, [22] * 3)],
@@ -137,14 +137,14 @@ def test_pairs_are_filtered_and_cut_longest_first():
   assert (counts.dropped, counts.truncated) == (2, 2)
 
 
-def test_packed_pairs():
+def test_pairs_are_packed():
   pairs = _examples([[10], [11] * 2, [12]], [[20], [21], [22]])
-  rows, _ = _both(pairs, _dataset('pairs', 13, packing='next_fit'))
+  rows, _ = _check_rows(pairs, _dataset('pairs', 13, packing='next_fit'))
   assert rows == [[([10], [20]), ([11] * 2, [21])], [([12], [22])]]
 
 
-def test_sides_are_cut_apart():
-  rows, counts = _both(_examples([[10] * 5], [[20]]), _dataset('dual', 5))
+def test_dual_sides_are_truncated_independently():
+  rows, counts = _check_rows(_examples([[10] * 5], [[20]]), _dataset('dual', 5))
   assert rows == [[([10] * 3, [20])]]
   assert counts.truncated == 1
 
@@ -154,7 +154,7 @@ def test_adjacent_segments_stay_in_their_document():
     [[10, 11], [12, 13, 14], [15], [16, 17, 18]],
     starts=[True, False, True, True],
   )
-  rows, counts = _both(lines, _dataset('interleaved', 4))
+  rows, counts = _check_rows(lines, _dataset('interleaved', 4))
   # Documents 10 11 2 12 13 14, then 15 (too short), then 16 17 18.
   assert rows == [[([10, 11], [2, 12])], [([13], [14])], [([16, 17], [18])]]
   assert counts.dropped == 1
@@ -188,27 +188,27 @@ def test_index_and_iterator_agree(layout, settings, length):
   starts = [True, *(rng.random(199) < 0.2).tolist()]
   examples = _examples(*sides, starts=starts)
   dataset = _dataset(layout, length, **settings)
-  rows, _ = _both(examples, dataset, batch_size=17)
+  rows, _ = _check_rows(examples, dataset, batch_size=17)
   assert rows
-  # Any row by itself is the row among all.
+  # Rows that are read individually equal the rows of the full index.
   index = _index(examples, dataset)
-  some = rng.integers(0, index.num_rows, 10)
-  assert _plain(index.units(some)) == [rows[i] for i in some]
+  indices = rng.integers(0, index.num_rows, 10)
+  assert _to_lists(index.units(indices)) == [rows[i] for i in indices]
 
 
-def test_next_fit_as_documented():
+def test_next_fit_example_in_docstring():
   np.testing.assert_array_equal(
     row_index.next_fit(np.array([3, 2, 4, 1]), 5), [0, 2, 4]
   )
 
 
-def test_no_example_needs_no_row():
+def test_next_fit_without_examples_has_no_rows():
   np.testing.assert_array_equal(
     row_index.next_fit(np.zeros(0, np.int64), 5), [0]
   )
 
 
-def test_rows_fit_and_could_not_take_one_more():
+def test_next_fit_rows_are_maximal():
   lengths = np.random.default_rng(0).integers(1, 17, 500)
   bounds = row_index.next_fit(lengths, 16)
   assert bounds[0] == 0 and bounds[-1] == 500

@@ -1,4 +1,4 @@
-"""A cache that Apache Beam writes is the one that a process writes."""
+"""Tests of writing caches with Apache Beam."""
 
 import pytest
 
@@ -32,18 +32,20 @@ def _write(directory, corpus, vocabulary, runner=None, mixtures=writing.BOTH):
 @pytest.mark.parametrize(
   'flags', [('--runner=DirectRunner',), _TWO_PROCESSES], ids=['one', 'two']
 )
-def test_the_same_digests(toy_corpus, toy_vocabulary, tmp_path, flags):
+def test_beam_cache_equals_the_cache_of_one_process(
+  toy_corpus, toy_vocabulary, tmp_path, flags
+):
   runner = beam_runner.runner(flags)
   assert _write(tmp_path / 'b', toy_corpus, toy_vocabulary, runner) == _write(
     tmp_path / 'a', toy_corpus, toy_vocabulary
   )
 
 
-def test_what_is_wrong_in_a_worker_is_told(tmp_path, toy_vocabulary):
-  """Beam gives the text of a worker's error, with its traceback."""
+def test_errors_in_beam_workers_are_reported(tmp_path, toy_vocabulary):
+  """Beam reports only the text of an error in a worker."""
   corpus_writer.write_monolingual(tmp_path / 'corpus', 'en', [['the cat']])
   path = tmp_path / 'corpus/mono/en.txt'
-  path.write_bytes(b'the cat\n' * 400 + b'a \xff\n')  # in the second shard
+  path.write_bytes(b'the cat\n' * 400 + b'a \xff\n')
   with raises_error(errors.CorpusError, mentions=('UTF-8', 'en.txt:401')):
     _write(
       tmp_path / 'b',
@@ -54,11 +56,11 @@ def test_what_is_wrong_in_a_worker_is_told(tmp_path, toy_vocabulary):
     )
 
 
-def test_an_unknown_runner():
+def test_unknown_beam_runner_is_rejected():
   with raises_error(errors.ConfigError, got='Nothing'):
     beam_runner.runner(['--runner=Nothing'])
 
 
-def test_a_value_that_beam_does_not_take():
+def test_invalid_beam_option_is_rejected():
   with raises_error(errors.ConfigError, mentions='two'):
     beam_runner.runner(['--runner=DirectRunner', '--direct_num_workers=two'])

@@ -1,4 +1,4 @@
-"""Reading token caches, and every reason to refuse one."""
+"""Tests of reading token caches and of rejecting invalid ones."""
 
 import json
 import os
@@ -15,23 +15,23 @@ from xlflax.data.corpus import corpus_directory
 from xlflax.utils import errors
 
 
-def test_a_single_task_can_be_read_as_a_mixture(written):
-  cache = cache_reader.TokenCache(written[0])
+def test_single_task_can_be_read_as_a_mixture(complete_cache):
+  cache = cache_reader.TokenCache(complete_cache[0])
   assert list(cache.open('corpus.mono.ru', 'train')) == ['corpus.mono.ru']
 
 
 @pytest.fixture
-def copy(written, tmp_path):
-  shutil.copytree(written[0], tmp_path / 'copy')
+def copy(complete_cache, tmp_path):
+  shutil.copytree(complete_cache[0], tmp_path / 'copy')
   return tmp_path / 'copy'
 
 
-def test_missing_cache(tmp_path):
+def test_missing_cache_is_an_error(tmp_path):
   with raises_error(errors.CacheError, mentions='--mixture'):
     cache_reader.TokenCache(tmp_path / 'nothing')
 
 
-def test_a_corpus_directory_is_not_a_cache(tmp_path):
+def test_corpus_directory_is_rejected_as_a_cache(tmp_path):
   (tmp_path / 'corpus/mono').mkdir(parents=True)
   with raises_error(
     errors.CacheError, mentions=(tmp_path / 'corpus', '--corpus', '--cache')
@@ -39,7 +39,7 @@ def test_a_corpus_directory_is_not_a_cache(tmp_path):
     cache_reader.TokenCache(tmp_path / 'corpus')
 
 
-def test_incomplete_cache(copy):
+def test_incomplete_cache_is_rejected(copy):
   shutil.rmtree(copy / 'tasks/corpus.mono.en')
   with raises_error(
     errors.CacheError,
@@ -49,7 +49,7 @@ def test_incomplete_cache(copy):
     cache_reader.TokenCache(copy).open('corpus.mono', 'train')
 
 
-def test_unknown_mixture_of_a_cache(copy):
+def test_unknown_mixture_is_rejected_with_the_cached_mixtures(copy):
   with raises_error(
     errors.CacheError,
     got='c',
@@ -70,14 +70,14 @@ def test_tasks_of_cached_mixtures_are_suggested(copy):
     cache.rates('corpus.mono.enn', 'train')
 
 
-def test_other_vocabulary_at_reading(copy, toy_vocabulary):
+def test_different_vocabulary_is_rejected(copy, toy_vocabulary):
   cache = cache_reader.TokenCache(copy)
   cache.check_vocabulary(toy_vocabulary)
   with raises_error(errors.CacheError, where='copy', mentions=180):
     cache.check_vocabulary(writing.OtherVocabulary(toy_vocabulary))
 
 
-def test_other_format(copy):
+def test_unsupported_or_malformed_header_is_rejected(copy):
   path = copy / 'cache.json'
   path.write_text(json.dumps(json.loads(path.read_text()) | {'format': 99}))
   with raises_error(errors.CacheError, got=99, where='cache.json', mentions=4):
@@ -93,9 +93,9 @@ def _task(cache, name='corpus.mono.en'):
   return cache / 'tasks' / name / 'train'
 
 
-def _flip(path, place, bit):
+def _flip(path, position, bit):
   content = bytearray(path.read_bytes())
-  content[place] ^= 1 << bit
+  content[position] ^= 1 << bit
   path.write_bytes(content)
 
 
@@ -103,14 +103,14 @@ def _shards(cache):
   return sorted((_task(cache) / 'shards').iterdir())
 
 
-def test_truncated_shard(copy):
+def test_truncated_shard_is_rejected(copy):
   path = _shards(copy)[2]
   path.write_bytes(path.read_bytes()[:-9])
   with raises_error(errors.CacheError, where='train', mentions=path.name):
     cache_reader.TokenCache(copy).open('corpus.mono', 'train')
 
 
-def test_shard_that_is_cut_off_while_it_is_read(copy):
+def test_shard_truncated_after_opening_is_rejected(copy):
   [*_, task] = (
     cache_reader.TokenCache(copy).open('corpus.mono', 'train').values()
   )
@@ -124,8 +124,10 @@ def test_shard_that_is_cut_off_while_it_is_read(copy):
     side.slices(starts, stops)
 
 
-def test_lost_shard(copy, toy_corpus, toy_vocabulary, written):
-  """It is named, and writing again restores it and nothing else."""
+def test_missing_shard_is_named_and_restored(
+  copy, toy_corpus, toy_vocabulary, complete_cache
+):
+  """Writing the cache again restores the shard and keeps the other shards."""
   path, other = _shards(copy)[:2]
   path.unlink()
   time = other.stat().st_mtime_ns
@@ -134,17 +136,16 @@ def test_lost_shard(copy, toy_corpus, toy_vocabulary, written):
   writing.write(copy, toy_corpus, toy_vocabulary, mixtures=['corpus.mono'])
   cache_reader.TokenCache(copy).verify('corpus.mono', 'train')
   assert other.stat().st_mtime_ns == time
-  same = cache_reader.TokenCache(written[0])
+  same = cache_reader.TokenCache(complete_cache[0])
   assert same.digest('corpus.mono', 'train') == cache_reader.TokenCache(
     copy
   ).digest('corpus.mono', 'train')
 
 
-@pytest.mark.parametrize('place', [-1, 40, -600])
-def test_flipped_bit(copy, place):
-  """Found by digests when the content is read, whatever it does."""
+@pytest.mark.parametrize('position', [-1, 40, -600])
+def test_verify_detects_a_flipped_bit(copy, position):
   path = _shards(copy)[1]
-  _flip(path, place, 0)
+  _flip(path, position, 0)
   with raises_error(
     errors.CacheError,
     mentions=(
@@ -158,21 +159,21 @@ def test_flipped_bit(copy, place):
 
 
 @pytest.mark.parametrize('name', ['generation-1.json', 'digests.json'])
-def test_small_files_are_always_compared(copy, name):
+def test_small_files_are_always_verified(copy, name):
   _flip(_task(copy) / name, 20, 0)
   with raises_error(errors.CacheError, where='train', mentions=name):
     cache_reader.TokenCache(copy).open('corpus.mono', 'train')
 
 
-def test_flipped_bit_of_the_header(copy):
+def test_changed_header_is_rejected(copy):
   text = (copy / 'cache.json').read_text()
   (copy / 'cache.json').write_text(text.replace('"size": 180', '"size": 181'))
   with raises_error(errors.CacheError, where='cache.json'):
     cache_reader.TokenCache(copy)
 
 
-def test_offsets_that_fall(copy, monkeypatch):
-  """Refused without reading digests, and where nothing else tells."""
+def test_decreasing_offsets_are_rejected(copy, monkeypatch):
+  """Offsets are validated even if the digests are not verified."""
   monkeypatch.setattr(cache_reader, '_MAX_VERIFIED_SIZE', 0)
   path = _shards(copy)[0]
   arrays = safetensors.numpy.load_file(path)
@@ -187,8 +188,8 @@ def test_offsets_that_fall(copy, monkeypatch):
     side.bounds(np.arange(3))
 
 
-def test_task_of_another_cache(copy, tmp_path, toy_vocabulary):
-  """Whole by itself, but not what this cache was written with."""
+def test_task_of_another_cache_is_rejected(copy, tmp_path, toy_vocabulary):
+  """The task itself is valid but does not match the header of the cache."""
   corpus = writing.english(tmp_path / 'corpus', ['the cat', 'the dog'])
   other = tmp_path / 'other'
   writing.write(other, corpus, toy_vocabulary, mixtures=['corpus.mono'])
@@ -198,8 +199,10 @@ def test_task_of_another_cache(copy, tmp_path, toy_vocabulary):
     cache_reader.TokenCache(copy).open('corpus.mono', 'train')
 
 
-def test_digest_tells_caches_apart(written, copy, tmp_path, toy_vocabulary):
-  cache = cache_reader.TokenCache(written[0])
+def test_digests_and_signatures_differ_between_contents(
+  complete_cache, copy, tmp_path, toy_vocabulary
+):
+  cache = cache_reader.TokenCache(complete_cache[0])
   same = cache_reader.TokenCache(copy)
   assert same.digest('corpus.mono', 'train') == cache.digest(
     'corpus.mono', 'train'
@@ -218,7 +221,7 @@ def test_digest_tells_caches_apart(written, copy, tmp_path, toy_vocabulary):
   assert same.signature('corpus.mono', 'train') != before
 
 
-def test_changed_corpus_at_reading(tmp_path, toy_vocabulary):
+def test_changed_corpus_is_rejected(tmp_path, toy_vocabulary):
   corpus = writing.english(tmp_path / 'corpus', ['the cat', 'the dog'])
   writing.write(
     tmp_path / 'cache', corpus, toy_vocabulary, mixtures=['corpus.mono']
@@ -229,7 +232,7 @@ def test_changed_corpus_at_reading(tmp_path, toy_vocabulary):
   os.utime(path, ns=(1, 1))
   cache.check_corpus(corpus, 'corpus.mono', 'train')
   path.write_text(path.read_text().replace('dog', 'fox'))
-  os.utime(path, ns=(1, 1))  # The same size and time, but another content.
+  os.utime(path, ns=(1, 1))  # Different content of the same size and time.
   with raises_error(
     errors.CacheError,
     where='corpus',

@@ -1,4 +1,4 @@
-"""Content of written token caches, and rejected settings."""
+"""Tests of the content of written token caches and of rejected settings."""
 
 import fcntl
 import json
@@ -13,7 +13,9 @@ from xlflax.data.corpus import corpus_directory
 from xlflax.utils import errors
 
 
-def test_content(written, toy_corpus, toy_vocabulary):
+def test_cache_contains_the_encoded_lines(
+  complete_cache, toy_corpus, toy_vocabulary
+):
   directory, metas = written
   assert [meta.task for meta in metas] == [
     'corpus.mono.de',
@@ -26,10 +28,10 @@ def test_content(written, toy_corpus, toy_vocabulary):
   lines = list(toy_corpus.monolingual('en'))
   eos = toy_vocabulary.spec.eos_id
   expected = [[*toy_vocabulary.encode(line.text), eos] for line in lines]
-  assert len(english.meta.shards) == 4  # plain text: of 2048 bytes
+  assert len(english.meta.shards) == 4  # shards of 2,048 bytes of plain text
   assert [
     len(tasks[f'corpus.mono.{code}'].meta.shards) for code in ('de', 'ru')
-  ] == [8, 13]  # compressed: of 8 examples
+  ] == [8, 13]  # shards of 8 examples of compressed text
   [side] = english.sides
   assert reading.tokens(side).dtype == np.uint16
   assert reading.tokens(side).tolist() == sum(expected, [])
@@ -41,7 +43,7 @@ def test_content(written, toy_corpus, toy_vocabulary):
 
 
 def test_meta_has_statistics_and_fingerprint(
-  written, toy_corpus, toy_vocabulary
+  complete_cache, toy_corpus, toy_vocabulary
 ):
   directory, metas = written
   meta = json.loads(
@@ -68,14 +70,16 @@ def test_meta_has_statistics_and_fingerprint(
   assert metas[3].languages == ('de', 'en') and metas[3].examples == 50
 
 
-def test_mixture_rates_are_stored(written):
-  rates = cache_reader.TokenCache(written[0]).rates('corpus.mono', 'train')
+def test_mixture_rates_are_stored(complete_cache):
+  rates = cache_reader.TokenCache(complete_cache[0]).rates(
+    'corpus.mono', 'train'
+  )
   assert rates['corpus.mono.en'] == pytest.approx(200**0.7)
   assert list(rates) == [f'corpus.mono.{code}' for code in ('de', 'en', 'ru')]
 
 
-def test_spans_of_any_size_hold_the_same_text(tmp_path, toy_vocabulary):
-  """Lines longer than shards, blank ones at borders, no line feed at the end."""
+def test_content_does_not_depend_on_the_shard_size(tmp_path, toy_vocabulary):
+  """Covers lines longer than shards, blank lines and a missing final newline."""
   text = 'the cat\n\nthe dog sees a bird and a cat\n  \n\na child\nthe end'
   path = tmp_path / 'corpus/mono/en.txt'
   path.parent.mkdir(parents=True)
@@ -100,8 +104,8 @@ def test_spans_of_any_size_hold_the_same_text(tmp_path, toy_vocabulary):
     assert across[0].tolist() == reading.tokens(side)[1:-1].tolist()
 
 
-def test_empty_tokenisations_are_left_out(tmp_path, toy_vocabulary):
-  """U+200B is no white space to the corpus, but nothing to SentencePiece."""
+def test_examples_without_tokens_are_dropped(tmp_path, toy_vocabulary):
+  """SentencePiece encodes U+200B, which is not white space, as no tokens."""
   corpus = writing.english(
     tmp_path / 'corpus', ['the cat', '\u200b', 'the dog']
   )
@@ -111,13 +115,13 @@ def test_empty_tokenisations_are_left_out(tmp_path, toy_vocabulary):
   assert (meta.examples, meta.empty, meta.source_examples) == (2, 1, 3)
 
 
-def test_a_task_without_any_token(tmp_path, toy_vocabulary):
+def test_task_without_tokens_is_an_error(tmp_path, toy_vocabulary):
   corpus = writing.english(tmp_path / 'corpus', ['\u200b'])
   with raises_error(errors.CorpusError, mentions=(1, 'corpus.mono.en')):
     writing.write(tmp_path / 'cache', corpus, toy_vocabulary)
 
 
-def test_splits(tmp_path, toy_corpus, toy_vocabulary):
+def test_several_splits_are_written(tmp_path, toy_corpus, toy_vocabulary):
   metas = writing.write(
     tmp_path,
     toy_corpus,
@@ -137,14 +141,14 @@ def test_splits(tmp_path, toy_corpus, toy_vocabulary):
     cache_reader.TokenCache(tmp_path).rates('corpus.mono', 'test')
 
 
-def test_unknown_mixture(tmp_path, toy_corpus, toy_vocabulary):
+def test_unknown_mixture_is_rejected(tmp_path, toy_corpus, toy_vocabulary):
   with raises_error(errors.CorpusError, got='corpus.momo'):
     writing.write(
       tmp_path, toy_corpus, toy_vocabulary, mixtures=['corpus.momo']
     )
 
 
-def test_malformed_text_names_its_line(tmp_path, toy_vocabulary):
+def test_malformed_text_is_reported_with_its_line(tmp_path, toy_vocabulary):
   writing.english(tmp_path / 'corpus', ['the cat'])
   path = tmp_path / 'corpus/parallel/de-en.tsv'
   path.parent.mkdir()
@@ -160,20 +164,24 @@ def test_malformed_text_names_its_line(tmp_path, toy_vocabulary):
     )
 
 
-def test_another_vocabulary_is_refused(written, toy_corpus, toy_vocabulary):
-  before = writing.files(written[0])
+def test_different_vocabulary_is_rejected(
+  complete_cache, toy_corpus, toy_vocabulary
+):
+  before = writing.files(complete_cache[0])
   with raises_error(
     errors.CacheError, mentions=('ffffffffffff', toy_vocabulary.hash[:12])
   ):
     writing.write(
-      written[0], toy_corpus, writing.OtherVocabulary(toy_vocabulary)
+      complete_cache[0], toy_corpus, writing.OtherVocabulary(toy_vocabulary)
     )
-  assert writing.files(written[0]) == before
+  assert writing.files(complete_cache[0]) == before
 
 
-def test_a_second_writer_is_refused(tmp_path, toy_corpus, toy_vocabulary):
+def test_concurrent_writer_is_rejected(tmp_path, toy_corpus, toy_vocabulary):
   with open(tmp_path / '.lock', 'w') as file:
     fcntl.flock(file, fcntl.LOCK_EX)
     with pytest.raises(errors.CacheError) as error:
       writing.write(tmp_path, toy_corpus, toy_vocabulary)
-  assert error.value.status is errors.ExitStatus.FAILURE  # it may end
+  assert (
+    error.value.status is errors.ExitStatus.FAILURE
+  )  # the other writer may finish

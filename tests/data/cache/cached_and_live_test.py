@@ -1,4 +1,4 @@
-"""Batches from a cache equal those that are tokenized live."""
+"""Tests that batches from a cache equal live tokenized batches."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ _LAYOUTS = {
 
 @pytest.mark.parametrize('settings', _LAYOUTS.values(), ids=list(_LAYOUTS))
 def test_unshuffled_cached_and_live_batches_are_equal(open_both, settings):
-  """Over several epochs of each task."""
+  """Covers several epochs of each task."""
   cached, live = open_both(shuffle=False, **settings)
   assert cached.spec == live.spec
   for step in range(40):
@@ -60,8 +60,8 @@ def test_unshuffled_cached_and_live_batches_are_equal(open_both, settings):
 
 
 @pytest.mark.parametrize('settings', [{}, {'batching': 'one_language'}])
-def test_shuffled_loaders_take_the_same_tasks(open_both, settings):
-  """The language of each row is equal, its text is not."""
+def test_shuffled_loaders_sample_the_same_languages(open_both, settings):
+  """The languages of all rows are equal, but their text differs."""
   cached, live = open_both(shuffle=True, shuffle_window=10, **settings)
   different = 0
   for step in range(20):

@@ -1,4 +1,4 @@
-"""Batches of the cached loader, and rejected settings."""
+"""Tests of the batches of the cached loader and of rejected settings."""
 
 import shutil
 import subprocess
@@ -15,7 +15,7 @@ from xlflax.data.cache import cache_reader
 from xlflax.utils import errors
 
 
-def test_blocks_hold_the_text_of_the_corpus(
+def test_blocks_contain_the_text_of_the_corpus(
   open_cached, toy_corpus, toy_vocabulary
 ):
   loader = open_cached(mixture='corpus.mono.ru', length=66, shuffle=False)
@@ -40,9 +40,7 @@ def test_blocks_hold_the_text_of_the_corpus(
 
 
 @pytest.mark.parametrize('layout', ['blocks', 'pairs'])
-def test_consecutive_batches_equal_the_batches_of_the_steps(
-  open_cached, layout
-):
+def test_consecutive_batches_equal_single_batches(open_cached, layout):
   mixture = 'corpus.mono' if layout == 'blocks' else 'corpus.parallel'
   loader = open_cached(mixture=mixture, layout=layout)
   joined = loader.consecutive_batches(3, 9)
@@ -53,7 +51,7 @@ def test_consecutive_batches_equal_the_batches_of_the_steps(
     )
 
 
-def test_reversed_sides_are_the_same_pairs(open_cached):
+def test_reversed_order_exchanges_the_sides(open_cached):
   unchanged, other = (
     open_cached(layout='dual', order=order).rows(3, 0, 8)
     for order in ('unchanged', 'reversed')
@@ -63,7 +61,7 @@ def test_reversed_sides_are_the_same_pairs(open_cached):
     np.testing.assert_array_equal(unchanged[f'paired_{key}'], other[key])
 
 
-def test_sides_are_exchanged_in_half_of_the_rows(open_cached):
+def test_random_order_exchanges_half_of_the_pairs(open_cached):
   loader = open_cached(layout='dual', order='random', length=64)
   plain = open_cached(layout='dual', length=64)
   swapped = 0
@@ -78,11 +76,13 @@ def test_sides_are_exchanged_in_half_of_the_rows(open_cached):
     )
     np.testing.assert_array_equal(rows, original['token_ids'])
     swapped += languages.sum()
-  assert 70 < swapped < 130  # Of 200; four standard deviations.
+  assert (
+    70 < swapped < 130
+  )  # 100 of 200 rows, plus or minus four standard deviations.
 
 
-def test_sides_and_pairs_of_one_mixture_are_the_same_pairs(open_both):
-  """In the same random order of sides: PPA trains two objectives on them."""
+def test_dual_and_pairs_layouts_have_the_same_pairs(open_both):
+  """PPA trains two objectives on the same pairs in the same random order."""
   settings = dict(order='random', min_tokens=6, max_tokens=40, length=48)
   for sides, pairs in zip(
     open_both(name='sides', layout='dual', **settings),
@@ -116,12 +116,12 @@ def test_sides_and_pairs_of_one_mixture_are_the_same_pairs(open_both):
     ),
   ],
 )
-def test_layout_and_task_must_fit(open_both, settings, values):
+def test_incompatible_layout_and_task_are_rejected(open_both, settings, values):
   with raises_error(errors.ConfigError, mentions=values):
     open_both(**settings)
 
 
-def test_a_dataset_reads_the_languages_that_it_names(open_both):
+def test_dataset_is_restricted_to_its_languages(open_both):
   for loader in open_both(languages=['ru', 'en'], alpha=None):
     assert [s.task for s in loader.statistics()] == [
       'corpus.mono.en',
@@ -133,30 +133,30 @@ def test_a_dataset_reads_the_languages_that_it_names(open_both):
 
 
 @pytest.mark.parametrize('languages, got', [(('en', 'xx'), 'xx'), ((), 'en')])
-def test_languages_without_text(open_both, languages, got):
+def test_languages_without_text_are_rejected(open_both, languages, got):
   with raises_error(errors.ConfigError, mentions=(got, 'de', 'en', 'ru')):
     open_both(languages=languages)
 
 
-def test_filters_that_leave_nothing(open_cached):
+def test_filters_that_drop_all_pairs_are_an_error(open_cached):
   with raises_error(
     errors.CorpusError, mentions=('s', 'corpus.parallel.de_en', 50)
   ):
     open_cached(layout='pairs', min_tokens=1000)
 
 
-def test_no_such_rows(open_cached):
+def test_rows_out_of_range_are_rejected(open_cached):
   with raises_error(ValueError, mentions=8):
     open_cached().rows(0, 4, 9)
 
 
-def test_ids_beyond_the_vocabulary(
-  written, toy_vocabulary, tmp_path, monkeypatch
+def test_token_ids_beyond_the_vocabulary_are_rejected(
+  complete_cache, toy_vocabulary, tmp_path, monkeypatch
 ):
-  """Refused in the batch that has them, also where digests are not compared."""
+  """Token IDs are validated per batch, even if digests are not verified."""
   monkeypatch.setattr(cache_reader, '_MAX_VERIFIED_SIZE', 0)
   copy = tmp_path / 'cache'
-  shutil.copytree(written[0], copy)
+  shutil.copytree(complete_cache[0], copy)
   for path in (copy / 'tasks/corpus.mono.en/train/shards').iterdir():
     arrays = safetensors.numpy.load_file(path)
     arrays['targets'][::2] = 60000
@@ -170,8 +170,7 @@ def test_ids_beyond_the_vocabulary(
     loader.rows(0, 0, dataset.batch_size)
 
 
-def test_reading_a_cache_imports_no_tensorflow(written):
-  """In a fresh process, from opening to a device batch."""
+def test_reading_a_cache_does_not_import_tensorflow(complete_cache):
   program = f"""
 import sys
 from xlflax.data.cache import cache_reader as cache_reader
@@ -185,7 +184,7 @@ from xlflax.data.tokenizers import base_vocabulary
 import jax
 
 class Vocabulary(base_vocabulary.Vocabulary):
-  hash = cache_reader.TokenCache({str(written[0])!r})._header.vocabulary['hash']
+  hash = cache_reader.TokenCache({str(complete_cache[0])!r})._header.vocabulary['hash']
   spec = vocabulary_spec.VocabularySpec(
       180, 0, 1, 2, 3, 4, tuple(range(8)), ('de', 'en', 'ru'))
   def language_id(self, code):
@@ -194,7 +193,7 @@ class Vocabulary(base_vocabulary.Vocabulary):
 opened = loader_factory.open_loader(
     dataset_config.DatasetConfig(name='s', mixture='corpus.mono', layout='blocks',
                   length=16, batch_size=8),
-    vocabulary=Vocabulary(), seed=0, cache_dir={str(written[0])!r})
+    vocabulary=Vocabulary(), seed=0, cache_dir={str(complete_cache[0])!r})
 sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
 with prefetch.Prefetcher(opened, sharding=sharding) as feed:
   print(feed.next()['token_ids'].shape)

@@ -1,4 +1,4 @@
-"""The cache of the toy corpus, and loaders of it."""
+"""Fixtures with a cache of the toy corpus and its loaders."""
 
 import pytest
 
@@ -7,8 +7,8 @@ from xlflax.data import loader_factory
 
 
 @pytest.fixture(scope='session')
-def written(tmp_path_factory, toy_corpus, toy_vocabulary):
-  """An uninterrupted cache and what its tasks say; tests only read it."""
+def complete_cache(tmp_path_factory, toy_corpus, toy_vocabulary):
+  """Complete cache and the metadata of its tasks. Tests must not modify it."""
   directory = tmp_path_factory.mktemp('written')
   metas = writing.write(
     directory, toy_corpus, toy_vocabulary, mixtures=writing.BOTH
@@ -17,13 +17,13 @@ def written(tmp_path_factory, toy_corpus, toy_vocabulary):
 
 
 @pytest.fixture
-def open_both(written, toy_corpus, toy_vocabulary):
-  """Opens a dataset from the cache and live; closes both."""
+def open_both(complete_cache, toy_corpus, toy_vocabulary):
+  """Function that opens a dataset from the cache and live."""
   opened = []
 
   def open_(seed=5, **settings):
     dataset = loading.dataset(**settings)
-    for cache_dir in (written[0], None):
+    for cache_dir in (complete_cache[0], None):
       opened.append(
         loader_factory.open_loader(
           dataset,
@@ -41,15 +41,15 @@ def open_both(written, toy_corpus, toy_vocabulary):
 
 
 @pytest.fixture
-def open_cached(written, toy_vocabulary):
-  """Opens a dataset from the cache."""
+def open_cached(complete_cache, toy_vocabulary):
+  """Function that opens a dataset from the cache."""
 
   def open_(seed=5, **settings):
     return loader_factory.open_loader(
       loading.dataset(**settings),
       vocabulary=toy_vocabulary,
       seed=seed,
-      cache_dir=written[0],
+      cache_dir=complete_cache[0],
     )
 
   return open_

@@ -1,4 +1,4 @@
-"""Caches with valid digests and invalid values."""
+"""Tests of caches with valid digests and invalid values."""
 
 import copy
 import itertools
@@ -18,13 +18,13 @@ _TASK = 'corpus.mono.ru'
 
 
 @pytest.fixture
-def cache(written, tmp_path):
-  shutil.copytree(written[0], tmp_path / 'cache')
+def cache(complete_cache, tmp_path):
+  shutil.copytree(complete_cache[0], tmp_path / 'cache')
   return tmp_path / 'cache'
 
 
 def _read(cache):
-  """All of a task, as training reads it."""
+  """Reads all parts of a task, as training does."""
   token_cache = cache_reader.TokenCache(cache)
   token_cache.digest(_TASK, 'train')
   (task,) = token_cache.open(_TASK, 'train').values()
@@ -36,26 +36,26 @@ def _read(cache):
   return task
 
 
-def _places(value, place=()):
-  if place:
-    yield place
+def _iterate_key_paths(value, key_path=()):
+  if key_path:
+    yield key_path
   if isinstance(value, dict):
     for key in value:
-      yield from _places(value[key], (*place, key))
+      yield from _iterate_key_paths(value[key], (*key_path, key))
   elif isinstance(value, list) and value:
-    yield from _places(value[0], (*place, 0))
+    yield from _iterate_key_paths(value[0], (*key_path, 0))
 
 
-def _put(value, place, new):
+def _replace_value(value, key_path, new):
   value = folder = copy.deepcopy(value)
-  for key in place[:-1]:
+  for key in key_path[:-1]:
     folder = folder[key]
-  folder[place[-1]] = new
+  folder[key_path[-1]] = new
   return value
 
 
 def _write(cache, path, content):
-  """Writes JSON with all digests that lead to it, as a forger would."""
+  """Writes JSON and updates all digests that depend on it."""
   cache_format.write_json(path, content)
   if path.name == cache_format.CACHE_FILE:
     return
@@ -73,8 +73,8 @@ def _write(cache, path, content):
 
 
 @pytest.mark.parametrize('name', ['header', 'task'])
-def test_every_value(cache, name):
-  """Each is read, or refused in one message; nothing else is raised."""
+def test_invalid_values_are_read_or_rejected(cache, name):
+  """No value may raise an error other than a short CacheError."""
   directory = cache_format.task_directory(cache, _TASK, 'train')
   header = cache / cache_format.CACHE_FILE
   path = header if name == 'header' else directory / 'generation-1.json'
@@ -83,18 +83,18 @@ def test_every_value(cache, name):
   }
   before = json.loads(path.read_text())
   del before[checksums.OWN]
-  pairs = list(itertools.product(_places(before), _VALUES))[::7]  # of each
-  refused = 0
+  pairs = list(itertools.product(_iterate_key_paths(before), _VALUES))[::7]
+  num_rejected = 0
   for key_path, value in pairs:
-    _write(cache, path, _put(before, key_path, value))
+    _write(cache, path, _replace_value(before, key_path, value))
     try:
       _read(cache)
     except errors.CacheError as error:
-      refused += 1
+      num_rejected += 1
       assert len(str(error)) < 2_000
     for file, content in original_bytes.items():
       file.write_bytes(content)
-  assert refused > len(pairs) / 2 > 10
+  assert num_rejected > len(pairs) / 2 > 10
   _read(cache)
 
 
@@ -107,28 +107,28 @@ def test_every_value(cache, name):
     ('tokens', [1]),
   ],
 )
-def test_numbers_that_are_not_those_of_the_shard(cache, field, change):
+def test_wrong_counts_of_a_shard_are_rejected(cache, field, change):
   directory = cache_format.task_directory(cache, _TASK, 'train')
   path = directory / 'generation-1.json'
   before = json.loads(path.read_text())
   shard = before['shards'][0]
   new = change if isinstance(change, list) else shard[field] + change
-  _write(cache, path, _put(before, ('shards', 0, field), new))
+  _write(cache, path, _replace_value(before, ('shards', 0, field), new))
   with raises_error(errors.CacheError, mentions=(8, 188)):
     _read(cache)
 
 
-def test_shards_outside_of_the_cache(cache):
+def test_shard_names_outside_of_the_cache_are_rejected(cache):
   directory = cache_format.task_directory(cache, _TASK, 'train')
   path = directory / 'generation-1.json'
   before = json.loads(path.read_text())
   for name in ('../../../x', '/etc/passwd', 'a/b', ''):
-    _write(cache, path, _put(before, ('shards', 0, 'name'), name))
+    _write(cache, path, _replace_value(before, ('shards', 0, 'name'), name))
     with raises_error(errors.CacheError, where='name'):
       _read(cache)
 
 
-def test_files_outside_of_the_cache(cache):
+def test_file_names_outside_of_the_cache_are_rejected(cache):
   directory = cache_format.task_directory(cache, _TASK, 'train')
   seal = json.loads((directory / checksums.FILE).read_text())
   for name in ('../x', '/dev/zero', ''):
@@ -143,7 +143,7 @@ def test_files_outside_of_the_cache(cache):
   'change',
   [{'data_offsets': [0, 1 << 40], 'shape': [1 << 39]}, {'dtype': 'F8'}],
 )
-def test_headers_of_shards(cache, change):
+def test_invalid_shard_headers_are_rejected(cache, change):
   """The header keeps its length and declares invalid arrays."""
   directory = cache_format.task_directory(cache, _TASK, 'train')
   path = next((directory / 'shards').glob('*.safetensors'))

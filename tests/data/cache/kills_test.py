@@ -1,4 +1,4 @@
-"""Workers that are killed at random, again and again: the same files."""
+"""Tests that randomly killed cache workers write the same files."""
 
 import multiprocessing
 import random
@@ -16,7 +16,7 @@ def _plan(directory, corpus, vocabulary):
 
 
 @pytest.fixture(scope='module')
-def written(tmp_path_factory, toy_corpus, toy_vocabulary):
+def complete_cache(tmp_path_factory, toy_corpus, toy_vocabulary):
   directory = tmp_path_factory.mktemp('written')
   cache_writer.write_cache(_plan(directory, toy_corpus, toy_vocabulary))
   return writing.files(directory)
@@ -24,8 +24,10 @@ def written(tmp_path_factory, toy_corpus, toy_vocabulary):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('seed', range(20))
-def test_three_workers(written, tmp_path, toy_corpus, toy_vocabulary, seed):
-  """Forked, so that a start costs little; killed within a tenth of a second."""
+def test_killed_workers_write_the_same_files(
+  complete_cache, tmp_path, toy_corpus, toy_vocabulary, seed
+):
+  """Workers are forked to start quickly and killed within 0.1 seconds."""
   plan, rng = _plan(tmp_path, toy_corpus, toy_vocabulary), random.Random(seed)
   context = multiprocessing.get_context('fork')
   running, kills = {0, 1, 2}, 0
@@ -48,4 +50,4 @@ def test_three_workers(written, tmp_path, toy_corpus, toy_vocabulary, seed):
         running.remove(share)
   assert kills >= 3
   cache_writer.finalize_cache(plan)
-  assert writing.files(tmp_path) == written
+  assert writing.files(tmp_path) == complete_cache

@@ -1,4 +1,4 @@
-"""Datasets of the tests, and rows of their loaders."""
+"""Helpers to create datasets and to read rows of loaders."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from xlflax.data import dataset_config
 
 
 def dataset(**settings) -> dataset_config.DatasetConfig:
-  """Blocks of monolingual text, or pairs by the layout in `settings`."""
+  """Returns blocks of monolingual text, or pairs for a layout of pairs."""
   pairs = {
     k: settings.pop(k)
     for k in ('separator', 'positions', 'order', 'min_tokens', 'max_tokens')
@@ -36,7 +36,7 @@ def assert_same(batch, other) -> None:
 
 
 def epoch_rows(loader, task, batches) -> list[bytes]:
-  """Rows of one task in order of use, as bytes."""
+  """Returns the rows of one task as bytes, in order of use."""
   schedule = loader._schedule
   uses = []
   for step in range(batches):

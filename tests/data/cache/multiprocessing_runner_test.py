@@ -1,4 +1,4 @@
-"""The processes of one machine that write a cache."""
+"""Tests of writing caches with several processes."""
 
 import os
 
@@ -10,7 +10,7 @@ from xlflax.utils import errors
 
 
 class _OpensOnce:
-  """Opens tasks in this process, and in no other."""
+  """Callable that opens tasks in this process only."""
 
   def __init__(self, corpus):
     self._corpus, self._process = corpus, os.getpid()
@@ -21,7 +21,7 @@ class _OpensOnce:
     raise errors.CorpusError('The corpus directory does not exist')
 
 
-def test_workers_tell_why_they_cannot_start(
+def test_errors_at_worker_startup_are_raised(
   tmp_path, toy_corpus, toy_vocabulary
 ):
   with pytest.raises(errors.CorpusError):

@@ -1,4 +1,4 @@
-"""Tasks of more shards than a process may have files open."""
+"""Tests of tasks with more shards than open files are allowed."""
 
 import errno
 import os
@@ -31,9 +31,9 @@ print(found, most)
 
 
 @pytest.fixture(scope='module')
-def many(tmp_path_factory, toy_vocabulary):
-  """A cache of two languages with dozens of shards each."""
-  directory = tmp_path_factory.mktemp('many')
+def cache_of_many_shards(tmp_path_factory, toy_vocabulary):
+  """Cache of two languages with dozens of shards each."""
+  directory = tmp_path_factory.mktemp('cache_of_many_shards')
   for language in ('en', 'de'):
     corpus_writer.write_monolingual(
       directory / 'corpus', language, [['a b c d e f g'] * 240]
@@ -43,10 +43,10 @@ def many(tmp_path_factory, toy_vocabulary):
   return directory / 'cache'
 
 
-def test_two_languages_share_what_may_be_open(many):
-  """Their shards are far more than `ulimit -n` lets be open."""
+def test_open_shards_stay_below_the_file_limit(cache_of_many_shards):
+  """The number of shards exceeds the limit on open files."""
   done = subprocess.run(
-    [sys.executable, '-c', _READ, str(many)],
+    [sys.executable, '-c', _READ, str(cache_of_many_shards)],
     capture_output=True,
     text=True,
     check=False,
@@ -69,14 +69,15 @@ def test_two_languages_share_what_may_be_open(many):
     (errno.EACCES, 2),
   ],
 )
-def test_what_the_system_refuses_is_no_damage(
-  many, monkeypatch, number, status
+def test_system_errors_are_not_reported_as_damage(
+  cache_of_many_shards, monkeypatch, number, status
 ):
-  """System errors of opening and reading shards are not reported as damage."""
-  tasks = cache_reader.TokenCache(many).open('corpus.mono', 'train')
+  tasks = cache_reader.TokenCache(cache_of_many_shards).open(
+    'corpus.mono', 'train'
+  )
   shards = tasks['corpus.mono.en'].shards
 
-  def refuse(*_):
+  def raise_system_error(*_):
     raise OSError(number, os.strerror(number))
 
   def error_message(call):
@@ -91,8 +92,10 @@ def test_what_the_system_refuses_is_no_damage(
 
   open_shard = shards.open(0)
   with monkeypatch.context() as patch:
-    patch.setattr(cache_shards.os, 'open', refuse)
+    patch.setattr(cache_shards.os, 'open', raise_system_error)
     error_message(lambda: shards.open(1))
   with monkeypatch.context() as patch:
-    patch.setattr(cache_shards.os, 'pread', refuse)
-    assert str(many) in error_message(lambda: open_shard.array('targets')[0:2])
+    patch.setattr(cache_shards.os, 'pread', raise_system_error)
+    assert str(cache_of_many_shards) in error_message(
+      lambda: open_shard.array('targets')[0:2]
+    )

@@ -1,4 +1,4 @@
-"""Sampling rates of the tasks of a loader."""
+"""Tests of the sampling rates of tasks."""
 
 import collections
 import math
@@ -12,7 +12,7 @@ from xlflax.data.sampling import sampling_order
 from xlflax.utils import errors
 
 
-def test_statistics(open_both):
+def test_statistics_of_cached_and_live_loaders(open_both):
   cached, live = open_both(layout='sentences', length=20, alpha=0.5)
   for loader in (cached, live):
     rows = {row.task: row for row in loader.statistics()}
@@ -29,7 +29,7 @@ def test_statistics(open_both):
   assert 60 * 5 < first.tokens <= 60 * 18
 
 
-def test_rates_by_tokens(open_both, open_cached):
+def test_rates_are_proportional_to_tokens(open_both, open_cached):
   loader = open_cached(alpha=1.0, sizes='tokens')
   tokens = [row.tokens for row in loader.statistics()]
   np.testing.assert_allclose(
@@ -48,7 +48,7 @@ def test_rates_by_tokens(open_both, open_cached):
     open_both(alpha=1.0, sizes='tokens')
 
 
-def test_the_share_of_rows_follows_alpha(open_cached):
+def test_fraction_of_rows_follows_alpha(open_cached):
   loader = open_cached(alpha=0.5, layout='sentences')
   counts = collections.Counter()
   for step in range(128):
@@ -60,8 +60,8 @@ def test_the_share_of_rows_follows_alpha(open_cached):
 
 
 @pytest.mark.parametrize('limit', [None, 5])
-def test_rates_follow_the_pairs_that_are_kept(open_cached, limit):
-  """PPA: an epoch over the dataset is one over every language."""
+def test_rates_count_only_pairs_that_pass_the_filters(open_cached, limit):
+  """As in PPA, one epoch over the dataset is one epoch over every language."""
   loader = open_cached(
     layout='pairs',
     length=64,
@@ -80,8 +80,8 @@ def test_rates_follow_the_pairs_that_are_kept(open_cached, limit):
   ]
 
 
-def test_no_row_comes_more_often_than_max_epochs(open_cached):
-  """Of each task 1.5 times its rows, at any rate; then there are none."""
+def test_max_epochs_limits_the_uses_of_rows(open_cached):
+  """Each task is used 1.5 times. Then the loader has no more batches."""
   loader = open_cached(max_epochs=1.5, alpha=1.0, layout='sentences')
   statistics = loader.statistics()
   max_uses = [math.floor(1.5 * task.rows) for task in statistics]
@@ -95,12 +95,12 @@ def test_no_row_comes_more_often_than_max_epochs(open_cached):
       batch['language_ids'], batch['token_ids'], strict=True
     )
   )
-  of_languages = collections.Counter(
+  rows_by_language = collections.Counter(
     language for language, _ in rows.elements()
   )
-  assert sum(max_uses) - 8 < sum(of_languages.values()) <= sum(max_uses)
+  assert sum(max_uses) - 8 < sum(rows_by_language.values()) <= sum(max_uses)
   for count, limit in zip(
-    sorted(of_languages.values()), sorted(max_uses), strict=True
+    sorted(rows_by_language.values()), sorted(max_uses), strict=True
   ):
     assert limit - 8 < count <= limit
   read = sampling_order.count_rows_read(loader.dataset, statistics, 10**6)
@@ -111,7 +111,7 @@ def test_no_row_comes_more_often_than_max_epochs(open_cached):
     loader.rows(batches + 1, 0, 8)
 
 
-def test_a_limit_of_epochs_needs_a_cache(open_both):
+def test_max_epochs_requires_a_cache(open_both):
   with raises_error(
     errors.ConfigError, mentions=("dataset 's'", 'DatasetConfig.max_epochs=2.0')
   ):
@@ -119,7 +119,7 @@ def test_a_limit_of_epochs_needs_a_cache(open_both):
 
 
 @pytest.mark.parametrize('value', [0, -1, float('inf'), float('nan')])
-def test_limits_of_epochs_are_positive(value):
+def test_max_epochs_must_be_positive(value):
   with raises_error(
     errors.ConfigError, mentions=('max_epochs', 's', 'DatasetConfig.max_epochs')
   ):

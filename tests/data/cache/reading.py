@@ -4,10 +4,10 @@ import numpy as np
 
 
 def tokens(side) -> np.ndarray:
-  """All token ids of a side, with the eos of each text."""
+  """Returns all token IDs of a side, including the EOS of each text."""
   return side.slices(np.zeros(1, np.int64), np.array([side.num_tokens]))[0]
 
 
 def lengths(side) -> np.ndarray:
-  """Tokens of each text without eos."""
+  """Returns the number of tokens of each text without EOS."""
   return np.concatenate(list(side.lengths()))

@@ -1,4 +1,4 @@
-"""One text in several forms of records gives one token cache."""
+"""Tests that all record formats give the same token cache."""
 
 import gzip
 import pathlib
@@ -11,7 +11,9 @@ from xlflax.data.cache import cache_reader
 from xlflax.data.corpus.corpus_directory import Corpus
 
 
-def test_every_form_gives_the_same_shards(tmp_path, toy_corpus, toy_vocabulary):
+def test_all_record_formats_give_the_same_shards(
+  tmp_path, toy_corpus, toy_vocabulary
+):
   documents: list[list[str]] = []
   for line in toy_corpus.monolingual('en'):
     if line.starts_document:
@@ -19,13 +21,13 @@ def test_every_form_gives_the_same_shards(tmp_path, toy_corpus, toy_vocabulary):
     documents[-1].append(line.text)
   texts = ['\n'.join(lines) for lines in documents]
   lines = '\n\n'.join(texts).encode()
-  forms = {
+  formats = {
     'txt': lambda rows: lines,
     'txt.gz': lambda rows: gzip.compress(lines),
   }
   shards, tokens = {}, {}
   writers = {
-    **{name: _to_file(name, pack) for name, pack in forms.items()},
+    **{name: _to_file(name, pack) for name, pack in formats.items()},
     **{name: _to_file(name, p) for name, p in record_reader_test.FORMS.items()},
     **binary_records_test.WRITERS,
   }
@@ -34,7 +36,7 @@ def test_every_form_gives_the_same_shards(tmp_path, toy_corpus, toy_vocabulary):
     stem.parent.mkdir(parents=True)
     try:
       write(stem, [{'text': text} for text in texts])
-    except pytest.skip.Exception:  # a library that is not installed
+    except pytest.skip.Exception:  # library not installed
       continue
     cache = tmp_path / 'caches' / ending
     writing.write(cache, Corpus(stem.parents[1]), toy_vocabulary)
@@ -43,7 +45,7 @@ def test_every_form_gives_the_same_shards(tmp_path, toy_corpus, toy_vocabulary):
     tokens[ending] = reading.tokens(side).tolist()
     shards[ending] = _contents(cache)
   assert len(set(map(tuple, tokens.values()))) == 1
-  plain = shards.pop('txt')  # divided by bytes, the others by examples
+  plain = shards.pop('txt')  # sharded by bytes, the others by examples
   assert len(plain) > 1
   assert len(shards) >= 11
   assert len(set(map(tuple, shards.values()))) == 1
@@ -57,7 +59,7 @@ def _to_file(ending: str, pack):
 
 
 def _contents(cache: pathlib.Path) -> list[bytes]:
-  """Of the shards of a cache, without their names."""
+  """Returns the contents of the shards of a cache, ordered by name."""
   folder = cache / 'tasks/corpus.mono.en/train'
   return [
     path.read_bytes()

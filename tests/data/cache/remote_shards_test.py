@@ -1,4 +1,4 @@
-"""A cache in a bucket: read by ranges, and staged to a disk."""
+"""Tests of caches in buckets: ranged reads and staging to disk."""
 
 import os
 
@@ -19,7 +19,7 @@ from xlflax.data.cache import cached_loader as cache_loader
 from xlflax.storage import paths
 from xlflax.utils import errors
 
-_PLACE = 'gs://bucket/cache'
+_BUCKET_CACHE = 'gs://bucket/cache'
 
 
 @pytest.fixture(scope='module')
@@ -48,7 +48,9 @@ def _dataset(**settings):
 
 
 @pytest.mark.parametrize('layout', ['blocks', 'sentences', 'interleaved'])
-def test_batches_are_those_of_the_disk(bucket, local, toy_vocabulary, layout):
+def test_batches_of_remote_and_local_caches_are_equal(
+  bucket, local, toy_vocabulary, layout
+):
   loaders = [
     cache_loader.CachedLoader(
       _dataset(layout=layout, locality=dataset_config.Locality(block_rows=4)),
@@ -57,7 +59,7 @@ def test_batches_are_those_of_the_disk(bucket, local, toy_vocabulary, layout):
       cache_dir=directory,
       verified=None,
     )
-    for directory in (local, _PLACE)
+    for directory in (local, _BUCKET_CACHE)
   ]
   for step in range(3):
     local_rows, remote_rows = (loader.rows(step, 0, 8) for loader in loaders)
@@ -66,30 +68,30 @@ def test_batches_are_those_of_the_disk(bucket, local, toy_vocabulary, layout):
   assert loaders[0].identity == loaders[1].identity
 
 
-def test_blocks_are_read_once_and_few_are_kept(bucket):
+def test_block_cache_reuses_and_evicts_blocks(bucket):
   bucket.put('x', bytes(range(200)))
   blocks = remote_shards.BlockCache(max_blocks=2, block_size=16)
   assert blocks.read('gs://bucket/x', 10, 40) == bytes(range(10, 40))
   assert blocks.requests == 3
   assert blocks.read('gs://bucket/x', 20, 47) == bytes(range(20, 47))
-  assert blocks.requests == 3  # the last two were kept
+  assert blocks.requests == 3  # the last two blocks were cached
   assert blocks.read('gs://bucket/x', 190, 200) == bytes(range(190, 200))
   assert blocks.requests == 5  # bytes 176..191 and 192..199
 
 
-def test_a_lost_shard_in_a_bucket(bucket):
+def test_missing_shard_in_a_bucket_is_rejected(bucket):
   [name] = [n for n in bucket.objects if 'mono.en' in n and '-000001.' in n]
   del bucket.objects[name]
-  cache = cache_reader.TokenCache(_PLACE)
+  cache = cache_reader.TokenCache(_BUCKET_CACHE)
   with raises_error(
     errors.CacheError, where='gs://bucket/cache/tasks/corpus.mono.en/train'
   ):
     cache.open('corpus.mono', 'train')
 
 
-def test_staging(bucket, local, tmp_path):
-  """Existing files are not copied again, and damaged files are rejected."""
-  cache = cache_reader.TokenCache(_PLACE)
+def test_staging_copies_only_missing_files(bucket, local, tmp_path):
+  """Files with damaged content are rejected."""
+  cache = cache_reader.TokenCache(_BUCKET_CACHE)
   tasks = [('corpus.mono.en', 'train'), ('corpus.mono.de', 'train')]
   staged = []
   first = local_copy.copy_tasks(
@@ -106,15 +108,15 @@ def test_staging(bucket, local, tmp_path):
   path.with_name(path.name.replace('-000002', '-000001')).unlink()
   third = local_copy.copy_tasks(cache, tmp_path, tasks)
   assert third.copied_files == 1 and os.stat(path).st_mtime_ns == time
-  source = cache_format.task_directory(_PLACE, 'corpus.mono.ru', 'train')
+  source = cache_format.task_directory(_BUCKET_CACHE, 'corpus.mono.ru', 'train')
   name = next(p for p in paths.list_directory(source / 'shards'))
   name.write_bytes(name.read_bytes()[:-1] + b'?')
   with raises_error(errors.CacheError, mentions='verify'):
     local_copy.copy_tasks(cache, tmp_path, [('corpus.mono.ru', 'train')])
 
 
-def test_staging_over_what_was_another_cache(local, tmp_path):
-  """A file of the same size is copied again, unless it is a shard."""
+def test_staging_replaces_metadata_of_another_cache(local, tmp_path):
+  """Metadata files of the same size are copied again, unlike shards."""
   cache = cache_reader.TokenCache(local)
   tasks = [('corpus.mono.en', 'train')]
   local_copy.copy_tasks(cache, tmp_path, tasks)
@@ -125,7 +127,7 @@ def test_staging_over_what_was_another_cache(local, tmp_path):
   cache_reader.TokenCache(tmp_path).verify('corpus.mono.en', 'train')
 
 
-def test_a_disk_that_is_too_small(local, tmp_path, monkeypatch):
+def test_staging_to_a_full_disk_is_rejected(local, tmp_path, monkeypatch):
   class Usage:
     free = 10
 

@@ -1,4 +1,4 @@
-"""Cache writers that are stopped, killed or out of disk space, and resume."""
+"""Tests of cache writers that are stopped, killed or out of disk space."""
 
 import errno
 import json
@@ -22,10 +22,10 @@ class _Killed(BaseException):
 
 
 @pytest.mark.parametrize('after', [0, 3, 11])
-def test_resuming_gives_the_same_files(
-  written, tmp_path, toy_corpus, toy_vocabulary, monkeypatch, after
+def test_interrupted_writers_resume_to_the_same_files(
+  complete_cache, tmp_path, toy_corpus, toy_vocabulary, monkeypatch, after
 ):
-  """Stopped between any two files that are written, again and again."""
+  """Stops the writer repeatedly between any two files."""
   replace = os.replace
 
   def run(stop_after):
@@ -47,10 +47,10 @@ def test_resuming_gives_the_same_files(
     with pytest.raises(errors.CacheError):
       cache_reader.TokenCache(tmp_path).open('corpus.mono', 'train')
   writing.write(tmp_path, toy_corpus, toy_vocabulary, mixtures=writing.BOTH)
-  assert writing.files(tmp_path) == writing.files(written[0])
+  assert writing.files(tmp_path) == writing.files(complete_cache[0])
 
 
-def test_finished_shards_are_not_written_again(
+def test_finished_shards_are_not_rewritten(
   tmp_path, toy_corpus, toy_vocabulary, monkeypatch
 ):
   numbers = []
@@ -98,8 +98,8 @@ if __name__ == '__main__':
 @pytest.mark.parametrize(
   'num_processes', [1, pytest.param(2, marks=pytest.mark.slow)]
 )
-def test_killed_process_and_others_that_finish(
-  written, tmp_path, toy_corpus, toy_vocabulary, num_processes
+def test_cache_of_a_killed_process_is_completed(
+  complete_cache, tmp_path, toy_corpus, toy_vocabulary, num_processes
 ):
   program = tmp_path / 'program.py'
   program.write_text(_PROGRAM)
@@ -128,7 +128,7 @@ def test_killed_process_and_others_that_finish(
     num_processes=num_processes,
     mixtures=writing.BOTH,
   )
-  assert writing.files(tmp_path / 'cache') == writing.files(written[0])
+  assert writing.files(tmp_path / 'cache') == writing.files(complete_cache[0])
 
 
 def _save(vocabulary, directory):
@@ -148,8 +148,8 @@ def _raise(error):
   return function
 
 
-def test_a_full_disk_is_told_and_resumed(
-  written, tmp_path, toy_corpus, toy_vocabulary, monkeypatch
+def test_full_disk_is_reported_and_writing_resumes(
+  complete_cache, tmp_path, toy_corpus, toy_vocabulary, monkeypatch
 ):
   full = OSError(errno.ENOSPC, 'No space left on device')
   with monkeypatch.context() as patch:
@@ -158,4 +158,4 @@ def test_a_full_disk_is_told_and_resumed(
       writing.write(tmp_path, toy_corpus, toy_vocabulary)
   assert error.value.status is errors.ExitStatus.FAILURE
   writing.write(tmp_path, toy_corpus, toy_vocabulary, mixtures=writing.BOTH)
-  assert writing.files(tmp_path) == writing.files(written[0])
+  assert writing.files(tmp_path) == writing.files(complete_cache[0])

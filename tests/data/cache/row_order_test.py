@@ -1,4 +1,4 @@
-"""Order of the rows of a loader."""
+"""Tests of the order of rows in a loader."""
 
 import numpy as np
 import pytest
@@ -11,21 +11,21 @@ from xlflax.utils import errors
 
 
 @pytest.mark.parametrize('live', [False, True])
-def test_only_the_first_examples_are_used(open_both, live):
-  """Again and again, and the language is drawn as if it had no more."""
+def test_max_examples_limits_rows_and_rates(open_both, live):
+  """The first examples are repeated, and rates depend on their number."""
   settings = {'layout': 'sentences', 'length': 80, 'alpha': 1.0}
   few = open_both(max_examples=7, shuffle=True, **settings)[live]
   rows = loading.epoch_rows(few, 'corpus.mono.de', 60)
   assert len(set(rows)) == 7 and len(rows) > 70
   first = open_both(shuffle=False, **settings)[live]
   assert set(rows) == set(loading.epoch_rows(first, 'corpus.mono.de', 60)[:7])
-  assert len({s.rate for s in few.statistics()}) == 1  # 7 of each task
+  assert len({s.rate for s in few.statistics()}) == 1  # 7 examples per task
   if not live:
     assert {s.rows for s in few.statistics()} == {7}
 
 
 @pytest.mark.parametrize('live', [False, True])
-def test_each_row_is_used_once_in_an_epoch(open_both, live):
+def test_each_row_is_used_once_per_epoch(open_both, live):
   loader = open_both(layout='sentences', length=80, shuffle_window=7)[live]
   rows = loading.epoch_rows(loader, 'corpus.mono.de', 70)
   assert len(rows) >= 120
@@ -35,8 +35,7 @@ def test_each_row_is_used_once_in_an_epoch(open_both, live):
   assert first != second
 
 
-def test_an_order_with_locality(open_cached):
-  """Each row once in an epoch, in another order than without."""
+def test_locality_shuffles_all_rows_of_an_epoch(open_cached):
   settings = {'layout': 'sentences', 'length': 80}
   plain = open_cached(**settings)
   near = open_cached(
@@ -52,10 +51,10 @@ def test_an_order_with_locality(open_cached):
 
 
 @pytest.mark.parametrize('processes', [1, 2, 4])
-def test_locality_on_any_number_of_processes_and_after_a_restart(
+def test_locality_does_not_depend_on_processes_or_restarts(
   open_cached, processes
 ):
-  """Token for token what one process reads that came from step 0."""
+  """Compares with a single process that reads from step 0."""
   settings = {
     'layout': 'sentences',
     'length': 80,
@@ -76,10 +75,10 @@ def test_locality_on_any_number_of_processes_and_after_a_restart(
     )
 
 
-def test_rows_of_a_batch_do_not_depend_on_how_they_are_asked_for(open_both):
+def test_rows_do_not_depend_on_the_requested_ranges(open_both):
   for loader in open_both(shuffle_window=16):
     full_batches = [loader.rows(step, 0, 8) for step in range(6)]
-    for step in (5, 2):  # The live loader goes back here.
+    for step in (5, 2):  # The live loader restarts for an earlier step.
       parts = [loader.rows(step, a, b) for a, b in ((0, 3), (3, 4), (4, 8))]
       loading.assert_same(
         full_batches[step],
@@ -90,7 +89,7 @@ def test_rows_of_a_batch_do_not_depend_on_how_they_are_asked_for(open_both):
       )
 
 
-def test_resuming_in_another_loader_gives_the_same_batches(open_both):
+def test_new_loader_resumes_with_the_same_batches(open_both):
   settings = {'layout': 'pairs', 'order': 'random', 'shuffle_window': 16}
   for first, second in zip(
     open_both(**settings), open_both(**settings), strict=True
@@ -133,7 +132,7 @@ def test_replay_is_a_fraction_of_the_sequences(open_both, live, fraction):
   )
 
 
-def test_a_pair_with_a_new_language_is_new():
+def test_pair_with_a_new_language_is_not_replayed():
   languages = {'a': ('en', 'fr'), 'b': ('en', 'sl'), 'c': ('en', 'ru')}
   schedule = sampling_order.RowSchedule(
     loading.dataset(layout='pairs', length=40, alpha=1.0, replay=_replay('sl')),
@@ -158,7 +157,7 @@ def test_replay_excludes_a_maximum_rate():
 _WITHOUT_REPLAY = 'DatasetConfig.replay=None'
 
 
-def test_replay_needs_text_in_the_new_language(open_cached):
+def test_replay_requires_text_in_the_new_language(open_cached):
   with raises_error(errors.ConfigError, got='xx') as caught:
     open_cached(name='pairs', replay=_replay('xx'))
   assert _WITHOUT_REPLAY in caught.value.fix
@@ -168,7 +167,7 @@ def test_replay_needs_text_in_the_new_language(open_cached):
   assert _WITHOUT_REPLAY not in caught.value.fix
 
 
-def test_replay_needs_text_in_another_language(open_cached):
+def test_replay_requires_text_in_another_language(open_cached):
   with raises_error(errors.ConfigError, got=0.25) as caught:
     open_cached(name='pairs', languages=('de',), replay=_replay('de'))
   assert _WITHOUT_REPLAY in caught.value.fix

@@ -1,4 +1,4 @@
-"""The bytes of one shard."""
+"""Tests of the file format of shards."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from xlflax.storage import checksums
 
 @pytest.mark.parametrize('dtype', [np.uint16, np.int32])
 @pytest.mark.parametrize('sides', [('targets',), ('inputs', 'targets')])
-def test_shards_are_what_the_library_makes(
+def test_shard_files_equal_those_of_safetensors(
   tmp_path, toy_vocabulary, dtype, sides
 ):
   path = tmp_path / 'a.safetensors'
@@ -39,5 +39,5 @@ def test_shards_are_what_the_library_makes(
   assert arrays['targets'].dtype == dtype and len(arrays) == 1 + 2 * len(sides)
   assert entry.digest == checksums.digest_file(path)
   assert entry.tokens == (6,) * len(sides)
-  assert entry.unknown == (1,) * len(sides)  # id 3
+  assert entry.unknown == (1,) * len(sides)  # ID 3 is the unknown token
   assert (entry.examples, entry.empty) == (3, 1)

@@ -1,4 +1,4 @@
-"""Changes between a sealed cache and the text that it was written from."""
+"""Tests of caches whose text has changed."""
 
 import functools
 
@@ -23,7 +23,7 @@ def _write_text(directory, code, lines, **settings):
 
 @pytest.fixture
 def make_plan(tmp_path, toy_vocabulary):
-  """Function from settings to a plan; the corpus is English."""
+  """Function that makes a plan with an English corpus from settings."""
   _write_text(tmp_path / 'corpus', 'en', ['the cat', 'the dog'])
 
   def make(**settings):
@@ -42,8 +42,8 @@ def _use_library(patch, vocabulary, name):
   patch.setattr(type(vocabulary), 'library', name)
 
 
-def test_added_files_are_another_generation(tmp_path, toy_vocabulary):
-  """The generations before it are read as they were."""
+def test_added_files_create_a_new_generation(tmp_path, toy_vocabulary):
+  """Earlier generations remain readable without changes."""
   corpus = writing.english(tmp_path / 'corpus', ['the cat', 'the dog'])
   cache = tmp_path / 'cache'
   writing.write(cache, corpus, toy_vocabulary)
@@ -70,14 +70,14 @@ def test_added_files_are_another_generation(tmp_path, toy_vocabulary):
   with raises_error(errors.CacheError, got=3, where='cache'):
     cache_reader.TokenCache(cache, generation=3)
   before = writing.files(cache)
-  writing.write(cache, corpus, toy_vocabulary, **add)  # nothing was added
+  writing.write(cache, corpus, toy_vocabulary, **add)  # no new files
   assert writing.files(cache) == before
   (tmp_path / 'corpus/mono/en.txt').write_text('the fish\n')
   with raises_error(errors.CacheError, where='train'):
     writing.write(cache, corpus, toy_vocabulary, **add)
 
 
-def test_changed_text_is_refused_then_replaced(tmp_path, toy_vocabulary):
+def test_changed_text_is_rejected_unless_replaced(tmp_path, toy_vocabulary):
   corpus = writing.english(tmp_path / 'corpus', ['the cat', 'the dog'])
   cache = tmp_path / 'cache'
   writing.write(cache, corpus, toy_vocabulary)
@@ -98,12 +98,14 @@ def test_changed_text_is_refused_then_replaced(tmp_path, toy_vocabulary):
   assert meta.examples == 3
 
 
-def test_replacing_writes_what_seems_to_be_the_same(make_plan, tmp_path):
+def test_replace_rewrites_unchanged_shards(make_plan, tmp_path):
   """The cache cannot detect changes in the preprocessing of a task."""
   cache_writer.write_cache(make_plan())
   [shard] = (tmp_path / 'cache').rglob('*.safetensors')
   before = shard.read_bytes()
-  shard.write_bytes(bytes(len(before)))  # as of other steps
+  shard.write_bytes(
+    bytes(len(before))
+  )  # as if written by other preprocessing steps
   cache_writer.write_cache(make_plan())
   assert shard.read_bytes() != before
   cache_writer.write_cache(make_plan(changed=_REPLACE))
@@ -111,7 +113,7 @@ def test_replacing_writes_what_seems_to_be_the_same(make_plan, tmp_path):
   assert shard.read_bytes() == before
 
 
-def test_a_new_language_is_another_generation(make_plan, tmp_path):
+def test_new_language_creates_a_new_generation(make_plan, tmp_path):
   """A run of the first generation continues to read the same data."""
   cache_writer.write_cache(make_plan())
   first = cache_reader.TokenCache(tmp_path / 'cache')
@@ -144,12 +146,12 @@ def test_a_new_language_is_another_generation(make_plan, tmp_path):
     'corpus.mono.en',
     'corpus.mono.de',
   }
-  cache_writer.write_cache(make_plan(changed=_ADD))  # nothing was added
+  cache_writer.write_cache(make_plan(changed=_ADD))  # no new files
   assert cache_reader.TokenCache(tmp_path / 'cache').generation == 2
 
 
-def test_a_run_of_a_generation_before_new_files(make_plan, tmp_path):
-  """Its text is still there; that of the newest is all that is there."""
+def test_earlier_generation_ignores_new_files(make_plan, tmp_path):
+  """The newest generation requires all files, earlier ones only their own."""
   cache_writer.write_cache(make_plan())
   (tmp_path / 'corpus/mono/en.more.txt').write_text('a bird\n')
   corpus = Corpus(tmp_path / 'corpus')
@@ -172,7 +174,7 @@ def test_a_run_of_a_generation_before_new_files(make_plan, tmp_path):
     first.check_corpus(corpus, 'corpus.mono', 'train')
 
 
-def test_a_language_that_is_gone(make_plan, tmp_path):
+def test_removed_language_requires_replacing(make_plan, tmp_path):
   _write_text(tmp_path / 'corpus', 'de', ['die Katze'])
   cache_writer.write_cache(make_plan())
   (tmp_path / 'corpus/mono/de.txt').unlink()
@@ -184,7 +186,7 @@ def test_a_language_that_is_gone(make_plan, tmp_path):
   assert set(cache.open('corpus.mono', 'train')) == {'corpus.mono.en'}
 
 
-def test_another_size_of_shards(make_plan, tmp_path):
+def test_different_shard_size_is_rejected(make_plan, tmp_path):
   plan = make_plan(shard_size=4096)
   cache_writer.write_partition(plan, (0, 1))
   with raises_error(
@@ -200,10 +202,9 @@ def test_another_size_of_shards(make_plan, tmp_path):
     cache_writer.write_cache(make_plan())
 
 
-def test_new_files_by_another_version_of_a_library(
+def test_new_files_of_another_library_version_are_rejected(
   make_plan, tmp_path, toy_vocabulary, monkeypatch
 ):
-  """They are the ones to be written again, though they are more."""
   library = toy_vocabulary.library
   cache_writer.write_cache(make_plan())
   for name in ('more', 'most'):
@@ -217,10 +218,10 @@ def test_new_files_by_another_version_of_a_library(
   assert cache_reader.TokenCache(tmp_path / 'cache').generation == 1
 
 
-def test_a_lost_shard_by_another_version_of_a_library(
+def test_missing_shard_of_another_library_version_is_rejected(
   make_plan, tmp_path, toy_vocabulary, monkeypatch
 ):
-  """It breaks a tie differently; the old version writes what was there."""
+  """The other version encodes differently; the original restores the shard."""
   cache_writer.write_cache(make_plan())
   [shard] = (tmp_path / 'cache').rglob('*.safetensors')
   before = sorted((tmp_path / 'cache').rglob('*'))
@@ -243,8 +244,10 @@ def test_a_lost_shard_by_another_version_of_a_library(
 
 
 @pytest.mark.parametrize('count', [3, 4])
-def test_a_kill_before_the_end_of_a_file_is_noted(make_plan, tmp_path, count):
-  """Of a compressed file, whose shards of two lines only reading tells."""
+def test_resuming_after_a_kill_before_the_end_marker(
+  make_plan, tmp_path, count
+):
+  """Only reading shows the number of shards of a compressed file."""
   (tmp_path / 'corpus/mono/en.txt').unlink()
   _write_text(tmp_path / 'corpus', 'en', ['the cat'] * count, compression='gz')
   assert cache_parts.examples_in_shard(512) == 2
@@ -261,8 +264,8 @@ def test_a_kill_before_the_end_of_a_file_is_noted(make_plan, tmp_path, count):
   assert writing.files(tmp_path / 'killed') == writing.files(tmp_path / 'whole')
 
 
-class _SaysMore(CorpusTasks):
-  """Tasks with a step that drops examples, which their source counts."""
+class _OverestimatingTasks(CorpusTasks):
+  """Tasks that report more examples than their preprocessing keeps."""
 
   def files(self, task, split):
     return None
@@ -271,14 +274,16 @@ class _SaysMore(CorpusTasks):
     return 20
 
 
-def test_a_source_of_which_a_step_drops_examples(make_plan, tmp_path):
+def test_source_size_may_exceed_the_number_of_examples(make_plan, tmp_path):
   """A single process and a partition report the same number of examples."""
   _write_text(tmp_path / 'corpus', 'en', ['the cat'] * 5)
   shared, complete = (
     make_plan(
       directory=tmp_path / name,
       shard_size=512,
-      open_tasks=functools.partial(_SaysMore, str(tmp_path / 'corpus')),
+      open_tasks=functools.partial(
+        _OverestimatingTasks, str(tmp_path / 'corpus')
+      ),
     )
     for name in ('shared', 'whole')
   )

@@ -1,17 +1,17 @@
-"""Partition of a task into units of work."""
+"""Tests of the division of a task into units of work."""
 
 from xlflax.data.cache import shard_plan as cache_parts
 from xlflax.data.cache import write_plan as cache_jobs
 
 
 class _TenShards:
-  """A task whose source tells its size: ten shards of ten examples."""
+  """Task with a source of 95 examples, that is, ten shards of ten examples."""
 
   def source_size(self, task, split):
     return 95
 
 
-def test_units_share_out_missing_shards(tmp_path):
+def test_units_cover_missing_shards(tmp_path):
   part = cache_parts.Part('p', '[]', None, None, None)
   job = cache_jobs.Job(
     cache=tmp_path,

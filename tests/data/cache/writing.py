@@ -1,4 +1,4 @@
-"""Token caches as the tests write them."""
+"""Helpers to write token caches."""
 
 import functools
 import pathlib
@@ -11,7 +11,10 @@ BOTH = ['corpus.mono', 'corpus.parallel']
 
 
 def plan(directory, corpus, vocabulary, **settings) -> cache_writer.Plan:
-  """For monolingual text in small shards; `settings` replace fields."""
+  """Returns a plan for monolingual text in small shards.
+
+  The arguments in `settings` replace fields of the plan.
+  """
   return cache_writer.Plan(
     directory=directory,
     **{
@@ -25,20 +28,20 @@ def plan(directory, corpus, vocabulary, **settings) -> cache_writer.Plan:
 
 
 def write(directory, corpus, vocabulary, num_processes=1, **settings):
-  """Writes a cache by `plan`; returns what its tasks say of themselves."""
+  """Writes a cache by `plan` and returns the metadata of its tasks."""
   return cache_writer.write_cache(
     plan(directory, corpus, vocabulary, **settings), num_processes=num_processes
   )
 
 
 def english(directory, lines) -> corpus_directory.Corpus:
-  """A corpus directory of English lines, one document."""
+  """Writes and returns a corpus of English lines in one document."""
   corpus_writer.write_monolingual(directory, 'en', [lines])
   return corpus_directory.Corpus(directory)
 
 
 def files(directory) -> dict[str, bytes]:
-  """Relative path -> content of every file but the lock."""
+  """Returns a mapping from relative path to content, without lock files."""
   return {
     str(path.relative_to(directory)): path.read_bytes()
     for path in sorted(pathlib.Path(directory).rglob('*'))
@@ -47,7 +50,7 @@ def files(directory) -> dict[str, bytes]:
 
 
 class OtherVocabulary:
-  """A vocabulary of another hash."""
+  """Vocabulary with a different hash."""
 
   def __init__(self, vocabulary):
     self.spec, self.hash = vocabulary.spec, 'f' * 64

@@ -1,4 +1,4 @@
-"""Tasks of a corpus directory without SeqIO: what SeqIO's are."""
+"""Tests that tasks of a corpus directory equal those of SeqIO."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ _NAMES = (
 
 @pytest.fixture
 def corpus_readers(registry, toy_corpus):
-  """The same corpus read without and with SeqIO."""
+  """Readers of the same corpus without and with SeqIO."""
   from xlflax.data.seqio_tasks import cache_adapter
   from xlflax.data.seqio_tasks import corpus_tasks as seqio_tasks
 
@@ -35,7 +35,7 @@ def corpus_readers(registry, toy_corpus):
 
 
 @pytest.mark.parametrize('split', ['train', 'validation', 'test'])
-def test_as_seqio_has_them(corpus_readers, toy_vocabulary, split):
+def test_tasks_equal_those_of_seqio(corpus_readers, toy_vocabulary, split):
   reader, seqio = corpus_readers
   examples = {}
   for mixture in _NAMES:
@@ -54,9 +54,9 @@ def test_as_seqio_has_them(corpus_readers, toy_vocabulary, split):
     examples |= dict.fromkeys(names)
   assert examples
   for task in examples:
-    for ask in ('fingerprint', 'files', 'source_size'):
-      answers = [getattr(tasks, ask)(task, split) for tasks in corpus_readers]
-      assert answers[0] == answers[1], (task, ask)
+    for query in ('fingerprint', 'files', 'source_size'):
+      answers = [getattr(tasks, query)(task, split) for tasks in corpus_readers]
+      assert answers[0] == answers[1], (task, query)
     assert reader.languages(task) == seqio.languages(task)
     for start in (0, 13):
       _assert_equal(
@@ -78,7 +78,7 @@ def _assert_equal(first, second):
       np.testing.assert_array_equal(side.lengths, same.lengths)
 
 
-def test_copies_of_switched_text(toy_corpus):
+def test_code_switched_copies_multiply_the_examples(toy_corpus):
   [task] = [
     task
     for task in corpus_directory_tasks.list_tasks(
@@ -95,8 +95,8 @@ def test_copies_of_switched_text(toy_corpus):
   )
 
 
-def test_names_and_splits_that_there_are_not(corpus_readers):
-  for ask in (
+def test_unknown_names_and_splits_raise_the_errors_of_seqio(corpus_readers):
+  for query in (
     lambda tasks: tasks.names('corpus.mon', split='train'),
     lambda tasks: tasks.languages('corpus.mono.fr'),
     lambda tasks: tasks.source_size('corpus.mono.en', 'test'),
@@ -104,24 +104,24 @@ def test_names_and_splits_that_there_are_not(corpus_readers):
     messages = []
     for tasks in corpus_readers:
       with pytest.raises(errors.CorpusError) as caught:
-        ask(tasks)
+        query(tasks)
       messages.append(caught.value.what)
     assert messages[0] == messages[1]
 
 
-_WIRE = """
+_FAILING_MODULE = """
 import os
-open(os.environ['TRIPPED'], 'a').write(__name__)
+open(os.environ['IMPORT_LOG'], 'a').write(__name__)
 raise ImportError(f'{__name__} must not be imported here')
 """
 
 
 def _cache(corpus: Corpus, vocabulary, folder, *flags):
   """Runs `xlflax cache` where TensorFlow, SeqIO and JAX cannot be imported."""
-  wires = folder / 'wires'
-  wires.mkdir()
+  failing_modules = folder / 'failing_modules'
+  failing_modules.mkdir()
   for name in ('tensorflow', 'seqio', 'jax'):
-    (wires / f'{name}.py').write_text(_WIRE)
+    (failing_modules / f'{name}.py').write_text(_FAILING_MODULE)
   process = subprocess.run(
     [
       *(sys.executable, '-m', 'xlflax.cli', 'cache', '--num_workers=2'),
@@ -129,7 +129,10 @@ def _cache(corpus: Corpus, vocabulary, folder, *flags):
       *(f'--output={folder / "cache"}', '--shard_size=4096', *flags),
     ],
     env=os.environ
-    | {'PYTHONPATH': str(wires), 'TRIPPED': str(folder / 'tripped')},
+    | {
+      'PYTHONPATH': str(failing_modules),
+      'IMPORT_LOG': str(folder / 'was_imported'),
+    },
     capture_output=True,
     text=True,
     check=False,
@@ -137,10 +140,10 @@ def _cache(corpus: Corpus, vocabulary, folder, *flags):
   return process.returncode, process.stderr
 
 
-def test_a_corpus_is_cached_without_tensorflow(
+def test_corpus_is_cached_without_tensorflow(
   toy_corpus, toy_vocabulary, tmp_path
 ):
-  """Neither the command nor the processes that it starts import it."""
+  """Neither the command nor its worker processes import TensorFlow."""
   vocabulary = tmp_path / 'vocabulary'
   vocabulary_training.write_vocabulary(
     toy_vocabulary, toy_vocabulary.describe(), vocabulary
@@ -149,8 +152,8 @@ def test_a_corpus_is_cached_without_tensorflow(
     folder = tmp_path / str(number)
     folder.mkdir()
     status, output = _cache(toy_corpus, vocabulary, folder, *flags)
-    tripped = (folder / 'tripped').exists()
-    if flags:  # the wires are there to be tripped over
-      assert tripped and status, output
+    was_imported = (folder / 'was_imported').exists()
+    if flags:  # task modules import SeqIO
+      assert was_imported and status, output
     else:
-      assert not tripped and not status, output
+      assert not was_imported and not status, output

@@ -1,4 +1,4 @@
-"""Shares of a cache, each written by a machine of its own."""
+"""Tests of cache partitions that are written by several machines."""
 
 import fcntl
 
@@ -10,8 +10,10 @@ from xlflax.data.cache import cache_reader, cache_writer
 from xlflax.utils import errors
 
 
-def test_shares_of_an_array(written, tmp_path, toy_corpus, toy_vocabulary):
-  """In any order, some of them twice: the same files."""
+def test_partitions_in_any_order_give_the_same_files(
+  complete_cache, tmp_path, toy_corpus, toy_vocabulary
+):
+  """One partition is written twice."""
   plan = writing.plan(
     tmp_path, toy_corpus, toy_vocabulary, mixtures=writing.BOTH
   )
@@ -26,15 +28,17 @@ def test_shares_of_an_array(written, tmp_path, toy_corpus, toy_vocabulary):
     cache_writer.finalize_cache(plan)
   for index in (0, 2, 1):
     cache_writer.write_partition(plan, (index, 3))
-  (tmp_path / '.creating-host-1').mkdir()  # of a killed process
+  (tmp_path / '.creating-host-1').mkdir()  # left by a killed process
   (tmp_path / '.creating-host-1' / 'cache.json').touch()
   metas = cache_writer.finalize_cache(plan)
   assert [m.examples for m in metas] == [60, 200, 100, 50]
-  assert writing.files(tmp_path) == writing.files(written[0])
+  assert writing.files(tmp_path) == writing.files(complete_cache[0])
   assert not list(tmp_path.glob('.lock-*'))
 
 
-def test_shares_are_disjoint_and_complete(tmp_path, toy_corpus, toy_vocabulary):
+def test_partitions_are_disjoint_and_complete(
+  tmp_path, toy_corpus, toy_vocabulary
+):
   plan = writing.plan(
     tmp_path, toy_corpus, toy_vocabulary, mixtures=writing.BOTH
   )
@@ -42,8 +46,8 @@ def test_shares_are_disjoint_and_complete(tmp_path, toy_corpus, toy_vocabulary):
   units = [cache_writer.select_partition(jobs, (i, 5)) for i in range(5)]
   names = [
     unit.part.name(number)
-    for share in units
-    for unit in share
+    for partition in units
+    for unit in partition
     for number in range(unit.first, unit.last or unit.first + 1)
   ]
   assert len(names) == len(set(names))
@@ -55,7 +59,7 @@ def test_shares_are_disjoint_and_complete(tmp_path, toy_corpus, toy_vocabulary):
   }
 
 
-def test_shares_by_two_versions_of_a_library(
+def test_partitions_of_two_library_versions_are_rejected(
   tmp_path, toy_corpus, toy_vocabulary, monkeypatch
 ):
   plan = writing.plan(tmp_path, toy_corpus, toy_vocabulary)
@@ -68,7 +72,9 @@ def test_shares_by_two_versions_of_a_library(
     cache_writer.finalize_cache(plan)
 
 
-def test_two_writers_of_a_share(tmp_path, toy_corpus, toy_vocabulary):
+def test_concurrent_writers_of_a_partition_are_rejected(
+  tmp_path, toy_corpus, toy_vocabulary
+):
   plan = writing.plan(tmp_path, toy_corpus, toy_vocabulary)
   with open(tmp_path / '.lock-1-of-4', 'w') as file:
     fcntl.flock(file, fcntl.LOCK_EX)
@@ -76,7 +82,9 @@ def test_two_writers_of_a_share(tmp_path, toy_corpus, toy_vocabulary):
       cache_writer.write_partition(plan, (1, 4))
 
 
-def test_a_share_with_another_vocabulary(tmp_path, toy_corpus, toy_vocabulary):
+def test_partition_with_another_vocabulary_is_rejected(
+  tmp_path, toy_corpus, toy_vocabulary
+):
   cache_writer.write_partition(
     writing.plan(tmp_path, toy_corpus, toy_vocabulary), (0, 9)
   )
@@ -89,7 +97,7 @@ def test_a_share_with_another_vocabulary(tmp_path, toy_corpus, toy_vocabulary):
     )
 
 
-def test_text_that_changes_between_shares(tmp_path, toy_vocabulary):
+def test_text_changed_between_partitions_is_rejected(tmp_path, toy_vocabulary):
   corpus = writing.english(tmp_path / 'corpus', ['the cat', 'the dog'])
   plan = writing.plan(
     tmp_path / 'cache', corpus, toy_vocabulary, mixtures=['corpus.mono']
