@@ -1,4 +1,4 @@
-"""Probable mistakes in corpora are found, and sound ones pass."""
+"""Tests of warnings about probable mistakes in corpora."""
 
 import json
 import re
@@ -47,7 +47,7 @@ def write(tmp_path):
 _MONO = (('en', _EN), ('de', _DE))
 
 
-def test_codes_that_are_no_languages_are_reported(write):
+def test_unregistered_language_codes_are_reported(write):
   anomalies = write([(('en', 'cz'), _EN, _DE)], [*_MONO, ('jp', _JA)])
   assert [anomaly.split()[0] for anomaly in anomalies] == ['cz', 'jp']
   assert_mentions(anomalies[0], 'cs')
@@ -80,30 +80,30 @@ def test_synthetic_languages_are_reported_in_one_message(write):
     [(('en', 'de'), _EN, _DE), (('en', 'ru'), _EN, _RU)],
     [(('de', 'ru'), _DE, _RU), (('ja', 'zh'), _JA, _ZH)],
     [(('en', 'en_GB'), _EN, _EN)],
-    [(('aa', 'qaa'), _EN, _DE)],  # of which nothing is known
+    [(('aa', 'qaa'), _EN, _DE)],  # unknown languages
   ],
 )
-def test_sound_text_passes(write, pairs):
+def test_valid_text_has_no_anomalies(write, pairs):
   assert write(pairs, _MONO) == []
 
 
 @pytest.mark.parametrize(
   ('pair', 'mono'),
   [
-    ((('en', 'de'), _DE, _EN), _MONO),  # by the languages' own text
+    ((('en', 'de'), _DE, _EN), _MONO),  # detected by monolingual text
     ((('en', 'de'), _DE, _EN), _MONO[:1]),
-    ((('en', 'ru'), _RU, _EN), ()),  # by script
+    ((('en', 'ru'), _RU, _EN), ()),  # detected by script
     ((('zh', 'ja'), _JA, _ZH), ()),
   ],
 )
-def test_swapped_columns(write, pair, mono):
+def test_swapped_columns_are_reported(write, pair, mono):
   [warning] = write([pair], mono)
   first, second = pair[0]
   assert_mentions(warning, f'{first}-{second}.tsv')
   assert_mentions(warning, f'{second}-{first}')
 
 
-def test_each_file_is_looked_at(tmp_path):
+def test_each_parallel_file_is_checked(tmp_path):
   for name, pair in (('a', (_EN, _RU)), ('b', (_RU, _EN))):
     corpus_writer.write_parallel(tmp_path, ('en', 'ru'), [pair] * 3, name=name)
   [warning] = corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path))
@@ -111,7 +111,7 @@ def test_each_file_is_looked_at(tmp_path):
 
 
 def _copies(count):
-  """Sides that are equal, and every other one nearly so."""
+  """Yields pairs of equal or nearly equal sides."""
   for n in range(count):
     yield f'{_EN} {n}', f'{_EN.upper()} {n}' if n % 2 else f'{_EN} or {n}'
 
@@ -122,8 +122,8 @@ def _pairs(count):
   ]
 
 
-def test_sides_that_were_never_translated(tmp_path):
-  """They are seen at the end of a file, too."""
+def test_untranslated_sides_are_reported(tmp_path):
+  """The copies are at the end of the file."""
   pairs = [*_pairs(600), *_copies(400)]
   path = corpus_writer.write_parallel(tmp_path, ('en', 'fi'), pairs)
   [warning] = corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path))
@@ -132,14 +132,14 @@ def test_sides_that_were_never_translated(tmp_path):
   assert 150 < count < 300
 
 
-def test_sides_without_letters(tmp_path):
+def test_sides_without_letters_are_reported(tmp_path):
   rows = [*_pairs(90), *((f'{n} %', f'{n + 1} $') for n in range(10))]
   path = corpus_writer.write_parallel(tmp_path, ('en', 'fi'), rows)
   [warning] = corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path))
   assert_mentions(warning, path, '10 of 100')
 
 
-def test_identifiers_instead_of_text(tmp_path):
+def test_identifiers_instead_of_text_are_reported(tmp_path):
   lines = [f'GEN.1.{n}' for n in range(20)]
   path = corpus_writer.write_monolingual(tmp_path, 'en', [lines])
   rows = [
@@ -151,7 +151,7 @@ def test_identifiers_instead_of_text(tmp_path):
     assert_mentions(warning, name, 'GEN.1.0', '20 of 20')
 
 
-def test_of_compressed_files_the_beginning_is_read(tmp_path):
+def test_only_the_start_of_compressed_files_is_checked(tmp_path):
   pairs = [*_copies(60), *_pairs(600)]
   for name, rows in (('a', pairs), ('b', pairs[::-1])):
     corpus_writer.write_parallel(
@@ -162,22 +162,22 @@ def test_of_compressed_files_the_beginning_is_read(tmp_path):
 
 
 @pytest.mark.parametrize('codes', [('en', 'fi'), ('en', 'en_GB')])
-def test_a_few_equal_sides_pass(tmp_path, codes):
-  """As many as names and numbers make; and varieties of a language."""
+def test_few_equal_sides_are_not_reported(tmp_path, codes):
+  """Names and numbers are equal, and so is text in varieties of a language."""
   copies = list(_copies(40))
   pairs = copies if 'en_GB' in codes else [*copies[:4], *_pairs(60)]
   corpus_writer.write_parallel(tmp_path, codes, pairs)
   assert corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path)) == []
 
 
-def test_two_codes_of_one_language(write):
+def test_two_codes_of_one_language_are_reported(write):
   [warning] = write(
     mono=[('ko', _EN[:0] + '안녕하세요 반갑습니다'), ('kor', '안녕하세요')]
   )
   assert_mentions(warning, 'ko', 'kor')
 
 
-def test_another_script(write):
+def test_text_in_an_unexpected_script_is_reported(write):
   [warning] = write(mono=[('ru', _EN)])
   assert_mentions(warning, 'ru.txt', 'ru')
 
@@ -190,7 +190,7 @@ def _decode_wrongly(text: str) -> str:
   ('language', 'text'),
   [('fr', 'Il a été élu.'), ('ru', _RU), ('ja', _JA), ('zh', _ZH)],
 )
-def test_text_in_a_wrong_encoding(tmp_path, language, text):
+def test_wrongly_decoded_text_is_reported(tmp_path, language, text):
   lines = [f'{text} {n}.' for n in range(90)]
   wrong_lines = [_decode_wrongly(f'{text} {n}.') for n in range(10)]
   path = corpus_writer.write_monolingual(
@@ -214,7 +214,7 @@ def test_text_in_a_wrong_encoding(tmp_path, language, text):
   assert sum('encoding' in finding for finding in findings) == 2
 
 
-def test_other_messages_do_not_describe_wrongly_decoded_letters():
+def test_wrongly_decoded_text_has_no_other_warnings():
   text = _decode_wrongly(_RU)
   messages = corpus_checks.find_task_anomalies(
     [
@@ -238,19 +238,19 @@ def test_other_messages_do_not_describe_wrongly_decoded_letters():
     '20 °C – 30 °C, 5 ½ ™',
   ],
 )
-def test_correctly_decoded_text(text):
+def test_correctly_decoded_text_has_no_wrong_characters(text):
   assert text_encoding.find_wrong_characters(text) is None
 
 
 @pytest.mark.parametrize('form', ['{} {}', '{}. {}', '{}) {}'])
-def test_numbered_lines(tmp_path, form):
+def test_numbered_lines_are_reported(tmp_path, form):
   lines = [form.format(n, _EN) for n in range(7, 17)]
   path = corpus_writer.write_monolingual(tmp_path, 'en', [lines])
   [warning] = corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path))
   assert_mentions(warning, path, 10)
 
 
-def test_numbered_columns(tmp_path):
+def test_numbered_columns_are_reported(tmp_path):
   pairs = [(f'{n}. {_EN}', f'{n}. {_DE}') for n in range(1, 31)]
   path = corpus_writer.write_parallel(tmp_path, ('en', 'de'), pairs)
   [warning] = corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path))
@@ -258,21 +258,23 @@ def test_numbered_columns(tmp_path):
 
 
 @pytest.mark.parametrize('lines', [1, -2, 10, -20])
-def test_shifted_lines(tmp_path, lines):
+def test_shifted_lines_are_reported(tmp_path, lines):
   pairs = shifted_pairs(lines=lines, first=100)
   path = corpus_writer.write_parallel(tmp_path, ('en', 'de'), pairs)
   [warning] = corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path))
   assert_mentions(warning, path, abs(lines), 'below' if lines > 0 else 'above')
 
 
-def test_parallel_lines_are_not_shifted(tmp_path):
+def test_aligned_lines_are_not_reported(tmp_path):
   pairs = shifted_pairs(lines=0)
   corpus_writer.write_parallel(tmp_path, ('en', 'de'), pairs)
   assert corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path)) == []
 
 
 @pytest.mark.parametrize('numbers', [(1, 2, 3), (1990, 1848, 3, 12, 7, 5, 9)])
-def test_lines_that_start_with_other_numbers_pass(tmp_path, numbers):
+def test_lines_that_start_with_unordered_numbers_are_not_reported(
+  tmp_path, numbers
+):
   lines = [f'{number} {_EN}' for number in numbers]
   corpus_writer.write_monolingual(tmp_path, 'en', [lines])
   assert corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path)) == []
@@ -282,7 +284,7 @@ _LONG_TEXTS = {'en': _EN * 12, 'de': _DE * 12}
 
 
 def _write_splits(directory, training):
-  """Writes training text, and validation and test text without a mistake."""
+  """Writes the training text, and valid validation and test text."""
   for language, text in training.items():
     corpus_writer.write_monolingual(directory, language, [[text]])
   for folder in ('valid', 'test'):
@@ -290,7 +292,7 @@ def _write_splits(directory, training):
       corpus_writer.write_monolingual(directory / folder, language, [[text]])
 
 
-def test_files_with_exchanged_languages(tmp_path):
+def test_files_with_exchanged_languages_are_reported(tmp_path):
   _write_splits(tmp_path, {'en': _LONG_TEXTS['de'], 'de': _LONG_TEXTS['en']})
   first, second = corpus_checks.find_anomalies(
     corpus_directory.Corpus(tmp_path)
@@ -299,13 +301,13 @@ def test_files_with_exchanged_languages(tmp_path):
   assert_mentions(second, tmp_path / 'mono' / 'en.txt', 'de')
 
 
-def test_a_file_in_the_language_of_another_file(tmp_path):
+def test_file_in_the_language_of_another_file_is_reported(tmp_path):
   _write_splits(tmp_path, {'en': _LONG_TEXTS['en'], 'de': _LONG_TEXTS['en']})
   [warning] = corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path))
   assert_mentions(warning, tmp_path / 'mono' / 'de.txt', 'en')
 
 
-def test_files_in_their_languages_pass(tmp_path):
+def test_files_in_their_languages_are_not_reported(tmp_path):
   _write_splits(tmp_path, _LONG_TEXTS)
   assert corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path)) == []
 
@@ -316,7 +318,9 @@ def _sentences(start, stop):
 
 @pytest.mark.parametrize('compression', ['', 'gz'])
 @pytest.mark.parametrize('first', ['held_out', 'training'])
-def test_held_out_text_in_the_training_text(tmp_path, first, compression):
+def test_held_out_text_in_training_text_is_reported(
+  tmp_path, first, compression
+):
   """It is found at the end of a file, unless the file is compressed."""
   corpus_writer.write_monolingual(
     tmp_path, 'en', [_sentences(0, 30)], split='test'
@@ -337,7 +341,7 @@ def test_held_out_text_in_the_training_text(tmp_path, first, compression):
     assert_mentions(warning, path, 'xlflax inspect')
 
 
-def test_held_out_pairs_in_the_training_text(tmp_path):
+def test_held_out_text_in_training_pairs_is_reported(tmp_path):
   pairs = [(line, _DE) for line in _sentences(0, 300)]
   corpus_writer.write_parallel(tmp_path, ('en', 'de'), pairs)
   corpus_writer.write_monolingual(
@@ -349,7 +353,7 @@ def test_held_out_pairs_in_the_training_text(tmp_path):
   assert_mentions(warning, 'en-de.tsv', 30, 300)
 
 
-def test_other_held_out_text_passes(tmp_path):
+def test_distinct_held_out_text_is_not_reported(tmp_path):
   short_lines = ['Thank you.'] * 50
   for split, lines in (('train', (0, 99)), ('test', (100, 199))):
     corpus_writer.write_monolingual(
@@ -359,7 +363,7 @@ def test_other_held_out_text_passes(tmp_path):
   assert corpus_checks.find_held_out_lines(corpus) == []
 
 
-def test_scripts():
+def test_scripts_of_text_and_languages():
   assert text_language.dominant_script('abc') is None
   assert text_language.dominant_script(_JA) == 'JAPANESE'
   assert text_language.dominant_script(_ZH) == 'CJK'
@@ -367,7 +371,7 @@ def test_scripts():
   assert text_language.scripts_of_language('xx') is None
 
 
-def test_trigrams_and_their_similarity():
+def test_trigram_similarity():
   assert text_language.count_trigrams('Ab, b') == {
     ' ab': 1,
     'ab ': 1,
@@ -443,7 +447,7 @@ def test_text_files_with_json_objects_are_reported(tmp_path, name):
   assert not any('--strip_markup' in finding for finding in findings)
 
 
-def test_a_few_json_objects_are_not_reported(tmp_path):
+def test_few_json_objects_are_not_reported(tmp_path):
   lines = [*[_EN] * 20, '{"id": 1}', '{not JSON}']
   _write_lines(tmp_path / 'mono/en.txt', lines)
   assert corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path)) == []
@@ -470,7 +474,7 @@ def test_columns_in_the_text_of_a_task_are_reported():
   assert_mentions(warning, 'news', '20 of the first 20')
 
 
-def test_a_few_tabs_are_not_reported(tmp_path):
+def test_few_tabs_are_not_reported(tmp_path):
   _write_lines(tmp_path / 'mono/en.txt', [*[_EN] * 20, *[f'a\t{_EN}'] * 20])
   assert corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path)) == []
 
@@ -484,7 +488,7 @@ def test_json_records_are_not_reported(tmp_path):
   'header',
   [('en', 'fi'), ('"fi"', '"en"'), ('Source', 'Target'), ('src', 'tgt')],
 )
-def test_the_header_of_a_parallel_file_is_reported(tmp_path, header):
+def test_header_of_a_parallel_file_is_reported(tmp_path, header):
   path = corpus_writer.write_parallel(
     tmp_path, ('en', 'fi'), [header, *_pairs(60)]
   )
@@ -509,7 +513,7 @@ def test_quoted_pairs_are_reported(tmp_path):
   assert_mentions(warning, path, '60 of 62')
 
 
-def test_some_quoted_pairs_are_not_reported(tmp_path):
+def test_partly_quoted_pairs_are_not_reported(tmp_path):
   pairs = [tuple(f'"{side}"' for side in pair) for pair in _pairs(40)]
   corpus_writer.write_parallel(tmp_path, ('en', 'fi'), [*pairs, *_pairs(20)])
   assert corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path)) == []

@@ -1,6 +1,6 @@
-"""Rules that all readers of text share.
+"""Tests of rules that all text readers share.
 
-Every text format is crossed with every line ending, every character that other
+Every text format is combined with every line ending, every character that other
 software treats as a line ending or as white space, every encoding error, and
 malformed records at every position.
 """
@@ -57,7 +57,7 @@ def _write(
   is_complete: bool = True,
   is_compressed: bool = False,
 ) -> None:
-  """Writes the files of a sample in one of many ways."""
+  """Writes the files of a sample with a given encoding and compression."""
   for name, content in files.items():
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +73,7 @@ def _write(
 
 
 @pytest.mark.parametrize('sample', SAMPLES, ids=_name)
-def test_all_line_ends_give_the_same_records(sample, tmp_path):
+def test_all_line_endings_give_the_same_records(sample, tmp_path):
   files = sample.files(_TEXTS)
   combinations = itertools.product(
     _LINE_ENDS, (False, True), (True, False), (False, True)
@@ -93,7 +93,7 @@ def test_all_line_ends_give_the_same_records(sample, tmp_path):
 
 
 @pytest.mark.parametrize('sample', SAMPLES, ids=_name)
-def test_no_character_within_a_text_divides_it(sample, tmp_path):
+def test_no_character_splits_a_text(sample, tmp_path):
   for number, character in enumerate(_CHARACTERS):
     if character in sample.reserved:
       continue
@@ -104,7 +104,7 @@ def test_no_character_within_a_text_divides_it(sample, tmp_path):
 
 
 def _read_or_report(sample: Sample, folder, texts, line: int | None) -> None:
-  """Checks that one bad record is reported, and that no other is lost."""
+  """Checks that one bad record is reported and all others are read."""
   try:
     records = sample.read(folder)
   except errors.CorpusError as error:

@@ -1,4 +1,4 @@
-"""A sample of each text format that xlflax reads, with one text per record.
+"""Samples of all text formats that xlflax reads, with one text per record.
 
 The samples are used by tests and campaigns that apply the same variation, such
 as another line ending, to all readers.
@@ -61,10 +61,10 @@ class Sample:
 def _lines(
   name: str, line: str, head: str = '', **others: str
 ) -> Callable[[Sequence[str]], dict[str, str]]:
-  """Files with a line for each text, in which `@` stands for the text.
+  """Returns files with one line per text, in which `@` is replaced by the text.
 
-  In `others`, `%` stands for the number of the record. A record that starts
-  with NUL is written without its line.
+  In `others`, `%` is replaced by the number of the record. A record that starts
+  with NUL is written without the line.
   """
 
   def make(texts: Sequence[str]) -> dict[str, str]:
@@ -85,7 +85,7 @@ def _lines(
 
 
 def _json_lines(name: str, record: Mapping[str, Any], **others: str):
-  """Files with a JSON object for each text; see `_lines`."""
+  """Returns files with one JSON object per text; see `_lines`."""
 
   def make(texts: Sequence[str]) -> dict[str, str]:
     encoded = [

@@ -1,4 +1,4 @@
-"""Tests of the content of written token caches and of rejected settings."""
+"""Tests of the content of token caches and of rejected settings."""
 
 import fcntl
 import json
@@ -16,7 +16,7 @@ from xlflax.utils import errors
 def test_cache_contains_the_encoded_lines(
   complete_cache, toy_corpus, toy_vocabulary
 ):
-  directory, metas = written
+  directory, metas = complete_cache
   assert [meta.task for meta in metas] == [
     'corpus.mono.de',
     'corpus.mono.en',
@@ -45,7 +45,7 @@ def test_cache_contains_the_encoded_lines(
 def test_meta_has_statistics_and_fingerprint(
   complete_cache, toy_corpus, toy_vocabulary
 ):
-  directory, metas = written
+  directory, metas = complete_cache
   meta = json.loads(
     (
       directory

@@ -1,4 +1,4 @@
-"""Lines and records that cannot be used are counted, skipped or raised."""
+"""Tests of bad lines and records, which are counted, skipped or raised."""
 
 import bz2
 import gzip
@@ -66,7 +66,7 @@ _JSON_LINES = b'\n'.join(
     b'{"text": "two"}',
   ]
 )
-# Content of a file, the texts that remain, and the numbers of its bad records.
+# Content of a file, the usable texts, and the numbers of the bad records.
 _FILES = {
   'mono/en.txt': (b'one\n\xff\n\ntwo\n', [('one',), ('two',)], [2]),
   'mono/en.jsonl': (_JSON_LINES, [('one',), ('two',)], list(range(2, 9))),
@@ -142,7 +142,7 @@ def test_bad_records_are_skipped_and_reported(tmp_path, name):
 
 
 @pytest.mark.parametrize('name', _FILES)
-def test_all_readers_of_a_tolerant_corpus_agree(tmp_path, name):
+def test_all_readers_skip_the_same_bad_records(tmp_path, name):
   content, expected, _ = _FILES[name]
   _write(tmp_path, name, content)
   corpus = Corpus(tmp_path, skip_bad_records=True)
@@ -170,7 +170,7 @@ def test_null_rows_of_a_table_are_skipped(tmp_path):
   assert [line.text for line in corpus.monolingual('en')] == ['one', 'two']
 
 
-def test_a_damaged_file_is_an_error_of_the_file(tmp_path):
+def test_damaged_file_is_not_a_bad_record(tmp_path):
   _write(tmp_path, 'mono/en.txt.gz', b'\x1f\x8bdamaged')
   corpus = Corpus(tmp_path, skip_bad_records=True)
   with pytest.raises(errors.CorpusError) as raised:
@@ -188,14 +188,14 @@ def test_a_damaged_file_is_an_error_of_the_file(tmp_path):
     (b'', 'empty line'),
   ],
 )
-def test_the_error_names_the_empty_side(tmp_path, line, value):
+def test_errors_describe_the_columns_of_bad_pairs(tmp_path, line, value):
   path = _write(tmp_path, 'parallel/en-fr.tsv', b'one\tun\n' + line + b'\n')
   with pytest.raises(errors.BadRecordError) as raised:
     list(corpus_directory.read_parallel(path))
   assert value in raised.value.got
 
 
-def test_null_values_are_named(tmp_path):
+def test_null_values_are_reported(tmp_path):
   path = _write(tmp_path, 'mono/en.jsonl', b'{"text": null, "id": 1}')
   with pytest.raises(errors.BadRecordError) as raised:
     list(corpus_directory.read_monolingual(path))
@@ -240,13 +240,13 @@ def test_truncated_records_differ_from_other_invalid_json(tmp_path, record):
     ('["Иоанн"]', '\'["Иоанн"]\''),
   ],
 )
-def test_records_are_shown_as_text(tmp_path, record, value):
+def test_errors_show_records_as_text(tmp_path, record, value):
   path = _write(tmp_path, 'mono/ru.jsonl', record.encode() + b'\n')
   [error] = _record_errors(path)
   assert error.got.startswith(value)
 
 
-def test_long_records_are_shortened(tmp_path):
+def test_errors_shorten_long_records(tmp_path):
   path = _write(tmp_path, 'mono/ru.jsonl', ('["' + 'ж' * 200).encode())
   [error] = _record_errors(path)
   assert error.got == repr('["' + 'ж' * 58 + '…')
@@ -258,7 +258,7 @@ def test_invalid_utf8_in_a_json_record_is_located(tmp_path):
   assert error.got == 'byte 0xff at offset 10'
 
 
-def test_a_bad_line_is_not_a_document_boundary(tmp_path):
+def test_bad_line_is_not_a_document_boundary(tmp_path):
   path = _write(tmp_path, 'mono/en.txt', b'one\n\xff\ntwo\n\nthree\n')
   lines = corpus_directory.read_monolingual(
     path, on_bad_record=bad_records.ignore
@@ -278,7 +278,7 @@ def test_counts_keep_three_examples_of_each_problem():
   assert (second.count, second.examples) == (1, ('a:9',))
 
 
-def test_the_class_survives_another_process(tmp_path):
+def test_bad_record_errors_can_be_pickled(tmp_path):
 
   error = errors.BadRecordError('No text.', where='a:9')
   copy = pickle.loads(pickle.dumps(error))
@@ -289,7 +289,7 @@ def test_the_class_survives_another_process(tmp_path):
 @pytest.mark.parametrize(
   'name', ['mono/en.txt', 'mono/en.txt.gz', 'mono/en.tar']
 )
-def test_git_lfs_pointers_are_not_text(tmp_path, name):
+def test_git_lfs_pointers_are_rejected(tmp_path, name):
   pointer = b'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\n'
   path = _write(tmp_path, name, pointer)
   with pytest.raises(errors.CorpusError) as raised:
@@ -311,7 +311,7 @@ def test_git_lfs_pointers_are_not_text(tmp_path, name):
   # Compressed content contains the time and would be part of the IDs.
   ids=['gzip', 'xz', 'zstandard', 'bzip2', 'xz_in_gz', 'utf-16'],
 )
-def test_files_in_another_encoding_than_their_name_states(
+def test_compression_or_encoding_not_matching_the_name_is_rejected(
   tmp_path, name, content, expected_fix
 ):
   path = _write(tmp_path, f'mono/{name}', content)

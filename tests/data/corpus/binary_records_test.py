@@ -1,4 +1,4 @@
-"""Files of other programs, made by their own writers, give their text."""
+"""Tests of record files that other libraries have written."""
 
 import functools
 import gzip
@@ -89,7 +89,7 @@ def _stem(tmp_path, name: str):
 
 
 @pytest.mark.parametrize('name', WRITERS)
-def test_documents_of_other_programs(tmp_path, name):
+def test_documents_of_other_libraries_are_read(tmp_path, name):
   stem = _stem(tmp_path, 'mono/en.made')
   rows = [{'text': text, 'id': n} for n, text in enumerate(_DOCUMENTS)]
   WRITERS[name](stem, rows)
@@ -100,7 +100,7 @@ def test_documents_of_other_programs(tmp_path, name):
 @pytest.mark.parametrize(
   'name', ['array_record', 'dataset', 'tfrecord_of_json']
 )
-def test_pairs_of_other_programs(tmp_path, name):
+def test_pairs_of_other_libraries_are_read(tmp_path, name):
   stem = _stem(tmp_path, 'parallel/en-fr')
   WRITERS[name](
     stem, [{'translation': {'en': en, 'fr': fr}} for en, fr in _PAIRS]
@@ -109,7 +109,7 @@ def test_pairs_of_other_programs(tmp_path, name):
   assert list(corpus.parallel('en', 'fr')) == _SIDES
 
 
-def test_numbers_leave_records_out(tmp_path):
+def test_records_are_filtered_by_numbers(tmp_path):
   stem = _stem(tmp_path, 'mono/en')
   rows = [
     {'text': 'good', 'score': 0.75, 'id': -3},
@@ -125,7 +125,7 @@ def test_numbers_leave_records_out(tmp_path):
 
 
 @pytest.mark.parametrize('packed', ['', '.gz'])
-def test_two_aligned_files(tmp_path, packed):
+def test_aligned_files_are_read_as_pairs(tmp_path, packed):
   stem = _stem(tmp_path, 'parallel/en-fr.news.en')
   write = gzip.compress if packed else bytes
   sides = zip(*_SIDES, strict=True)
@@ -142,7 +142,7 @@ def test_two_aligned_files(tmp_path, packed):
     list(corpus.parallel('en', 'fr'))
 
 
-def test_an_aligned_file_that_is_missing(tmp_path):
+def test_missing_aligned_file_is_an_error(tmp_path):
   stem = _stem(tmp_path, 'parallel/en-fr.en')
   stem.write_text('one')
   with raises_error(errors.CorpusError, where='en-fr.fr'):
@@ -165,14 +165,14 @@ def test_an_aligned_file_that_is_missing(tmp_path):
     ('en.array_record', b'nothing' * 9, 'en.array_record'),
   ],
 )
-def test_damage_is_named(tmp_path, name, content, values):
+def test_damaged_record_files_are_rejected(tmp_path, name, content, values):
   stem = _stem(tmp_path, f'mono/{name}')
   stem.write_bytes(content)
   with raises_error(errors.CorpusError, mentions=values):
     Corpus(tmp_path / 'corpus')
 
 
-def test_a_name_without_a_network(tmp_path):
+def test_dataset_on_the_hub_requires_network_access(tmp_path):
   pytest.importorskip('datasets')
   stem = _stem(tmp_path, 'mono/en.c4.dataset')
   stem.write_text("path = 'nobody/nothing'\nrevision = 'abc'\n")
@@ -182,8 +182,8 @@ def test_a_name_without_a_network(tmp_path):
 
 
 @pytest.mark.parametrize('packed', [True, False])
-def test_lists_of_an_example(packed):
-  """As protocol buffers may have them, of which the first value counts."""
+def test_first_value_of_a_tf_example_list_is_used(packed):
+  """Covers packed and unpacked lists of protocol buffers."""
   values = b'\x0a\x02\x05\x07' if packed else b'\x08\x05\x08\x07'
   feature = b'\x1a' + bytes([len(values)]) + values
   entry = b'\x0a\x01n\x12' + bytes([len(feature)]) + feature

@@ -1,4 +1,4 @@
-"""Corpus directories: what is listed, read, counted and refused."""
+"""Tests of listing, reading, counting and validating corpus directories."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def _error(directory) -> str:
   return str(caught.value)
 
 
-def test_lists_languages_pairs_and_splits(toy_corpus):
+def test_corpus_lists_languages_pairs_and_splits(toy_corpus):
   assert toy_corpus.languages == ('de', 'en', 'ru')
   assert toy_corpus.pairs == (('de', 'en'),)
   assert toy_corpus.monolingual_languages() == ('de', 'en', 'ru')
@@ -33,7 +33,7 @@ def test_lists_languages_pairs_and_splits(toy_corpus):
   assert [d.languages for d in toy_corpus.dictionaries] == [('en', 'de')]
 
 
-def test_blank_lines_and_files_are_document_borders(tmp_path):
+def test_blank_lines_and_files_are_document_boundaries(tmp_path):
   _write(
     tmp_path, {'mono/en.txt': '\n\na\nb\n \n\nc\n', 'mono/en.more.txt': 'd\n'}
   )
@@ -72,7 +72,7 @@ def test_counts_and_validate_agree(toy_corpus):
   assert toy_corpus.count('de', 'en', split='test') == 20
 
 
-def test_a_changed_file_is_counted_again(tmp_path):
+def test_changed_file_is_counted_again(tmp_path):
   _write(tmp_path, {'mono/en.txt': 'a\n'})
   changed_corpus = corpus.Corpus(tmp_path)
   before = changed_corpus.fingerprint()
@@ -89,12 +89,12 @@ def test_fingerprints_by_split_and_language(toy_corpus):
   assert paths == ['mono/de.txt.gz']
 
 
-def test_text_that_is_not_there(toy_corpus):
+def test_reading_an_unknown_language_is_an_error(toy_corpus):
   with raises_error(errors.CorpusError, mentions=('fi', 'de', 'en', 'ru')):
     next(toy_corpus.monolingual('fi'))
 
 
-def test_missing_directory(tmp_path):
+def test_missing_directory_is_an_error(tmp_path):
   message = _error(tmp_path / 'nowhere')
   assert_mentions(message, f'{tmp_path}/nowhere')
 
@@ -102,14 +102,16 @@ def test_missing_directory(tmp_path):
 @pytest.mark.parametrize(
   'path', ['mono', 'parallel', 'mono/en.txt', 'parallel/de-en.tsv']
 )
-def test_path_inside_a_corpus_directory(tmp_path, path):
+def test_path_inside_a_corpus_suggests_the_corpus(tmp_path, path):
   _write(tmp_path / 'c', {'mono/en.txt': 'a\n', 'parallel/de-en.tsv': 'a\tb\n'})
   with pytest.raises(errors.CorpusError) as caught:
     corpus.Corpus(tmp_path / 'c' / path)
   assert f'{tmp_path}/c?' in caught.value.fix
 
 
-def test_path_of_the_current_directory_inside_a_corpus(tmp_path, monkeypatch):
+def test_current_directory_inside_a_corpus_suggests_the_corpus(
+  tmp_path, monkeypatch
+):
   _write(tmp_path, {'c/mono/en.txt': 'a\n'})
   monkeypatch.chdir(tmp_path / 'c' / 'mono')
   with pytest.raises(errors.CorpusError) as caught:
@@ -117,7 +119,7 @@ def test_path_of_the_current_directory_inside_a_corpus(tmp_path, monkeypatch):
   assert f'{tmp_path}/c?' in caught.value.fix
 
 
-def test_corpus_directory_with_the_name_of_a_folder(tmp_path):
+def test_corpus_named_mono_does_not_suggest_its_parent(tmp_path):
   _write(tmp_path, {'mono/mono/en.txt': 'a\n', 'mono/parts/en.txt': 'a\n'})
   with pytest.raises(errors.CorpusError) as caught:
     corpus.Corpus(tmp_path / 'mono')
@@ -125,21 +127,21 @@ def test_corpus_directory_with_the_name_of_a_folder(tmp_path):
   assert f'{tmp_path}?' not in caught.value.fix
 
 
-def test_neither_monolingual_nor_parallel(tmp_path):
+def test_corpus_without_text_is_an_error(tmp_path):
   _write(tmp_path, {'dictionaries/de-en.tsv': 'a\tb\n'})
   message = _error(tmp_path)
   assert_mentions(message, 'dictionaries')
 
 
 @pytest.mark.parametrize('content', ['', '\n  \n\n'])
-def test_language_without_text(tmp_path, content):
+def test_language_without_text_is_an_error(tmp_path, content):
   _write(tmp_path, {'mono/en.txt': 'a\n', 'mono/sw.txt': content})
   message = _error(tmp_path)
   assert_mentions(message, 'sw')
   assert_mentions(message, f'{tmp_path}/mono/sw.txt')
 
 
-def test_files_with_swapped_columns_are_named(tmp_path):
+def test_conflicting_directions_name_the_file_with_swapped_columns(tmp_path):
   german = [
     f'Die Katze schläft im Haus Nummer {n} und träumt' for n in range(9)
   ]
@@ -160,7 +162,7 @@ def test_files_with_swapped_columns_are_named(tmp_path):
   assert 'valid/parallel' not in error.value.fix
 
 
-def test_pair_in_both_directions(tmp_path):
+def test_pair_in_both_directions_is_an_error(tmp_path):
   _write(
     tmp_path,
     {'parallel/de-en.tsv': 'a\tb\n', 'test/parallel/en-de.tsv': 'a\tb\n'},
@@ -184,13 +186,13 @@ def test_pair_in_both_directions(tmp_path):
     'mono/deep/en.txt',
   ],
 )
-def test_unknown_names(tmp_path, name):
+def test_unknown_file_names_are_rejected(tmp_path, name):
   _write(tmp_path, {'mono/en.txt': 'a\n', name: 'a\n'})
   message = _error(tmp_path)
   assert_mentions(message, tmp_path)
 
 
-def test_readme_and_hidden_files_are_left_alone(tmp_path):
+def test_readme_and_hidden_files_are_ignored(tmp_path):
   _write(
     tmp_path,
     {
@@ -204,7 +206,7 @@ def test_readme_and_hidden_files_are_left_alone(tmp_path):
   assert corpus.Corpus(tmp_path).languages == ('en',)
 
 
-def test_malformed_lines_are_found_on_reading_and_by_validate(tmp_path):
+def test_malformed_lines_are_rejected_by_reading_and_validate(tmp_path):
   _write(tmp_path, {'parallel/de-en.tsv': 'a\tb\na b\n'})
   malformed_corpus = corpus.Corpus(tmp_path)
   for read in (
@@ -218,7 +220,7 @@ def test_malformed_lines_are_found_on_reading_and_by_validate(tmp_path):
     assert_mentions(message, 1)
 
 
-def test_invalid_utf8_is_found_with_its_line(tmp_path):
+def test_invalid_utf8_is_reported_with_its_line(tmp_path):
   (tmp_path / 'mono').mkdir()
   (tmp_path / 'mono' / 'en.txt').write_bytes(b'fine\n\xff\n')
   with raises_error(
@@ -227,7 +229,7 @@ def test_invalid_utf8_is_found_with_its_line(tmp_path):
     corpus.Corpus(tmp_path).validate()
 
 
-def test_a_corpus_of_test_text_only(tmp_path):
+def test_corpus_with_only_test_text_is_valid(tmp_path):
   corpus_writer.write_parallel(
     tmp_path, ('de', 'en'), [('a', 'b')], split='test'
   )

@@ -1,4 +1,4 @@
-"""Names and fingerprints of the files of corpus directories."""
+"""Tests of file names and fingerprints of corpus directories."""
 
 import os
 import pathlib
@@ -23,7 +23,7 @@ from xlflax.utils import errors
     ('de-en.tsv', Kind.DICTIONARY, ('de', 'en')),
   ],
 )
-def test_names_give_languages(name, kind, languages):
+def test_parse_name_returns_the_languages(name, kind, languages):
   parsed = corpus_files.parse_name(pathlib.Path('x') / name, kind, 'train')
   assert parsed.languages == languages
 
@@ -39,7 +39,7 @@ def test_names_give_languages(name, kind, languages):
     ('de-en.tsv.gz', Kind.DICTIONARY),
   ],
 )
-def test_unknown_names_say_what_is_expected(name, kind):
+def test_unknown_names_are_rejected_with_valid_examples(name, kind):
   with pytest.raises(errors.CorpusError) as caught:
     corpus_files.parse_name(pathlib.Path('dir') / name, kind, 'train')
   message = str(caught.value)
@@ -65,13 +65,13 @@ def test_csv_files_must_be_converted(name, kind, converted):
   assert_mentions(caught.value.fix, 'csv', f'dir/{converted}')
 
 
-def test_pair_of_one_language_with_itself():
+def test_pair_of_identical_languages_is_rejected():
   with raises_error(errors.CorpusError, got='en-en.tsv', where='en-en.tsv'):
     corpus_files.parse_name(pathlib.Path('en-en.tsv'), Kind.PARALLEL, 'train')
 
 
 @pytest.mark.parametrize('size', [10, 4 << 20, 9 << 20])
-def test_fingerprint_is_of_the_content_and_not_of_its_time(tmp_path, size):
+def test_fingerprint_depends_on_content_and_not_on_time(tmp_path, size):
   path = tmp_path / 'en.txt'
   path.write_bytes(b'a' * size)
   os.utime(path, ns=(1, 1))
@@ -89,7 +89,7 @@ def test_fingerprint_is_of_the_content_and_not_of_its_time(tmp_path, size):
   assert corpus_files.fingerprint_file(path, tmp_path) == before
 
 
-def test_fingerprint_follows_the_content(tmp_path):
+def test_fingerprint_contains_path_and_size(tmp_path):
   path = tmp_path / 'mono' / 'en.txt'
   path.parent.mkdir()
   path.write_text('a\n')

@@ -1,4 +1,4 @@
-"""Written corpora are read back as they were given."""
+"""Tests that written corpora are read back unchanged."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def test_monolingual_round_trip(tmp_path, compression):
   ]
 
 
-def test_documents_become_blank_lines(tmp_path):
+def test_documents_are_separated_by_blank_lines(tmp_path):
   path = corpus_writer.write_monolingual(tmp_path, 'en', [['a', 'b'], ['c']])
   assert path.read_text() == 'a\nb\n\nc\n'
 
@@ -48,7 +48,7 @@ def test_parallel_round_trip(tmp_path, split, folder):
   ]
 
 
-def test_the_same_text_gives_the_same_bytes(tmp_path):
+def test_equal_text_is_written_as_equal_bytes(tmp_path):
   contents = {
     corpus_writer.write_monolingual(
       tmp_path / name, 'en', [['a']], compression='gz'
@@ -58,7 +58,7 @@ def test_the_same_text_gives_the_same_bytes(tmp_path):
   assert len(contents) == 1
 
 
-def test_a_failing_writer_leaves_no_file(tmp_path):
+def test_failing_writer_leaves_no_file(tmp_path):
   def documents():
     yield ['a']
     raise RuntimeError('stop')
@@ -69,11 +69,11 @@ def test_a_failing_writer_leaves_no_file(tmp_path):
 
 
 @pytest.mark.parametrize('language', ['EN', 'zh-Hans', 'english', 'en.x'])
-def test_bad_language_codes(tmp_path, language):
+def test_invalid_language_codes_are_rejected(tmp_path, language):
   with raises_error(errors.CorpusError, mentions='zh_Hans'):
     corpus_writer.write_monolingual(tmp_path, language, [['a']])
 
 
-def test_unknown_split(tmp_path):
+def test_unknown_split_is_rejected(tmp_path):
   with raises_error(errors.CorpusError, got='dev'):
     corpus_writer.write_monolingual(tmp_path, 'en', [['a']], split='dev')

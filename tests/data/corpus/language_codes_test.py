@@ -30,7 +30,7 @@ pytest_plugins = ['tests.evaluation.fixtures']
     ('gsw', ('de', 'gsw'), 'gsw'),
   ],
 )
-def test_match_finds_the_same_language(code, languages, expected):
+def test_match_language(code, languages, expected):
   assert language_codes.match_language(code, languages) == expected
 
 
@@ -58,7 +58,7 @@ def test_match_finds_the_same_language(code, languages, expected):
     (('cb_IQ', 'ckb', 'ckb_Arab'), 'ckb', 'Arab'),
   ],
 )
-def test_spellings_of_one_language(spellings, language, script):
+def test_spellings_of_one_language_are_equal(spellings, language, script):
   parsed = [language_codes.parse_language_code(code) for code in spellings]
   assert {code.language for code in parsed} == {language}
   assert {code.script for code in parsed} == {script}
@@ -67,7 +67,7 @@ def test_spellings_of_one_language(spellings, language, script):
 @pytest.mark.parametrize(
   'code', ['', 'xx1', 'english', '@', '_', 'zz zz', '\n']
 )
-def test_unregistered_codes_stand_for_themselves(code):
+def test_unregistered_codes_are_kept_unchanged(code):
   parsed = language_codes.parse_language_code(code)
   assert parsed.language == parsed.macrolanguage == code
   assert parsed.script is None
@@ -96,7 +96,7 @@ _CONTAINED_SCRIPTS = {
 
 
 @pytest.mark.parametrize('code', code_lists.FLORES_200)
-def test_flores_codes(code):
+def test_flores_codes_are_parsed(code):
   iso, script = code.split('_')
   parsed = language_codes.parse_language_code(code)
   assert parsed.script == script
@@ -104,7 +104,7 @@ def test_flores_codes(code):
     script
     not in ('Hans', 'Hant', 'Jpan', 'Thai', 'Laoo', 'Khmr', 'Mymr', 'Tibt')
   )
-  # The plain code, the tag with a hyphen and the short code mean the same.
+  # The plain code, the hyphenated tag and the short code are equivalent.
   for spelling in (f'{iso}-{script}', f'{parsed.language}_{script}'):
     other = language_codes.parse_language_code(spelling)
     assert (other.language, other.script) == (parsed.language, script)
@@ -124,19 +124,19 @@ def test_xtreme_codes_are_short(code):
 
 
 @pytest.mark.parametrize('code, short', code_lists.TATOEBA)
-def test_tatoeba_codes(code, short):
+def test_tatoeba_codes_are_shortened(code, short):
   assert language_codes.short_code(code) == short
 
 
 @pytest.mark.parametrize('code, iso', code_lists.UNIVERSAL_DEPENDENCIES)
-def test_universal_dependencies_codes(code, iso):
-  """Treebanks use the short code, their metadata the three letters."""
+def test_universal_dependencies_codes_are_equivalent(code, iso):
+  """Treebanks use the short code, and their metadata the ISO 639-3 code."""
   first, second = map(language_codes.parse_language_code, (code, iso))
   assert first.language == second.language
   assert first.script == second.script
 
 
-def test_mteb_codes():
+def test_mteb_codes_are_parsed():
   """MTEB always specifies the script."""
   assert len(code_lists.MTEB) == 1199
   for code in code_lists.MTEB:
@@ -168,11 +168,11 @@ def test_mteb_codes():
     ('cmo', {'Hans', 'Hant'}),
   ],
 )
-def test_scripts_that_texts_use(code, scripts):
+def test_scripts_of_a_language(code, scripts):
   assert language_codes.parse_language_code(code).scripts == scripts
 
 
-def test_an_unknown_language_gets_id_0_and_one_note(vocabulary):
+def test_unknown_language_has_id_0_and_is_noted_once(vocabulary):
   notes = []
   for _ in range(2):
     assert language_codes.language_id(vocabulary, 'tur', notes) == 0
@@ -196,22 +196,22 @@ def test_an_unknown_language_gets_id_0_and_one_note(vocabulary):
     ('xx1', 'xx1'),
   ],
 )
-def test_normalized_codes(code, expected):
+def test_normalize_code(code, expected):
   assert language_codes.normalize_code(code) == expected
 
 
 @pytest.mark.parametrize(
   'code',
-  # Withdrawn codes, ISO 639-2/B and 639-5, private use, and new codes.
+  # Includes withdrawn, ISO 639-2/B, ISO 639-5, private use and new codes.
   ['ja', 'jpn', 'zho_Hans', 'en_XX', 'sr@latin', 'simple', 'zh_min_nan', 'se']
   + ['in', 'iw', 'eml', 'ger', 'roa', 'qaa', 'tok_Latn', 'oci_Latn_aran1260'],
 )
-def test_registered_codes(code):
+def test_is_registered_accepts_registered_codes(code):
   assert language_codes.is_registered(code)
 
 
 @pytest.mark.parametrize(
   'code', ['jp', 'jp_JP', 'cz', 'dk', 'gr', 'ua', 'xx', 'xx1', 'german', '1']
 )
-def test_codes_that_are_not_registered(code):
+def test_is_registered_rejects_unregistered_codes(code):
   assert not language_codes.is_registered(code)

@@ -1,4 +1,4 @@
-"""Shifted lines in parallel text are found."""
+"""Tests of the detection of shifted lines in parallel text."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from xlflax.data.corpus import line_alignment
 
 
 @pytest.mark.parametrize('lines', [1, -3, 4, -10, 20])
-def test_shifts_by_up_to_twenty_lines_are_found(lines):
+def test_shifts_of_up_to_twenty_lines_are_found(lines):
   pairs = shifted_pairs(lines=lines, first=100)
   shift = line_alignment.find_shift(pairs)
   assert shift == line_alignment.Shift(100, lines)
@@ -19,7 +19,7 @@ def test_larger_shifts_must_occur_in_two_windows():
   assert line_alignment.find_shift(pairs[50:150]) is not None
 
 
-def test_lengths_that_hardly_vary_are_not_compared():
+def test_lines_of_similar_lengths_have_no_shift():
   pairs = shifted_pairs(lines=2)
   nearly_equal = [
     tuple('t' * (50 + len(text.split()) % 2) for text in pair) for pair in pairs
@@ -28,5 +28,5 @@ def test_lengths_that_hardly_vary_are_not_compared():
 
 
 @pytest.mark.parametrize('lines', [0, 30])
-def test_other_pairs_are_not_shifted(lines):
+def test_aligned_and_unrelated_lines_have_no_shift(lines):
   assert line_alignment.find_shift(shifted_pairs(lines=lines)) is None

@@ -1,4 +1,4 @@
-"""Lines and columns of the files of corpus directories."""
+"""Tests of reading lines and columns of corpus files."""
 
 import gzip
 import os
@@ -31,7 +31,7 @@ def test_lines_are_numbered_and_stripped(tmp_path, suffix, pack):
   ]
 
 
-def test_several_zstandard_frames_are_one_file(tmp_path):
+def test_several_zstandard_frames_are_read(tmp_path):
   path = tmp_path / 'en.txt.zst'
   pack = zstandard.ZstdCompressor().compress
   path.write_bytes(pack(b'one\n') + pack(b'two\n'))
@@ -42,7 +42,7 @@ def test_several_zstandard_frames_are_one_file(tmp_path):
   'suffix, pack',
   [('txt.gz', gzip.compress), ('txt.zst', zstandard.ZstdCompressor().compress)],
 )
-def test_damaged_compression_names_the_file(tmp_path, suffix, pack):
+def test_damaged_compressed_file_is_an_error(tmp_path, suffix, pack):
   path = tmp_path / f'en.{suffix}'
   path.write_bytes(b'not compressed')
   with pytest.raises(errors.CorpusError) as caught:
@@ -50,19 +50,19 @@ def test_damaged_compression_names_the_file(tmp_path, suffix, pack):
   assert str(path) in str(caught.value)
 
 
-def test_cut_off_gzip_file_is_an_error(tmp_path):
+def test_truncated_gzip_file_is_an_error(tmp_path):
   path = tmp_path / 'en.txt.gz'
   path.write_bytes(gzip.compress(b'line\n' * 1000)[:-12])
   with raises_error(errors.CorpusError, where='en.txt.gz:724'):
     list(corpus_lines.read_lines(path))
 
 
-def test_missing_file(tmp_path):
+def test_missing_file_is_an_error(tmp_path):
   with raises_error(errors.CorpusError, where='en.txt'):
     list(corpus_lines.read_lines(tmp_path / 'en.txt'))
 
 
-def test_invalid_utf8_tells_byte_column_and_line(tmp_path):
+def test_invalid_utf8_is_reported_with_byte_column_and_line(tmp_path):
   path = tmp_path / 'en.txt'
   with pytest.raises(errors.CorpusError) as caught:
     corpus_lines.decode_line(b'caf\xe9', path, 7)
@@ -71,7 +71,7 @@ def test_invalid_utf8_tells_byte_column_and_line(tmp_path):
   assert_mentions(message, f'{path}:7')
 
 
-def test_columns_of_a_pair():
+def test_split_columns_of_a_pair():
   path = pathlib.Path('de-en.tsv')
   assert corpus_lines.split_columns(b'one\t un', path, 1) == ('one', 'un')
 
@@ -86,7 +86,7 @@ def test_columns_of_a_pair():
     (b'a\t ', ('p/de-en.tsv:3',)),
   ],
 )
-def test_malformed_pairs_tell_file_and_line(line, values):
+def test_malformed_pairs_are_reported_with_file_and_line(line, values):
   with raises_error(
     errors.CorpusError, mentions=('p/de-en', 'p/de-en.tsv:3', *values)
   ):
@@ -107,7 +107,7 @@ def test_malformed_pairs_tell_file_and_line(line, values):
     (b'a,b\tc\td', False),
   ],
 )
-def test_pairs_in_the_csv_format(line, is_csv):
+def test_pairs_in_csv_format_are_detected(line, is_csv):
   path = pathlib.Path('p/de-en.tsv')
   with raises_error(errors.BadRecordError, where='p/de-en.tsv:3') as caught:
     corpus_lines.split_columns(line, path, 3)
@@ -115,7 +115,7 @@ def test_pairs_in_the_csv_format(line, is_csv):
   assert ('p/de-en.csv' in caught.value.fix) == is_csv
 
 
-def test_dictionaries_in_the_csv_format(tmp_path):
+def test_dictionaries_in_csv_format_are_rejected(tmp_path):
   path = tmp_path / 'de-en.tsv'
   path.write_text('Katze,cat\n')
   with raises_error(errors.TextColumnError, where=f'{path}:1'):
@@ -133,7 +133,7 @@ def test_dictionaries_in_the_csv_format(tmp_path):
     'a\tb\tnan\n',
   ],
 )
-def test_malformed_dictionaries(tmp_path, content):
+def test_malformed_dictionaries_are_rejected(tmp_path, content):
   path = tmp_path / 'de-en.tsv'
   path.write_text('x\ty\t0.5\n' + content)
   with raises_error(errors.CorpusError, mentions=f'{path}:2'):
@@ -145,9 +145,7 @@ def test_malformed_dictionaries(tmp_path, content):
   ('suffix', 'pack'),
   [('.gz', gzip.compress), ('.zst', zstandard.ZstdCompressor().compress)],
 )
-def test_a_file_that_ends_too_early_is_not_its_beginning(
-  tmp_path, suffix, pack, keep
-):
+def test_truncated_compressed_files_are_rejected(tmp_path, suffix, pack, keep):
   rng = random.Random(1)
   lines = [f'{rng.random()} {rng.random()}\n'.encode() for _ in range(5000)]
   complete = pack(b''.join(lines[:2500])) + pack(b''.join(lines[2500:]))
@@ -160,7 +158,7 @@ def test_a_file_that_ends_too_early_is_not_its_beginning(
 
 
 @pytest.mark.parametrize('suffix', ['.gz', '.xz', '.zst'])
-def test_text_whose_name_ends_as_that_of_a_compressed_file(tmp_path, suffix):
+def test_plain_text_with_a_compressed_suffix_is_rejected(tmp_path, suffix):
   path = tmp_path / f'de.txt{suffix}'
   path.write_text('Schöne Flöten\n')
   with raises_error(errors.CorpusError, where=path) as raised:
@@ -172,8 +170,8 @@ def test_text_whose_name_ends_as_that_of_a_compressed_file(tmp_path, suffix):
   assert 'de.txt' not in raised.value.fix
 
 
-def test_a_line_without_an_end(tmp_path, monkeypatch):
-  """Such as a small file that unpacks to gigabytes."""
+def test_overlong_lines_are_rejected(tmp_path, monkeypatch):
+  """A small compressed file can unpack to gigabytes."""
   monkeypatch.setattr(corpus_lines, '_MAX_LINE_BYTES', 1000)
   path = tmp_path / 'en.txt.gz'
   path.write_bytes(gzip.compress(b'short\n' + bytes(10**6)))
@@ -181,15 +179,14 @@ def test_a_line_without_an_end(tmp_path, monkeypatch):
     list(corpus_lines.read_lines(path))
 
 
-def test_a_pipe_is_no_text_file(tmp_path):
+def test_pipes_are_rejected(tmp_path):
   os.mkfifo(tmp_path / 'en.txt')
   with raises_error(errors.CorpusError, where='en.txt'):
     list(corpus_lines.read_lines(tmp_path / 'en.txt'))
 
 
 @pytest.mark.parametrize('size', [1, 2, 3, 7])
-def test_spans_divide_lines_of_all_ends(tmp_path, size):
-  """Every line is in one span, whatever ends it."""
+def test_spans_partition_lines_with_any_line_ending(tmp_path, size):
   data = b'one\r\ntwo\rthree\n\r\n\rfour\n\nfive\r'
   path = tmp_path / 'a.txt'
   path.write_bytes(data)

@@ -1,4 +1,4 @@
-"""Files of records give the text that files of lines give."""
+"""Tests that record files give the same text as line files."""
 
 import gzip
 import io
@@ -81,7 +81,7 @@ def _write(root: pathlib.Path, name: str, content: bytes) -> Corpus:
 
 
 @pytest.mark.parametrize('ending, pack', [*FORMS.items(), ('tar', _tar)])
-def test_documents_are_records(tmp_path, ending, pack):
+def test_documents_are_read_from_records(tmp_path, ending, pack):
   rows = [{'text': text, 'id': n} for n, text in enumerate(_DOCUMENTS)]
   corpus = _write(tmp_path, f'mono/en.{ending}', pack(rows))
   assert list(corpus.monolingual('en')) == _LINES
@@ -89,13 +89,13 @@ def test_documents_are_records(tmp_path, ending, pack):
 
 
 @pytest.mark.parametrize('ending, pack', FORMS.items())
-def test_pairs_are_records(tmp_path, ending, pack):
+def test_pairs_are_read_from_records(tmp_path, ending, pack):
   rows = [{'translation': {'en': en, 'fr': fr}} for en, fr in _PAIRS]
   corpus = _write(tmp_path, f'parallel/en-fr.{ending}', pack(rows))
   assert list(corpus.parallel('en', 'fr')) == _SIDES
 
 
-def test_a_translation_memory(tmp_path):
+def test_translation_memory_is_read(tmp_path):
   memory = """<?xml version="1.0"?><tmx version="1.4"><body>
     <tu><tuv xml:lang="en-US"><seg>a <bpt i="1">&lt;b&gt;</bpt>ho<hi>us</hi>e<ept i="1">&lt;/b&gt;</ept></seg></tuv>
         <tuv xml:lang="fr"><seg>une <ph>{<sub>mais</sub>}</ph>on</seg></tuv></tu>
@@ -107,7 +107,7 @@ def test_a_translation_memory(tmp_path):
   assert list(corpus.parallel('en', 'fr')) == _SIDES
 
 
-def test_a_translation_memory_of_two_varieties(tmp_path):
+def test_translation_memory_of_two_varieties_is_read(tmp_path):
   memory = """<?xml version="1.0"?><tmx version="1.4"><body>
     <tu><tuv xml:lang="pt-PT"><seg>autocarro</seg></tuv>
         <tuv xml:lang="pt-BR"><seg>onibus</seg></tuv></tu>
@@ -130,13 +130,13 @@ def _archive(**texts: str) -> bytes:
   return sink.getvalue()
 
 
-def test_an_archive_of_two_files(tmp_path):
+def test_archive_of_two_aligned_files_is_read(tmp_path):
   packed = _archive(en='a house\ntwo boats', fr='une maison\ndeux bateaux')
   corpus = _write(tmp_path, 'parallel/en-fr.made.zip', packed)
   assert list(corpus.parallel('en', 'fr')) == _SIDES
 
 
-def test_an_archive_whose_sides_are_not_as_long(tmp_path):
+def test_archive_with_sides_of_different_lengths_is_an_error(tmp_path):
   corpus = _write(
     tmp_path, 'parallel/en-fr.zip', _archive(en='a\nb\nc', fr='a\nb\n')
   )
@@ -149,7 +149,7 @@ def test_an_archive_whose_sides_are_not_as_long(tmp_path):
     list(corpus.parallel('en', 'fr'))
 
 
-def test_columns_units_and_choices(tmp_path):
+def test_record_fields_units_and_filters(tmp_path):
   (tmp_path / 'corpus.toml').write_text(
     "[[records]]\nfiles = 'mono/en*'\ntext_field = 'page.body'\nrecord_unit = 'line'\n"
     "min_values = { score = 0.5 }\nfilter_equals = { lang = 'en' }\n"
@@ -164,7 +164,7 @@ def test_columns_units_and_choices(tmp_path):
   assert list(corpus.monolingual('en')) == [('one two', True), ('three', False)]
 
 
-def test_sides_and_held_out_files(tmp_path):
+def test_pair_fields_apply_to_all_splits(tmp_path):
   (tmp_path / 'corpus.toml').write_text(
     "[[records]]\nfiles = '*parallel/*'\npair_fields = ['source', 'target']\n"
   )
@@ -175,7 +175,7 @@ def test_sides_and_held_out_files(tmp_path):
     assert list(corpus.parallel('en', 'fr', split)) == _SIDES[:1]
 
 
-def test_what_is_said_on_columns_is_part_of_the_text(tmp_path):
+def test_text_field_is_part_of_the_fingerprint(tmp_path):
   rows = [{'text': 'one', 'title': 'two'}]
   corpus = _write(tmp_path, 'mono/en.jsonl', _json_lines(rows))
   before = corpus.group_fingerprint('en')
@@ -198,7 +198,9 @@ def test_what_is_said_on_columns_is_part_of_the_text(tmp_path):
     (b'{"text": 3}\n', ('corpus.toml', 'docs/data.md'), ':1'),
   ],
 )
-def test_faulty_records_name_file_and_record(tmp_path, content, values, where):
+def test_malformed_records_are_reported_with_file_and_record(
+  tmp_path, content, values, where
+):
   with raises_error(errors.CorpusError, mentions=values) as caught:
     list(_write(tmp_path, 'mono/en.jsonl', content).monolingual('en'))
   assert_mentions(caught.value, f'en.jsonl{where}')
@@ -220,7 +222,7 @@ def test_faulty_records_name_file_and_record(tmp_path, content, values, where):
     ),
   ],
 )
-def test_the_column_of_the_text_is_suggested(tmp_path, name, row, setting):
+def test_text_field_is_suggested(tmp_path, name, row, setting):
   with raises_error(errors.TextColumnError) as caught:
     _write(tmp_path, name, _json_lines([row]))
   assert f'`{setting}`' in caught.value.fix
@@ -231,7 +233,7 @@ def test_the_column_of_the_text_is_suggested(tmp_path, name, row, setting):
 
 
 @pytest.mark.parametrize('ending', ['parquet', 'arrow', 'tar'])
-def test_damaged_files_are_named(tmp_path, ending):
+def test_damaged_record_files_are_rejected(tmp_path, ending):
   with raises_error(errors.CorpusError, mentions=f'en.{ending}'):
     _write(tmp_path, f'mono/en.{ending}', b'ARROW1 and nothing more')
 
@@ -247,20 +249,20 @@ def test_damaged_files_are_named(tmp_path, ending):
     ('text = ', ('TOML', 'corpus.toml')),
   ],
 )
-def test_mistakes_in_corpus_toml(tmp_path, text, values):
+def test_invalid_corpus_toml_is_rejected(tmp_path, text, values):
   (tmp_path / 'corpus.toml').write_text(text)
   with raises_error(errors.CorpusError, mentions=values) as caught:
     _write(tmp_path, 'mono/en.txt', b'one\n')
   assert_mentions(caught.value, 'corpus.toml')
 
 
-def test_records_are_read_from_their_beginning():
+def test_record_files_are_sequential():
   for name in ('en.jsonl', 'en.parquet', 'en.txt.gz', 'en-fr.tmx'):
     assert corpus_files.is_sequential(pathlib.Path(name)), name
   assert not corpus_files.is_sequential(pathlib.Path('en.jsonl.txt'))
 
 
-def test_no_break_spaces_of_records_are_kept(tmp_path):
+def test_no_break_spaces_of_records_are_preserved(tmp_path):
   row = {'translation': {'en': '10\xa0000\tmen', 'fr': '10\u202f000\r\nhommes'}}
   corpus = _write(tmp_path, 'parallel/en-fr.jsonl', _json_lines([row]))
   assert list(corpus.parallel('en', 'fr')) == [
@@ -270,7 +272,7 @@ def test_no_break_spaces_of_records_are_kept(tmp_path):
 
 @pytest.mark.parametrize('end', ['\r', '\r\n', '\n'])
 @pytest.mark.parametrize('unit', ['line', 'document'])
-def test_lines_of_a_record_end_like_lines_of_a_file(tmp_path, end, unit):
+def test_all_line_endings_separate_lines_of_a_record(tmp_path, end, unit):
   (tmp_path / 'corpus.toml').write_text(
     f"[[records]]\nrecord_unit = '{unit}'\n"
   )
@@ -284,7 +286,7 @@ def test_lines_of_a_record_end_like_lines_of_a_file(tmp_path, end, unit):
   )
 
 
-def test_aligned_files_of_different_length(tmp_path):
+def test_aligned_files_of_different_lengths_are_an_error(tmp_path):
   folder = tmp_path / 'parallel'
   folder.mkdir()
   (folder / 'de-en.de').write_text('eins\nzwei\n')
@@ -296,7 +298,7 @@ def test_aligned_files_of_different_length(tmp_path):
     list(Corpus(tmp_path).parallel('de', 'en'))
 
 
-def test_aligned_files_with_carriage_returns_in_different_lines(tmp_path):
+def test_aligned_files_with_misaligned_carriage_returns_are_an_error(tmp_path):
   folder = tmp_path / 'parallel'
   folder.mkdir()
   with zipfile.ZipFile(folder / 'de-en.zip', 'w') as archive:

@@ -1,4 +1,4 @@
-"""Text normalization for duplicate detection, and text similarity."""
+"""Tests of text normalization for duplicate detection and text similarity."""
 
 import pytest
 
@@ -15,17 +15,17 @@ from xlflax.data.corpus import text_similarity
     ('!', '!'),
   ],
 )
-def test_essence(text, expected):
+def test_normalize_for_comparison(text, expected):
   assert text_similarity.normalize_for_comparison(text) == expected
 
 
-def test_words_that_differ_in_a_vowel_sign_differ():
+def test_vowel_signs_distinguish_words():
   assert text_similarity.normalize_for_comparison(
     'मेरा'
   ) != text_similarity.normalize_for_comparison('मेरी')
 
 
-def test_similarity():
+def test_ngram_similarity():
   assert text_similarity.ngram_similarity('The cat.', 'the cat') == 1
   assert text_similarity.ngram_similarity('abcd', 'abce') == pytest.approx(
     1 / 3

@@ -1,4 +1,4 @@
-"""Case rules of languages and the normalization of words."""
+"""Tests of language-specific case rules and word normalization."""
 
 import pytest
 
@@ -69,11 +69,11 @@ def test_fold_unifies_spellings(language, first, second):
   assert word_forms.fold(first, language) == word_forms.fold(second, language)
 
 
-def test_fold_keeps_the_two_turkish_letters_apart():
+def test_fold_distinguishes_dotted_and_dotless_i():
   assert word_forms.fold('KIR', 'tr') != word_forms.fold('KİR', 'tr')
 
 
-def test_word_index():
+def test_word_index_finds_equivalent_spellings():
   index = word_forms.WordIndex(['e\u0301te\u0301', 'Haus', 'haus'], 'de')
   spellings = ('été', 'Été', 'Haus', 'HAUS', 'x')
   assert [index.find(word) for word in spellings] == [0, 0, 1, 2, None]

@@ -1,4 +1,4 @@
-"""Words of text, and everything between them."""
+"""Tests of splitting text into words and separators."""
 
 import sys
 import unicodedata
@@ -36,7 +36,7 @@ def test_words_of_scripts_with_spaces(language, text, words):
   assert ''.join(parts) == text
 
 
-def test_separators_and_words_take_turns():
+def test_separators_and_words_alternate():
   assert Segmenter('en').split('A cat, no?') == [
     '',
     'A',
@@ -49,7 +49,7 @@ def test_separators_and_words_take_turns():
   assert Segmenter('en').split('') == ['']
 
 
-def test_a_border_is_a_word():
+def test_border_character_is_a_word():
   assert Segmenter('en').split(f'a{BORDER}{BORDER}b')[1::2] == [
     'a',
     BORDER,
@@ -64,7 +64,7 @@ def test_a_border_is_a_word():
 
 
 @pytest.mark.parametrize('language', ['zh', 'zh_Hans', 'yue'])
-def test_chinese_is_cut_by_jieba(language):
+def test_chinese_is_segmented_by_jieba(language):
   text = '我来到北京清华大学, ok?\0清华'
   parts = Segmenter(language).split(text)
   assert parts[1::2] == ['我', '来到', '北京', '清华大学', 'ok', BORDER, '清华']
@@ -83,20 +83,20 @@ def test_chinese_is_cut_by_jieba(language):
     ('ja', ['私', 'は', '猫', 'が', '好き']),
   ],
 )
-def test_scripts_with_a_dictionary_of_words_are_split_by_icu(language, words):
+def test_scripts_with_an_icu_dictionary_are_segmented_by_icu(language, words):
   text = ''.join(words)
   parts = Segmenter(language).split(f'{text}, ok? {text}')
   assert parts[1::2] == [*words, 'ok', *words]
   assert ''.join(parts) == f'{text}, ok? {text}'
 
 
-def test_a_known_word_is_not_found_inside_another_word():
+def test_known_word_inside_another_word_is_not_split():
   """`ชาย` (man) is only the end of the name `สมชาย`."""
   segments = Segmenter('th', ['ชาย', 'มชื่อ']).split('ผมชื่อสมชาย')[1::2]
   assert segments == ['ผม', 'ชื่อ', 'สมชาย']
 
 
-def test_a_known_word_may_consist_of_several_words():
+def test_known_words_may_consist_of_several_segments():
   segmenter = Segmenter('th', ['ชื่อสมชาย', 'ผมชื่อ', 'ผมชื่อสม'])
   assert segmenter.split('ผมชื่อสมชาย')[1::2] == ['ผมชื่อ', 'สมชาย']
 
@@ -105,7 +105,7 @@ def test_hyphens_between_words_without_spaces_are_separators():
   assert Segmenter('th').split('ไทย-ลาว') == ['', 'ไทย', '-', 'ลาว', '']
 
 
-def test_the_longest_known_word_is_used():
+def test_longest_known_word_is_used():
   dictionary = KnownWords(['', 'ab', 'abc', 'd'])
   assert dictionary.join(list('abcxyd')) == ['abc', 'x', 'y', 'd']
   assert dictionary.join(list('abcxyd'), merge_rest=True) == ['abc', 'xy', 'd']
@@ -134,18 +134,20 @@ def test_scripts_without_a_dictionary_are_split_at_known_words():
   known=strategies.lists(strategies.text('กาิเ猫がມြ', max_size=3), max_size=4),
 )
 @hypothesis.settings(max_examples=100, deadline=None)
-def test_no_word_begins_with_a_mark_and_nothing_is_lost(language, text, known):
+def test_words_do_not_start_with_marks_and_text_is_preserved(
+  language, text, known
+):
   parts = Segmenter(language, known).split(text)
   assert ''.join(parts) == text
   for word in parts[1::2]:
     assert unicodedata.category(word[0])[0] != 'M'
 
 
-def test_the_ethiopic_word_space_separates_words():
+def test_ethiopic_word_space_separates_words():
   assert Segmenter('am').split('ሰላም፡ለዓለም።')[1::2] == ['ሰላም', 'ለዓለም']
 
 
-def test_counting_words():
+def test_count_words():
   assert word_segmentation.count_words('pomme de terre', 'fr') == 3
   assert word_segmentation.count_words('研究所', 'zh') == 1
 
@@ -157,7 +159,7 @@ def test_counting_words():
     ('th', 'icu4py', word_segmentation._icu_breakers),
   ],
 )
-def test_a_missing_segmenter_is_reported(monkeypatch, language, package, load):
+def test_missing_segmenter_is_an_error(monkeypatch, language, package, load):
   load.cache_clear()
   monkeypatch.setitem(sys.modules, package, None)
   monkeypatch.delitem(sys.modules, f'{package}.breakers', raising=False)
@@ -166,8 +168,8 @@ def test_a_missing_segmenter_is_reported(monkeypatch, language, package, load):
   load.cache_clear()
 
 
-def test_the_fast_patterns_split_as_the_complete_one():
-  """Text without marks, with marks, and beyond the basic plane."""
+def test_fast_patterns_agree_with_the_complete_pattern():
+  """Covers text without marks, with marks, and with supplementary characters."""
   for text in (
     "it's a b-c, d",
     'naïve кот',

@@ -1,4 +1,4 @@
-"""Corpora of aligned pages: held-out pages, dropped sides, disjoint text."""
+"""Tests of corpora that are built from aligned pages."""
 
 import json
 
@@ -10,11 +10,14 @@ from xlflax.data.corpus_builders import aligned_corpora
 from xlflax.data.corpus_builders.html_pages import Page
 from xlflax.utils import errors
 
-HALF = aligned_corpora.HeldOut(validation=0.2, test=0.3)
+_HELD_OUT = aligned_corpora.HeldOut(validation=0.2, test=0.3)
 
 
 def _texts(count=40):
-  """English and two translations; every fifth German side is English."""
+  """Returns English pages and two translations.
+
+  The German text of every fifth page is not translated.
+  """
   languages = {'en': [], 'de': [], 'fi': []}
   for page in range(count):
     ids = [f'{page}.{i}' for i in range(3)]
@@ -36,15 +39,15 @@ def _lines(folder, language, split):
 
 
 @pytest.fixture(params=list(aligned_corpora.Mode))
-def written(request, tmp_path):
+def written_corpus(request, tmp_path):
   report = aligned_corpora.write_aligned_corpus(
-    _texts(), tmp_path / 'c', pivot='en', mode=request.param, held_out=HALF
+    _texts(), tmp_path / 'c', pivot='en', mode=request.param, held_out=_HELD_OUT
   )
   return request.param, tmp_path / 'c', report
 
 
-def test_no_held_out_text_is_trained_on(written):
-  mode, folder, report = written
+def test_training_text_excludes_held_out_text(written_corpus):
+  mode, folder, report = written_corpus
   for code in ('en', 'de', 'fi'):
     train = set(_lines(folder, code, 'train'))
     held = set(_lines(folder, code, 'test'))
@@ -59,8 +62,8 @@ def test_no_held_out_text_is_trained_on(written):
   assert json.loads((folder / aligned_corpora.REPORT).read_text()) == report
 
 
-def test_untranslated_sides_are_dropped(written):
-  _, folder, report = written
+def test_untranslated_sides_are_dropped(written_corpus):
+  _, folder, report = written_corpus
   assert report['languages']['de']['dropped']['not translated'] == 8
   assert 'not translated' not in report['languages']['fi']['dropped']
   for split in corpus_directory.SPLITS:
@@ -88,8 +91,8 @@ def test_empty_paragraphs_are_counted(tmp_path):
     )
 
 
-def test_pairs(written):
-  mode, folder, report = written
+def test_pairs_of_aligned_pages(written_corpus):
+  mode, folder, report = written_corpus
   corpus = corpus_directory.Corpus(folder)
   for code in ('de', 'fi'):
     for split, count in report['languages'][code]['pairs'].items():
@@ -107,7 +110,7 @@ def test_disjoint_text_has_one_language(tmp_path):
     tmp_path,
     pivot='en',
     mode=aligned_corpora.Mode.DISJOINT,
-    held_out=HALF,
+    held_out=_HELD_OUT,
   )
   texts = [
     {line.partition(' ')[2] for line in _lines(tmp_path, code, 'train')}
@@ -117,7 +120,7 @@ def test_disjoint_text_has_one_language(tmp_path):
   assert sum(map(len, texts)) == len(set.union(*texts))
 
 
-def test_the_same_call_gives_the_same_files(tmp_path):
+def test_output_is_deterministic(tmp_path):
   for name in ('a', 'b'):
     aligned_corpora.write_aligned_corpus(_texts(), tmp_path / name, pivot='en')
   for path in (tmp_path / 'a').rglob('*.*'):
@@ -125,7 +128,7 @@ def test_the_same_call_gives_the_same_files(tmp_path):
     assert path.read_bytes() == other.read_bytes()
 
 
-def test_words_that_differ_in_a_vowel_sign_are_two():
+def test_vowel_signs_distinguish_paragraphs():
   assert aligned_corpora.paragraph_key('मेरा') != aligned_corpora.paragraph_key(
     'मेरी'
   )
@@ -134,7 +137,7 @@ def test_words_that_differ_in_a_vowel_sign_are_two():
   ) == aligned_corpora.paragraph_key('saveas')
 
 
-def test_mistakes_are_refused(tmp_path):
+def test_invalid_arguments_are_rejected(tmp_path):
   with raises_error(errors.CorpusError, mentions=('sw', 'en', 'de', 'fi')):
     aligned_corpora.write_aligned_corpus(_texts(), tmp_path / 'c', pivot='sw')
   (tmp_path / 'file').touch()
@@ -145,7 +148,7 @@ def test_mistakes_are_refused(tmp_path):
     aligned_corpora.write_aligned_corpus(texts, tmp_path / 'c', pivot='en')
 
 
-def test_a_language_code_is_checked_before_text_is_read(tmp_path):
+def test_language_codes_are_validated_before_reading(tmp_path):
   def pages():
     raise AssertionError('read')
     yield
@@ -158,12 +161,12 @@ def test_a_language_code_is_checked_before_text_is_read(tmp_path):
   assert not list(tmp_path.iterdir())
 
 
-def test_a_late_error_leaves_no_corpus(tmp_path):
+def test_late_error_leaves_no_corpus(tmp_path):
   languages = {**_texts(), 'xx': [Page('page0', {'note': '12'})]}
   output = tmp_path / 'c'
   output.mkdir()
   with raises_error(errors.CorpusError, mentions='xx'):
     aligned_corpora.write_aligned_corpus(
-      languages, output, pivot='en', held_out=HALF
+      languages, output, pivot='en', held_out=_HELD_OUT
     )
   assert list(tmp_path.rglob('*')) == [output]

@@ -55,7 +55,7 @@ _MESSAGES = [
 
 
 def _write_mo(path, entries):
-  """The compiled format, from (msgid, msgstr) with \\0 between forms."""
+  """Writes the binary format from (msgid, msgstr), separating plurals by \\0."""
   sources, targets = zip(
     *((a.encode(), b.encode()) for a, b in entries), strict=True
   )
@@ -68,7 +68,7 @@ def _write_mo(path, entries):
   path.write_bytes(header + tables + body)
 
 
-def test_po_gives_translated_messages_and_plurals_by_rule(tmp_path):
+def test_po_catalog_returns_translations_and_plurals(tmp_path):
   path = tmp_path / 'django.po'
   path.write_text(_PO, encoding='utf-8')
   dropped = collections.Counter()
@@ -76,7 +76,7 @@ def test_po_gives_translated_messages_and_plurals_by_rule(tmp_path):
   assert dropped == {'fuzzy': 1, 'no translation': 1, 'obsolete': 1}
 
 
-def test_mo_gives_the_same(tmp_path):
+def test_mo_catalog_returns_the_same_messages(tmp_path):
   path = tmp_path / 'django.mo'
   _write_mo(
     path,
@@ -96,7 +96,7 @@ def test_mo_gives_the_same(tmp_path):
 
 
 @pytest.mark.skipif(not shutil.which('msgfmt'), reason='needs gettext')
-def test_mo_as_msgfmt_compiles_it(tmp_path):
+def test_mo_catalog_compiled_by_msgfmt_is_read(tmp_path):
   source, path = tmp_path / 'a.po', tmp_path / 'a.mo'
   source.write_text(_PO, encoding='utf-8')
   subprocess.run(['msgfmt', str(source), '-o', str(path)], check=True)
@@ -114,7 +114,7 @@ def test_mo_as_msgfmt_compiles_it(tmp_path):
     ('a.po', b'\xff\xfe'),
   ],
 )
-def test_a_damaged_catalog_is_named(tmp_path, name, content):
+def test_damaged_catalog_is_an_error(tmp_path, name, content):
   path = tmp_path / name
   path.write_bytes(content)
   with pytest.raises(errors.CorpusError) as caught:
@@ -122,7 +122,7 @@ def test_a_damaged_catalog_is_named(tmp_path, name, content):
   assert str(path) in str(caught.value)
 
 
-def test_names_are_short_and_translated(tmp_path):
+def test_read_names_returns_short_translated_names(tmp_path):
   folder = tmp_path / 'zh_CN' / 'LC_MESSAGES'
   folder.mkdir(parents=True)
   _write_mo(

@@ -1,4 +1,4 @@
-"""Folders of gettext catalogs."""
+"""Tests of folders of gettext catalogs."""
 
 import polib
 import pytest
@@ -31,7 +31,7 @@ from xlflax.data.corpus_builders import gettext_folders
     ('%(user_name)s', '%(user_name)s'),
   ],
 )
-def test_marks_of_shortcuts_go_and_nothing_else(tmp_path, message, text):
+def test_shortcut_markers_are_removed(tmp_path, message, text):
   catalog = polib.POFile()
   catalog.metadata = {'Content-Type': 'text/plain; charset=utf-8'}
   catalog.append(polib.POEntry(msgid='x', msgstr=message))

@@ -1,4 +1,4 @@
-"""Paragraphs of HTML pages by their ids."""
+"""Tests of extracting paragraphs of HTML pages by their IDs."""
 
 import pytest
 
@@ -20,7 +20,7 @@ PAGE = """<!DOCTYPE html>
 </body></html>"""
 
 
-def test_the_docstrings_example():
+def test_parse_paragraphs_example_in_docstring():
   text = '<div id="a"><p id="1">One <b>two</b></p><p>x</p></div>'
   assert html_pages.parse_paragraphs(text) == {'1': 'One two'}
 
@@ -39,13 +39,13 @@ def test_paragraphs_without_text_are_returned():
   assert html_pages.parse_paragraphs(text) == {'1': 'One', '2': '', '3': ''}
 
 
-def test_paragraphs_of_a_whole_page():
+def test_paragraphs_of_a_page_without_element():
   paragraphs = html_pages.parse_paragraphs(PAGE)
   assert {'menu', '1', '2', '4', '6', 'after'} == set(paragraphs)
 
 
 @pytest.mark.parametrize(
-  'text, found',
+  'text, expected',
   [
     ('<li id="1"><p>One.</p><p>Two.</p></li>', {'1': 'One. Two.'}),
     ('<td id="1">A<ul><li>b</li><li>c</li></ul></td>', {'1': 'A b c'}),
@@ -55,17 +55,17 @@ def test_paragraphs_of_a_whole_page():
     ),
   ],
 )
-def test_blocks_are_apart_and_ends_may_be_implied(text, found):
-  assert html_pages.parse_paragraphs(text) == found
+def test_blocks_are_separated_and_end_tags_are_optional(text, expected):
+  assert html_pages.parse_paragraphs(text) == expected
 
 
-def test_elements_that_a_page_leaves_open():
+def test_unclosed_elements_are_parsed():
   assert html_pages.parse_paragraphs(
     '<div id="a"><p id="1">open', element='a'
   ) == {'1': 'open'}
 
 
-def test_folders_are_read_in_the_order_of_names(tmp_path):
+def test_folders_are_read_in_alphabetical_order(tmp_path):
   for name, text in (('b/c', 'later'), ('a', 'sooner')):
     path = tmp_path / f'{name}.html'
     path.parent.mkdir(exist_ok=True)
@@ -76,7 +76,7 @@ def test_folders_are_read_in_the_order_of_names(tmp_path):
   ]
 
 
-def test_folders_without_pages_and_other_encodings_are_refused(tmp_path):
+def test_folders_without_pages_and_invalid_utf8_are_rejected(tmp_path):
   with raises_error(errors.CorpusError, mentions='HTML'):
     list(html_pages.read_folder(tmp_path))
   (tmp_path / 'a.html').write_bytes('<p id="1">é</p>'.encode('latin-1'))

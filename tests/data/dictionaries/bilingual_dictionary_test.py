@@ -1,4 +1,4 @@
-"""Reading dictionaries, and the translations out of one language."""
+"""Tests of reading dictionaries and of translations by word."""
 
 import gzip
 
@@ -10,7 +10,7 @@ from xlflax.data.dictionaries.bilingual_dictionary import Dictionary, Entry
 from xlflax.utils import errors
 
 
-def test_a_tsv_dictionary(tmp_path):
+def test_tsv_dictionary_is_read(tmp_path):
   path = tmp_path / 'en-de.tsv'
   path.write_text('cat\tKatze\t3\ncat\tKater\t0.5\nNew York\tNeu-York\n')
   assert Dictionary.read(path) == Dictionary(
@@ -23,7 +23,7 @@ def test_a_tsv_dictionary(tmp_path):
   )
 
 
-def test_a_muse_dictionary(tmp_path):
+def test_muse_dictionary_is_read(tmp_path):
   path = tmp_path / 'en-fr.0-5000.txt.gz'
   path.write_bytes(gzip.compress(b'the le\nthe\tla\n'))
   dictionary = Dictionary.read(path, format='muse')
@@ -43,7 +43,7 @@ def test_a_muse_dictionary(tmp_path):
     ('muse', 'a b c\n', 1, "'a b c'"),
   ],
 )
-def test_malformed_lines_are_told(tmp_path, kind, text, line, got):
+def test_malformed_lines_are_reported(tmp_path, kind, text, line, got):
   path = tmp_path / 'en-de.tsv'
   path.write_text(text)
   with raises_error(errors.CorpusError, mentions=(f'{path}:{line}', got)):
@@ -51,7 +51,7 @@ def test_malformed_lines_are_told(tmp_path, kind, text, line, got):
 
 
 @pytest.mark.parametrize('kind', ['tsv', 'muse'])
-def test_empty_files_and_unclear_names(tmp_path, kind):
+def test_empty_files_and_invalid_names_are_rejected(tmp_path, kind):
   path = tmp_path / 'en-de.tsv'
   path.write_text('')
   with raises_error(errors.CorpusError, where='en-de.tsv'):
@@ -77,11 +77,11 @@ def test_empty_files_and_unclear_names(tmp_path, kind):
     Dictionary.read(path, format='csv')
 
 
-def _options(found, word):
-  return {(t.text, t.language): t.probability for t in found[word]}
+def _options(translations, word):
+  return {(t.text, t.language): t.probability for t in translations[word]}
 
 
-def test_both_directions_and_several_languages():
+def test_translations_of_both_directions_and_several_languages():
   en_de = Dictionary(
     ('en', 'de'),
     (
@@ -110,7 +110,7 @@ def test_both_directions_and_several_languages():
   ) == {('chat', 'fr'): 1.0}
 
 
-def test_the_same_translation_counts_once_with_its_largest_weight():
+def test_duplicate_translations_have_the_largest_weight():
   dictionary = Dictionary(
     ('en', 'de'),
     (Entry('a', 'x', 1.0), Entry('a', 'y', 1.0), Entry('a', 'x', 3.0)),

@@ -1,4 +1,4 @@
-"""Code-switching: statistics against the specification, text, determinism."""
+"""Tests of code-switching: statistics, text and determinism."""
 
 import collections
 import dataclasses
@@ -15,7 +15,7 @@ from xlflax.utils import errors
 
 ALWAYS = CodeSwitching(probability=1.0, max_replaced_ratio=1.0)
 UNCAPPED = CodeSwitching(max_replaced_ratio=1.0)
-SMALLEST = 1e-4  # p-value; the draws are fixed, so a test passes or fails
+_MIN_P_VALUE = 1e-4  # smallest accepted p-value; the draws are deterministic
 
 
 def _dictionary(*entries, languages=('en', 'de')):
@@ -31,7 +31,7 @@ def _dictionary(*entries, languages=('en', 'de')):
 CATS = _dictionary(('cat', 'Katze'))
 
 
-def test_the_docstring_example():
+def test_switch_example_in_docstring():
   switched = Switcher('en', [CATS], ALWAYS).switch(
     ['The cat sees a Cat.', 'CAT!']
   )
@@ -39,7 +39,7 @@ def test_the_docstring_example():
   assert switched[1:] == (6, 3, 3)
 
 
-def test_everything_else_stays_byte_for_byte():
+def test_text_without_translations_is_unchanged():
   lines = ['', ' \t the  cat…—"cat"', 'no\u00a0words', '¿?', 'e\u0301te\0']
   never = dataclasses.replace(ALWAYS, probability=0.0)
   assert Switcher('en', [CATS], never).switch(lines).lines == [
@@ -58,7 +58,7 @@ _NUM_LINES, _PER_LINE = 5000, 20
 _LINES = ['w ' * _PER_LINE] * _NUM_LINES  # 100,000 words
 
 
-def test_the_replacement_rate_without_the_cap():
+def test_replacement_rate_without_maximum_ratio():
   switcher = Switcher('en', [_dictionary(('w', 'x'))], UNCAPPED)
   lines = switcher.switch(_LINES, name='t').lines
   changed = sum(line.count('x') for line in lines)
@@ -67,9 +67,9 @@ def test_the_replacement_rate_without_the_cap():
     scipy.stats.chisquare(
       [changed, total - changed], [0.3 * total, 0.7 * total]
     ).pvalue
-    > SMALLEST
+    > _MIN_P_VALUE
   )
-  # Words are drawn independently: lines follow the binomial distribution.
+  # Words are drawn independently, so counts per line are binomial.
   counts = np.bincount(
     [line.count('x') for line in lines], minlength=_PER_LINE + 1
   )
@@ -82,12 +82,12 @@ def test_the_replacement_rate_without_the_cap():
       [*counts[group], _NUM_LINES - counts[group].sum()],
       [*expected[group], _NUM_LINES - expected[group].sum()],
     ).pvalue
-    > SMALLEST
+    > _MIN_P_VALUE
   )
 
 
-def test_translations_are_drawn_by_weight():
-  """German weights are 6, 3 and 1. The French translations weigh the same."""
+def test_translations_are_sampled_by_weight():
+  """German and French have equal probabilities; German weights are 6, 3 and 1."""
   german = _dictionary(('w', 'a', 6.0), ('w', 'b', 3.0), ('w', 'c', 1.0))
   french = _dictionary(('d', 'w'), ('e', 'w'), languages=('fr', 'en'))
   switcher = Switcher(
@@ -103,41 +103,40 @@ def test_translations_are_drawn_by_weight():
       [counts[letter] for letter in 'abcde'],
       [0.3 * total, 0.15 * total, 0.05 * total, 0.25 * total, 0.25 * total],
     ).pvalue
-    > SMALLEST
+    > _MIN_P_VALUE
   )
 
 
-@pytest.mark.parametrize('share', [0.15, 0.1, 0.29])
-def test_the_cap_is_reached_and_never_exceeded_in_any_group(share):
+@pytest.mark.parametrize('ratio', [0.15, 0.1, 0.29])
+def test_maximum_ratio_is_reached_and_never_exceeded(ratio):
   rng = np.random.default_rng(0)
   lines = ['w ' * n for n in rng.integers(0, 15, 14_000)]  # 98,000 words
-  settings = CodeSwitching(max_replaced_ratio=share, group_lines=40)
+  settings = CodeSwitching(max_replaced_ratio=ratio, group_lines=40)
   new = Switcher('en', [_dictionary(('w', 'x'))], settings).switch(lines).lines
   binding = 0
   for start in range(0, len(lines), 40):
     num_words = sum(line.count('w') for line in lines[start : start + 40])
     changed = sum(line.count('x') for line in new[start : start + 40])
-    cap = num_words * round(100 * share) // 100
+    cap = num_words * round(100 * ratio) // 100
     assert changed <= cap
     binding += changed == cap
-  assert binding > (300 if share < 0.2 else 50)
+  assert binding > (300 if ratio < 0.2 else 50)
 
 
-def test_no_word_is_preferred_under_the_cap():
-  """By line of the group, and by place in the line."""
+def test_maximum_ratio_does_not_prefer_positions():
+  """Compares the counts by line of a group and by position in a line."""
   switcher = Switcher(
     'en', [_dictionary(('w', 'x'))], CodeSwitching(group_lines=10)
   )
   lines = switcher.switch(_LINES, name='t').lines
   changed = np.array([[word == 'x' for word in line.split()] for line in lines])
-  assert changed.sum() == 30 * 500  # the cap binds in all 500 groups
+  assert changed.sum() == 30 * 500  # the maximum is reached in all 500 groups
   by_line = changed.reshape(500, 10, _PER_LINE).sum(axis=(0, 2))
-  assert scipy.stats.chisquare(by_line).pvalue > SMALLEST
-  assert scipy.stats.chisquare(changed.sum(axis=0)).pvalue > SMALLEST
+  assert scipy.stats.chisquare(by_line).pvalue > _MIN_P_VALUE
+  assert scipy.stats.chisquare(changed.sum(axis=0)).pvalue > _MIN_P_VALUE
 
 
-def test_words_of_both_sides_count():
-  """Neither replaced nor new words exceed the share, of text before or after."""
+def test_maximum_ratio_applies_to_replaced_and_inserted_words():
   dictionary = _dictionary(('a', 'p q r'), ('b c d', 'x'), ('e', 'y'))
   settings = CodeSwitching(
     probability=1.0, max_replaced_ratio=0.2, group_lines=5
@@ -153,13 +152,13 @@ def test_words_of_both_sides_count():
     foreign = sum(word in set('pqrxy') for word in after)
     replaced = len(before) - (len(after) - foreign)
     assert 5 * replaced <= len(before) and 5 * foreign <= len(after)
-    assert max(replaced, foreign) > 0.1 * len(before)  # nor far below
+    assert max(replaced, foreign) > 0.1 * len(before)  # close to the maximum
 
 
-# Which words.
+# Matching of words.
 
 
-def test_multi_word_entries_are_one_unit():
+def test_multi_word_entries_are_replaced_together():
   dictionary = _dictionary(
     ('ice cream', 'Eis'), ('ice', 'Glatteis'), ('potato', 'pomme de terre')
   )
@@ -170,14 +169,15 @@ def test_multi_word_entries_are_one_unit():
   assert switched[1:] == (5, 3, 2 + 1 + 1)
 
 
-def test_several_languages_are_drawn_alike():
+def test_languages_are_sampled_uniformly():
   french = _dictionary(('cat', 'chat'), languages=('en', 'fr'))
   text = ['cat'] * 4000
   counts = collections.Counter(
     Switcher('en', [CATS, french], ALWAYS).switch(text).lines
   )
   assert (
-    scipy.stats.chisquare([counts['Katze'], counts['chat']]).pvalue > SMALLEST
+    scipy.stats.chisquare([counts['Katze'], counts['chat']]).pvalue
+    > _MIN_P_VALUE
   )
   only = dataclasses.replace(ALWAYS, languages=('fr',))
   assert set(Switcher('en', [CATS, french], only).switch(text).lines) == {
@@ -188,7 +188,7 @@ def test_several_languages_are_drawn_alike():
   ]
 
 
-def test_chinese():
+def test_chinese_words_are_switched():
   dictionary = _dictionary(
     ('猫', 'cat'), ('清华大学', 'Tsinghua'), languages=('zh', 'en')
   )
@@ -204,7 +204,7 @@ def test_chinese():
   ]
 
 
-def test_thai_and_japanese_are_cut_at_the_entries():
+def test_thai_and_japanese_are_split_at_dictionary_entries():
   thai = _dictionary(('แมว', 'cat'), languages=('th', 'en'))
   assert Switcher('th', [thai], ALWAYS).switch(['ฉันรักแมวมาก']).lines == [
     'ฉันรัก cat มาก'
@@ -230,7 +230,7 @@ def numbers():
   )
 
 
-def test_parts_of_a_text_are_switched_as_the_whole(numbers):
+def test_parts_of_a_text_are_switched_like_the_complete_text(numbers):
   settings = CodeSwitching(group_lines=16)
   lines = _numbered(100)
   all_lines = Switcher('en', [numbers], settings).switch(lines, name='t').lines
@@ -239,7 +239,7 @@ def test_parts_of_a_text_are_switched_as_the_whole(numbers):
   assert other.switch(lines[:48], name='t').lines == all_lines[:48]
 
 
-def test_seeds_names_and_numbers_give_other_draws(numbers):
+def test_switching_depends_on_seed_name_and_line_number(numbers):
   settings = CodeSwitching(group_lines=64)
   lines = _numbered(64)
   texts = [
@@ -253,8 +253,8 @@ def test_seeds_names_and_numbers_give_other_draws(numbers):
   assert len({tuple(text) for text in texts}) == 4
 
 
-def test_draws_do_not_change_between_versions(numbers):
-  """A golden text: caches and published runs depend on it."""
+def test_switched_text_does_not_change_between_versions(numbers):
+  """Caches and published runs depend on this golden text."""
   switched = Switcher('en', [numbers], CodeSwitching(group_lines=4)).switch(
     _numbered(4), name='golden'
   )
@@ -269,10 +269,10 @@ GOLDEN = [
 ]
 
 
-# Mistakes.
+# Errors.
 
 
-def test_settings_out_of_range_are_told():
+def test_settings_out_of_range_are_rejected():
   with raises_error(
     errors.ConfigError, got=1.5, where='CodeSwitching.probability'
   ):
@@ -283,20 +283,20 @@ def test_settings_out_of_range_are_told():
     CodeSwitching(num_copies=0)
 
 
-def test_a_language_without_a_dictionary_is_told():
+def test_language_without_a_dictionary_is_rejected():
   with raises_error(errors.CorpusError, mentions='sw'):
     Switcher('sw', [CATS])
   with raises_error(errors.CorpusError, mentions=('en', 'fr')):
     Switcher('en', [CATS], CodeSwitching(languages=('fr',)))
 
 
-def test_languages_that_can_be_switched():
+def test_source_languages_of_pairs():
   pairs = [('en', 'de'), ('en', 'fr')]
   assert CodeSwitching().sources(pairs) == {'en', 'de', 'fr'}
   assert CodeSwitching(languages=('fr',)).sources(pairs) == {'en'}
 
 
-def test_fingerprints(numbers):
+def test_fingerprint_depends_on_dictionary_and_settings(numbers):
   first = Switcher('en', [numbers]).fingerprint()
   assert first == Switcher('en', [numbers]).fingerprint()
   assert first != Switcher('en', [CATS]).fingerprint()

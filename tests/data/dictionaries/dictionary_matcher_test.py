@@ -1,4 +1,4 @@
-"""Dictionary matches in a text, and the translations drawn for them."""
+"""Tests of dictionary matches in text and of sampled translations."""
 
 import numpy as np
 import pytest
@@ -18,8 +18,8 @@ def _table(language, *entries, languages=('en', 'de')):
   )
 
 
-def _found(table, *texts):
-  """(first word of the unit, its words, translation with its case)."""
+def _find_matches(table, *texts):
+  """Returns (first word of the match, number of words, cased translation)."""
   parts = table.split(texts)
   matches = table.find(parts)
   return [
@@ -56,7 +56,7 @@ def _found(table, *texts):
     ('cafe\u0301', 'Kaffee'),
   ],
 )
-def test_cases(text, expected):
+def test_translations_follow_the_case_of_the_text(text, expected):
   table = _table(
     'en',
     ('cat', 'katze'),
@@ -69,7 +69,7 @@ def test_cases(text, expected):
     ("don't", 'nicht'),
     ('café', 'Kaffee'),
   )
-  matches = _found(table, text)
+  matches = _find_matches(table, text)
   assert [t for _, _, t in matches] == ([] if expected is None else [expected])
 
 
@@ -92,10 +92,10 @@ def test_cases(text, expected):
 )
 def test_case_rules_of_languages(languages, entry, text, expected):
   table = _table(languages[0], entry, languages=languages)
-  assert [t for _, _, t in _found(table, text)] == [expected]
+  assert [t for _, _, t in _find_matches(table, text)] == [expected]
 
 
-def test_the_longest_entry_is_found_first():
+def test_longest_entry_is_matched_first():
   table = _table(
     'en',
     ('new', 'neu'),
@@ -103,7 +103,9 @@ def test_the_longest_entry_is_found_first():
     ('new york city', 'NYC'),
     ('york', 'Yorck'),
   )
-  assert _found(table, 'new  york city, new york, new york', 'york new') == [
+  assert _find_matches(
+    table, 'new  york city, new york, new york', 'york new'
+  ) == [
     ('new', 3, 'NYC'),
     ('new', 2, 'NY'),
     ('new', 2, 'NY'),
@@ -112,24 +114,24 @@ def test_the_longest_entry_is_found_first():
   ]
 
 
-def test_units_do_not_cross_lines_or_punctuation():
+def test_matches_do_not_cross_lines_or_punctuation():
   table = _table('en', ('new york', 'NY'))
-  assert _found(table, 'new', 'york') == []
-  assert _found(table, 'new, york') == []
+  assert _find_matches(table, 'new', 'york') == []
+  assert _find_matches(table, 'new, york') == []
 
 
-def test_punctuation_around_an_entry_is_left_to_the_text():
+def test_punctuation_around_an_entry_is_ignored():
   table = _table(
     'en', ('etc.', 'usw.'), ('U.S. army', 'US-Armee'), ('...', '…')
   )
-  assert _found(table, 'etc. the U.S. army') == [
+  assert _find_matches(table, 'etc. the U.S. army') == [
     ('etc', 1, 'usw'),
     ('U', 3, 'US-Armee'),
   ]
   assert len(table) == 2 and table.skipped == 1
 
 
-def test_places_and_lines():
+def test_matches_have_positions_and_lines():
   table = _table('en', ('a', 'x'), ('b c', 'y z'))
   matches = table.find(table.split(['q a', '', 'b c a', 'a']))
   assert matches.num_words == 6
@@ -144,7 +146,7 @@ def test_places_and_lines():
   ]
 
 
-def test_draws_fall_into_the_intervals_of_the_weights():
+def test_choose_samples_by_weight():
   dictionary = Dictionary(
     ('en', 'de'),
     (Entry('a', 'x', 1.0), Entry('a', 'y', 3.0), Entry('b', 'z', 1.0)),
@@ -156,8 +158,7 @@ def test_draws_fall_into_the_intervals_of_the_weights():
     assert ''.join(table.texts[i] for i in chosen) == expected
 
 
-def test_many_entries_keep_their_last_translation():
-  """Rounding never leads into the next entry."""
+def test_choose_does_not_round_into_the_next_entry():
   table = _table('en', *((f'w{i}', f't{i}') for i in range(3000)))
   entries = np.arange(3000)
   np.testing.assert_array_equal(
@@ -165,7 +166,7 @@ def test_many_entries_keep_their_last_translation():
   )
 
 
-def test_chinese_units_of_several_segments():
+def test_chinese_entries_of_several_segments_are_matched():
   table = _table(
     'zh',
     ('北京大学生', 'student in Peking'),
