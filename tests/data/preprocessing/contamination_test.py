@@ -1,4 +1,4 @@
-"""Evaluation texts are found in training text by runs of words."""
+"""Tests of finding evaluation text in training text by n-grams of words."""
 
 import json
 import random
@@ -24,19 +24,19 @@ def _corpus(root, lines, pairs=()) -> Corpus:
   return Corpus(root)
 
 
-def _found(corpus, *files, **settings) -> dict[str, list[int]]:
+def _find_lines(corpus, *files, **settings) -> dict[str, list[int]]:
   options = Decontamination(files=[str(file) for file in files], **settings)
   matches = contamination.find_contaminated_lines(corpus, options)
   return {path: lines.tolist() for path, lines in matches.items()}
 
 
-def test_runs_of_words_are_found_wherever_they_stand(tmp_path):
+def test_word_ngrams_are_found_at_any_position(tmp_path):
   sentence_words = _SENTENCE.split()
   lines = [
     'Before it: '
     + ' '.join(sentence_words[3:16]).upper()
-    + ', and after.',  # 13
-    ' '.join(sentence_words[3:15]) + ' and then others',  # 12 in a row
+    + ', and after.',  # 13 words
+    ' '.join(sentence_words[3:15]) + ' and then others',  # 12 words
     ' '.join(sentence_words[:12]) + ' x ' + ' '.join(sentence_words[12:]),
     _SENTENCE,
     'nothing of it',
@@ -44,16 +44,18 @@ def test_runs_of_words_are_found_wherever_they_stand(tmp_path):
   texts = tmp_path / 'test.txt'
   texts.write_text(_SENTENCE + '.\n')
   corpus = _corpus(tmp_path / 'corpus', lines)
-  assert _found(corpus, texts) == {'mono/en.txt': [0, 3]}
-  assert _found(corpus, texts, ngram_size=12) == {'mono/en.txt': [0, 1, 2, 3]}
+  assert _find_lines(corpus, texts) == {'mono/en.txt': [0, 3]}
+  assert _find_lines(corpus, texts, ngram_size=12) == {
+    'mono/en.txt': [0, 1, 2, 3]
+  }
 
 
-def test_short_texts_count_as_a_whole(tmp_path):
+def test_short_texts_must_match_completely(tmp_path):
   texts = tmp_path / 'test.txt'
   texts.write_text('The sea is calm.\n')
   lines = ['the sea is calm', 'the sea is calm today', 'sea is calm']
   corpus = _corpus(tmp_path / 'corpus', lines)
-  assert _found(corpus, texts) == {'mono/en.txt': [0]}
+  assert _find_lines(corpus, texts) == {'mono/en.txt': [0]}
 
 
 def test_null_characters_do_not_hide_evaluation_text(tmp_path):
@@ -62,10 +64,10 @@ def test_null_characters_do_not_hide_evaluation_text(tmp_path):
   (tmp_path / 'corpus/mono').mkdir(parents=True)
   path = tmp_path / 'corpus/mono/en.txt'
   path.write_text('a storm\n\0\nthe se\0a is calm\n')
-  assert _found(Corpus(tmp_path / 'corpus'), texts) == {'mono/en.txt': [2]}
+  assert _find_lines(Corpus(tmp_path / 'corpus'), texts) == {'mono/en.txt': [2]}
 
 
-def test_pairs_columns_records_and_characters(tmp_path):
+def test_evaluation_text_in_columns_records_and_characters(tmp_path):
   chinese = '今天下午我们在河边看见了三只白色的大鸟和两条黑色的小狗在草地上'
   table = tmp_path / 'test.tsv'
   table.write_text(f'an English text of no importance\t{chinese}\n')
@@ -73,11 +75,14 @@ def test_pairs_columns_records_and_characters(tmp_path):
   records.write_text(json.dumps({'text': _SENTENCE}) + '\n')
   pairs = [('one', f'他说{chinese[:26]}吗'), ('two', chinese[:25])]
   corpus = _corpus(tmp_path / 'corpus', ['a line', _SENTENCE], pairs)
-  assert _found(corpus, table) == {'mono/en.txt': [], 'parallel/en-zh.tsv': [0]}
-  assert _found(corpus, table, records)['mono/en.txt'] == [1]
+  assert _find_lines(corpus, table) == {
+    'mono/en.txt': [],
+    'parallel/en-zh.tsv': [0],
+  }
+  assert _find_lines(corpus, table, records)['mono/en.txt'] == [1]
 
 
-def test_prepare_drops_them_and_goes_on_only_with_the_same_files(tmp_path):
+def test_preprocess_drops_evaluation_text_and_requires_the_same_files(tmp_path):
   texts = tmp_path / 'test.txt'
   texts.write_text(_SENTENCE)
   corpus = _corpus(tmp_path / 'corpus', ['a line', _SENTENCE, 'another line'])
@@ -103,18 +108,18 @@ def test_prepare_drops_them_and_goes_on_only_with_the_same_files(tmp_path):
     prepare()
 
 
-def test_files_without_words_are_refused(tmp_path):
+def test_files_without_words_are_rejected(tmp_path):
   texts = tmp_path / 'test.txt'
   texts.write_text('\n')
   corpus = _corpus(tmp_path / 'corpus', ['a line'])
   with pytest.raises(errors.CorpusError):
-    _found(corpus, texts)
+    _find_lines(corpus, texts)
   with raises_error(errors.CorpusError, where='none.txt'):
-    _found(corpus, tmp_path / 'none.txt')
+    _find_lines(corpus, tmp_path / 'none.txt')
 
 
 def _letters(start: int, count: int, seed: int) -> str:
-  """Random letters of a script, from a code point on."""
+  """Returns random letters of a script that starts at a code point."""
   return ''.join(random.Random(seed).choices(_alphabet(start), k=count))
 
 
@@ -137,10 +142,10 @@ def _alphabet(start: int) -> list[str]:
     ('Yi', 0xA000, 26),
   ],
 )
-def test_runs_of_scripts_without_spaces_carry_as_much_text(
+def test_character_ngrams_of_scripts_without_spaces(
   tmp_path, script, start, run
 ):
-  """As much as 13 English words; fewer characters in common are chance."""
+  """A match must contain as much text as 13 English words."""
   text = _letters(start, 3 * run, seed=0)
   other = _letters(start, 4 * run, seed=1)
   lines = [
@@ -152,14 +157,14 @@ def test_runs_of_scripts_without_spaces_carry_as_much_text(
   evaluation = tmp_path / 'test.txt'
   evaluation.write_text(text + '\n')
   corpus = _corpus(tmp_path / 'corpus', lines)
-  assert _found(corpus, evaluation) == {'mono/en.txt': [0, 3]}
+  assert _find_lines(corpus, evaluation) == {'mono/en.txt': [0, 3]}
 
 
-def test_texts_without_letters_are_no_evaluation_texts(tmp_path):
+def test_evaluation_text_without_letters_is_ignored(tmp_path):
   evaluation = tmp_path / 'test.txt'
   evaluation.write_text(f'@ --\n{_SENTENCE}\n')
   corpus = _corpus(tmp_path / 'corpus', ['@ --', 'a line'])
-  assert _found(corpus, evaluation) == {'mono/en.txt': []}
+  assert _find_lines(corpus, evaluation) == {'mono/en.txt': []}
 
 
 @pytest.mark.parametrize('apostrophe', ["'", '’', '‘', 'ʻ', 'ʼ'])
@@ -172,7 +177,7 @@ def test_apostrophes_do_not_separate_words(tmp_path, apostrophe):
   phrase_words = phrase.split()
   lines = [' '.join(phrase_words[2:12]) + ' e te vai noa ra', phrase]
   corpus = _corpus(tmp_path / 'corpus', lines)
-  assert _found(corpus, evaluation) == {'mono/en.txt': [1]}
+  assert _find_lines(corpus, evaluation) == {'mono/en.txt': [1]}
 
 
 def test_quotation_marks_separate_words():

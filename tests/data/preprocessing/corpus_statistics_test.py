@@ -1,4 +1,4 @@
-"""Findings of `xlflax inspect`, one test per finding."""
+"""Tests of the findings of `xlflax inspect`."""
 
 import csv
 import html
@@ -24,7 +24,7 @@ _WORDS = (
 
 
 def _lines(count: int, start: int = 0) -> list[str]:
-  """Different English sentences."""
+  """Returns distinct English sentences."""
   return [
     f'The {_WORDS[n % 10]} is near the {_WORDS[n // 10 % 10]} of house {n}.'
     for n in range(start, start + count)
@@ -45,7 +45,7 @@ def _describe(corpus: Corpus, **settings) -> str:
   return '\n'.join(corpus_statistics.describe_findings(corpus, statistics))
 
 
-def test_counts(tmp_path):
+def test_compute_statistics_counts_lines_and_characters(tmp_path):
   corpus_writer.write_monolingual(
     tmp_path, 'en', [['A house.', 'a house'], ['1,000', 'Snow fell.']]
   )
@@ -55,7 +55,7 @@ def test_counts(tmp_path):
   assert (counts.repeated, counts.without_letters) == (1, 1)
 
 
-def test_good_text_has_nothing_odd(tmp_path):
+def test_valid_text_has_no_findings(tmp_path):
   corpus_writer.write_monolingual(tmp_path, 'en', [_lines(60)])
   corpus_writer.write_monolingual(
     tmp_path, 'en', [_lines(20, 100)], split='test'
@@ -81,21 +81,20 @@ def test_good_text_has_nothing_odd(tmp_path):
     ('\n'.join(['это предложение на русском языке'] * 20), 'Cyrillic'),
   ],
 )
-def test_suspicious_lines(tmp_path, text, values):
+def test_suspicious_lines_are_reported(tmp_path, text, values):
   findings = _describe(_write(tmp_path, 'mono/en.txt', text))
   assert_mentions(findings, *([values] if isinstance(values, str) else values))
 
 
-def test_pairs_that_were_not_translated(tmp_path):
+def test_untranslated_pairs_are_reported(tmp_path):
   rows = [(line, line) for line in _lines(10)] + [('a dog', 'ein Hund')] * 10
   corpus_writer.write_parallel(tmp_path, ('en', 'de'), rows)
   assert_mentions(_describe(Corpus(tmp_path)), 'parallel/en-de.tsv', '10 of 20')
 
 
-# A sixth of the lines in another language used to be shown without a remedy.
 @pytest.mark.parametrize('num_english', [0, 20, 200])
-def test_text_of_another_language(tmp_path, num_english):
-  """A file without text in its language may have a wrong name."""
+def test_text_of_another_language_is_reported(tmp_path, num_english):
+  """Renaming is suggested if a file has no text in its language."""
   pytest.importorskip('py3langid')
   lines = ['Les enfants jouent dans le jardin de la maison.'] * 40
   lines += ['The children play in the garden of the house.'] * num_english
@@ -107,7 +106,7 @@ def test_text_of_another_language(tmp_path, num_english):
 @pytest.mark.parametrize(
   'num_lines, num_identified', [(114, 114), (3000, 200), (20_000, 1000)]
 )
-def test_the_languages_of_enough_lines_are_identified(
+def test_number_of_lines_with_identified_language(
   tmp_path, num_lines, num_identified
 ):
   pytest.importorskip('py3langid')
@@ -128,7 +127,7 @@ def test_counts_are_shown_if_few_texts_are_identified(tmp_path, capsys):
     _write(tmp_path, f'mono/{code}.txt', '\n'.join([english] * num_lines))
   assert cli.main(['inspect', str(tmp_path)]) == 0
   rows = capsys.readouterr().out.splitlines()
-  # The column is the last one, in the last part of the table.
+  # The fraction is in the last column of the last part of the table.
   cells = {
     code: [row for row in rows if f'mono/{code}.txt ' in row][-1]
     for code in ('fr', 'de')
@@ -137,21 +136,21 @@ def test_counts_are_shown_if_few_texts_are_identified(tmp_path, capsys):
   assert '12 of 12' in cells['de']
 
 
-def test_a_file_that_cannot_be_read_is_told_among_the_others(tmp_path):
+def test_unreadable_file_is_reported_with_other_findings(tmp_path):
   corpus_writer.write_monolingual(tmp_path, 'en', [_lines(20) * 2])
   (tmp_path / 'mono/fr.txt').write_bytes(b'bon\n' + b'\xff\xfe\n')
   findings = _describe(Corpus(tmp_path))
   assert_mentions(findings, 'mono/fr.txt:2', '0xff', '--dedup=exact')
 
 
-def test_test_text_in_training(tmp_path):
+def test_test_text_in_training_text_is_reported(tmp_path):
   long = ' '.join(f'{word} {n}' for n, word in enumerate(_WORDS))
   corpus_writer.write_monolingual(tmp_path, 'en', [[*_lines(20), long]])
   corpus_writer.write_monolingual(tmp_path, 'en', [[long]], split='test')
   assert_mentions(_describe(Corpus(tmp_path)), '1 of 21', 13)
 
 
-def test_the_command(tmp_path, capsys):
+def test_inspect_reports_evaluation_text(tmp_path, capsys):
   corpus_writer.write_monolingual(tmp_path / 'corpus', 'en', [_lines(20)])
   (tmp_path / 'test.txt').write_text(_lines(20)[3])
   arguments = ['inspect', str(tmp_path / 'corpus')]
@@ -164,26 +163,26 @@ def test_the_command(tmp_path, capsys):
   assert_mentions(report['findings'][0], '1 of 20', '--decontaminate_against')
 
 
-def test_the_page_says_what_the_terminal_says(tmp_path, capfd):
+def test_html_report_has_the_same_findings_as_the_terminal(tmp_path, capfd):
   corpus = _write(tmp_path / 'corpus', 'mono/en.txt', 'id7\tSnow\n' * 40)
   page = tmp_path / 'page.html'
   assert cli.main(['inspect', str(tmp_path / 'corpus'), f'--html={page}']) == 0
   output, content = capfd.readouterr().out, page.read_text('utf-8')
   assert 'mono/en.txt' in content and '40' in content
-  said = corpus_statistics.describe_findings(
+  findings = corpus_statistics.describe_findings(
     corpus, corpus_statistics.compute_statistics(corpus)
   )
-  assert said and all(
-    sentence in output.replace('\n', ' ') for sentence in said
+  assert findings and all(
+    sentence in output.replace('\n', ' ') for sentence in findings
   )
-  assert all(html.escape(sentence) in content for sentence in said)
+  assert all(html.escape(sentence) in content for sentence in findings)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not browser.is_installed(), reason='needs Chromium')
 @pytest.mark.parametrize('width', [400, 1200])
 @pytest.mark.parametrize('dark', [False, True])
-def test_the_page_can_be_seen_and_read(tmp_path, width, dark):
+def test_html_report_is_readable(tmp_path, width, dark):
   for code in ('en', 'de'):
     name = f'mono/{code}.of-a-rather-long-name-of-a-file.txt'
     _write(tmp_path / 'corpus', name, 'x' * 20_000 + '\n')
@@ -193,7 +192,7 @@ def test_the_page_can_be_seen_and_read(tmp_path, width, dark):
 
 
 def _write_dirty(root):
-  """Five files, four of which contain bad records or are damaged."""
+  """Writes five files, four of which contain bad records or are damaged."""
   for name, content in {
     'mono/en.txt': '\n'.join(_lines(60)).encode(),
     'mono/de.jsonl': b'{"text": "ein Haus"}\n{"text": null}\n{"text": null}\n{',
@@ -234,8 +233,7 @@ def test_bad_records_of_all_files_are_counted(tmp_path):
   assert not re.search(r'[^.] Examples', '\n'.join(findings))
 
 
-def test_the_conversion_of_a_csv_file_is_described(tmp_path):
-  """The command in the hint converts the file to the format of a corpus."""
+def test_hint_converts_a_csv_file(tmp_path):
   pairs = [('Yes, I do.', 'Oui.'), ('a "house"', 'une\n maison')]
   path = tmp_path / 'parallel' / 'en-fr.tsv'
   path.parent.mkdir()
@@ -268,7 +266,7 @@ def test_exit_code_reflects_bad_records(tmp_path, capsys):
   )
 
 
-def test_a_file_without_text_is_reported(tmp_path):
+def test_file_without_text_fails(tmp_path):
   corpus_writer.write_monolingual(tmp_path, 'en', [_lines(60)])
   (tmp_path / 'mono/de.txt').write_text('\n\n')
   assert cli.main(['inspect', str(tmp_path)]) == 2

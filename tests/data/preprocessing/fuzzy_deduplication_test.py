@@ -1,4 +1,4 @@
-"""Lines that are like others: found as theory says, and none across splits."""
+"""Tests of fuzzy deduplication within and across splits."""
 
 import random
 
@@ -15,8 +15,8 @@ from xlflax.data.preprocessing.fuzzy_deduplication import (
 )
 from xlflax.utils import errors
 
-_EQUAL = Deduplication(mode=DeduplicationMode.EXACT)
-_NEAR = Deduplication(mode=DeduplicationMode.FUZZY)
+_EXACT = Deduplication(mode=DeduplicationMode.EXACT)
+_FUZZY = Deduplication(mode=DeduplicationMode.FUZZY)
 
 
 def _sentences(count, seed=0):
@@ -26,9 +26,9 @@ def _sentences(count, seed=0):
   return [' '.join(rng.choices(word_list, k=20)) for _ in range(count)]
 
 
-def _altered(sentence, share, rng):
+def _altered(sentence, ratio, rng):
   return ' '.join(
-    'zzzzz' + str(rng.random())[2:4] if rng.random() < share else word
+    'zzzzz' + str(rng.random())[2:4] if rng.random() < ratio else word
     for word in sentence.split()
   )
 
@@ -36,7 +36,7 @@ def _altered(sentence, share, rng):
 def _jaccard(one, two):
   first, second = (
     text_similarity.n_grams(
-      text_similarity.normalize_for_comparison(text), _NEAR.ngram_size
+      text_similarity.normalize_for_comparison(text), _FUZZY.ngram_size
     )
     for text in (one, two)
   )
@@ -54,31 +54,31 @@ def test_mask_first_occurrences():
   ]
 
 
-def test_equal_lines_differ_in_case_and_punctuation_only():
+def test_exact_keys_ignore_case_and_punctuation():
   keys = fuzzy_deduplication.band_keys(
-    ['The cat!', 'the  cat', 'the cats', '!'], _EQUAL
+    ['The cat!', 'the  cat', 'the cats', '!'], _EXACT
   )
   assert keys.shape == (4, 1)
   assert keys[0] == keys[1] and len(set(keys[:, 0].tolist())) == 3
 
 
-def test_near_lines_are_found_at_the_rate_of_the_banding_curve():
-  """Broder's estimate and the curve of b bands of r rows, on 300 pairs."""
+def test_fuzzy_matches_follow_the_banding_curve():
+  """Compares 300 pairs with the probability of b bands of r rows (Broder)."""
   pytest.importorskip('rensa')
   rng = random.Random(1)
   lines = _sentences(300)
   edited_lines = [
-    _altered(line, share, rng)
-    for line, share in zip(lines, np.linspace(0.02, 0.3, 300), strict=True)
+    _altered(line, ratio, rng)
+    for line, ratio in zip(lines, np.linspace(0.02, 0.3, 300), strict=True)
   ]
   expected = np.array(
     [
-      _NEAR.probability(_jaccard(first, second))
+      _FUZZY.probability(_jaccard(first, second))
       for first, second in zip(lines, edited_lines, strict=True)
     ]
   )
   first, second = (
-    fuzzy_deduplication.band_keys(texts, _NEAR)
+    fuzzy_deduplication.band_keys(texts, _FUZZY)
     for texts in (lines, edited_lines)
   )
   is_match = (first == second).any(-1)
@@ -90,7 +90,7 @@ def test_near_lines_are_found_at_the_rate_of_the_banding_curve():
 
 @pytest.fixture
 def corpus(tmp_path):
-  """Training text that repeats itself and the held-out text."""
+  """Training text with duplicates of itself and of held-out text."""
   lines = _sentences(40)
   train = [*lines[:20], lines[3].upper(), *lines[30:34]]
   corpus_writer.write_monolingual(tmp_path, 'en', [train])
@@ -103,9 +103,11 @@ def corpus(tmp_path):
   return Corpus(tmp_path)
 
 
-@pytest.mark.parametrize('settings', [_EQUAL, _NEAR], ids=['equal', 'near'])
-def test_held_out_text_stays_and_training_text_gives_way(corpus, settings):
-  if settings is _NEAR:
+@pytest.mark.parametrize('settings', [_EXACT, _FUZZY], ids=['equal', 'near'])
+def test_duplicates_of_held_out_text_are_dropped_from_training(
+  corpus, settings
+):
+  if settings is _FUZZY:
     pytest.importorskip('rensa')
   duplicates = {
     k: v.tolist()
@@ -118,10 +120,10 @@ def test_held_out_text_stays_and_training_text_gives_way(corpus, settings):
   }
 
 
-@pytest.mark.parametrize('settings', [_EQUAL, _NEAR], ids=['equal', 'near'])
-def test_training_pairs_with_a_side_of_held_out_text(tmp_path, settings):
-  """Of a held-out line, and of a pair with another translation or language."""
-  if settings is _NEAR:
+@pytest.mark.parametrize('settings', [_EXACT, _FUZZY], ids=['equal', 'near'])
+def test_training_pairs_with_a_held_out_side_are_dropped(tmp_path, settings):
+  """Held-out sides may be lines, or sides of pairs in other languages."""
+  if settings is _FUZZY:
     pytest.importorskip('rensa')
   english, german = _sentences(8), _sentences(8, seed=1)
   pairs = list(zip(german, english, strict=True))
@@ -141,10 +143,10 @@ def test_training_pairs_with_a_side_of_held_out_text(tmp_path, settings):
   assert not any(dropped.values())
 
 
-@pytest.mark.parametrize('settings', [_EQUAL, _NEAR], ids=['equal', 'near'])
+@pytest.mark.parametrize('settings', [_EXACT, _FUZZY], ids=['equal', 'near'])
 def test_held_out_text_may_be_a_side_of_held_out_pairs(tmp_path, settings):
   """Duplicates among held-out files do not leak into the training text."""
-  if settings is _NEAR:
+  if settings is _FUZZY:
     pytest.importorskip('rensa')
   english, german = _sentences(6), _sentences(6, seed=1)
   pairs = list(zip(german, english, strict=True))
@@ -161,11 +163,11 @@ def test_held_out_text_may_be_a_side_of_held_out_pairs(tmp_path, settings):
   assert not any(dropped.values())
 
 
-def test_everything_is_kept_unless_asked(corpus):
+def test_deduplication_is_disabled_by_default(corpus):
   assert fuzzy_deduplication.find_duplicates(corpus, Deduplication()) == {}
 
 
-def test_settings_that_cannot_be():
+def test_invalid_settings_are_rejected():
   with raises_error(
     errors.ConfigError, got=0, where='Deduplication.rows_per_band'
   ):

@@ -1,4 +1,4 @@
-"""Documents that are held out for validation and test."""
+"""Tests of holding out documents for validation and test."""
 
 import pytest
 
@@ -24,7 +24,7 @@ def _preprocess(source, output, **options):
 
 
 def _read(corpus, *languages):
-  """The documents, or the pairs, of each split."""
+  """Returns the documents or the pairs of each split."""
   result = {}
   for split in SPLITS:
     if len(languages) == 2:
@@ -39,7 +39,7 @@ def _read(corpus, *languages):
   return result
 
 
-def test_documents_stay_complete_and_are_divided_exactly(tmp_path):
+def test_documents_are_divided_without_splitting_them(tmp_path):
   documents = _documents(20)
   corpus_writer.write_monolingual(
     tmp_path / 'in', 'en', documents[:12], name='a'
@@ -69,7 +69,7 @@ def test_documents_stay_complete_and_are_divided_exactly(tmp_path):
     ),
   ],
 )
-def test_the_unit_and_the_number_of_lines_are_logged(
+def test_unit_and_number_of_lines_are_logged(
   tmp_path, caplog, files, unit, level
 ):
   caplog.set_level('INFO')
@@ -96,7 +96,7 @@ def test_pairs_with_the_same_source_count_once(tmp_path):
     assert len({pair.source for pair in held_out}) == 3
 
 
-def test_the_selection_does_not_depend_on_the_order(tmp_path):
+def test_selection_does_not_depend_on_the_order(tmp_path):
   documents = _documents(20)
   results = []
   for name, ordered in ('a', documents), ('b', documents[::-1]):
@@ -176,20 +176,20 @@ def test_deduplication_treats_the_documents_as_held_out(tmp_path):
   assert not held_out & sources
 
 
-def test_too_few_documents(tmp_path):
+def test_too_few_documents_are_an_error(tmp_path):
   corpus_writer.write_monolingual(tmp_path / 'in', 'en', _documents(4))
   with raises_error(errors.CorpusError, mentions=('4', '--hold_out')):
     _preprocess(tmp_path / 'in', tmp_path / 'out', hold_out=2)
 
 
-def test_other_languages_are_not_divided(tmp_path):
+def test_excluded_languages_are_not_divided(tmp_path):
   corpus_writer.write_monolingual(tmp_path / 'in', 'en', _documents(10))
   corpus_writer.write_monolingual(tmp_path / 'in', 'de', _documents(1, 'de'))
   _preprocess(tmp_path / 'in', tmp_path / 'out', hold_out=2, languages=['en'])
   assert Corpus(tmp_path / 'out').languages == ('en',)
 
 
-def test_the_output_is_resumed_and_the_option_is_recorded(tmp_path):
+def test_hold_out_is_recorded_and_output_is_reused(tmp_path):
   corpus_writer.write_monolingual(tmp_path / 'in', 'en', _documents(10))
   _preprocess(tmp_path / 'in', tmp_path / 'out', hold_out=2)
   again = _preprocess(tmp_path / 'in', tmp_path / 'out', hold_out=2)
@@ -199,7 +199,7 @@ def test_the_output_is_resumed_and_the_option_is_recorded(tmp_path):
 
 
 @pytest.mark.parametrize('flag', ['--shard_index=0', '--hold_out=0'])
-def test_invalid_flags(tmp_path, flag):
+def test_incompatible_flags_are_rejected(tmp_path, flag):
   corpus_writer.write_monolingual(tmp_path / 'in', 'en', _documents(10))
   flags = ['--num_shards=2'] if 'shard' in flag else []
   command = ['preprocess', f'--corpus={tmp_path / "in"}', '--hold_out=2']

@@ -1,4 +1,4 @@
-"""Languages of lines, by what their file and its name suggest."""
+"""Tests of language identification of lines in the context of their file."""
 
 import numpy as np
 import pytest
@@ -11,28 +11,28 @@ from xlflax.data.preprocessing.text_processing import TextProcessing
 
 pytest.importorskip('py3langid')
 
-SHORT = (
+_SHORT = (
   'Save as|Page style|OK then|New folder|Insert row|Undo typing|File name|'
   'Text grid|Edit points|Chart type|Table border|Font size|Cell range|'
   'Print preview|Line spacing|Auto fill|Sort order|Merge cells'
 ).split('|')
-LONG = [
+_LONG = [
   'The committee has not yet decided what to do about the matter.',
   'Each page that you open is shown in a window of its own.',
   'They sold the house to the family which had lived there for years.',
   'Choose the name of the file and the folder where it should be saved.',
 ]
-GERMAN = [
+_GERMAN = [
   'Der Ausschuss hat noch nicht beschlossen, was zu tun ist.',
   'Wählen Sie den Namen der Datei und den Ordner, in dem sie liegt.',
   'Das Haus wurde an die Familie verkauft, die dort lange wohnte.',
   'Jede Seite wird in einem eigenen Fenster gezeigt.',
 ]
-FILE = (SHORT + LONG) * 3
+_FILE = (_SHORT + _LONG) * 3
 _KEEP = TextFilters(min_language_probability=0.5)
 
 
-def _kept(texts, file, language='en'):
+def _filter_texts(texts, file, language='en'):
   prior = language_id.expected_languages(language, file)
   return [
     text
@@ -42,55 +42,54 @@ def _kept(texts, file, language='en'):
   ]
 
 
-def test_what_the_identifier_says():
+def test_identify_language():
   assert {'en', 'de', 'zh'} <= language_id.supported_languages()
-  assert language_id.identify_language(LONG[0])[0] == 'en'
+  assert language_id.identify_language(_LONG[0])[0] == 'en'
 
 
-def test_short_lines_of_a_file_stay():
-  """By itself, hardly one of them is 0.5 likely to be English."""
-  alone = [language_id.identify_language(text) for text in SHORT]
-  assert sum(code == 'en' and p >= 0.5 for code, p in alone) < len(SHORT) / 2
-  assert _kept(FILE, FILE) == FILE
+def test_short_lines_are_kept_in_the_context_of_their_file():
+  """Individually, most of them are not identified as English."""
+  alone = [language_id.identify_language(text) for text in _SHORT]
+  assert sum(code == 'en' and p >= 0.5 for code, p in alone) < len(_SHORT) / 2
+  assert _filter_texts(_FILE, _FILE) == _FILE
 
 
 @pytest.mark.parametrize('copies', [0, 1, 20])
-def test_lines_of_another_language_go(copies):
-  """One or all but one of them being German."""
-  mixed = FILE + (GERMAN * copies or GERMAN[:1])
-  assert not set(_kept(mixed, mixed)) & set(GERMAN)
-  assert set(LONG) <= set(_kept(mixed, mixed))
+def test_lines_of_another_language_are_dropped(copies):
+  """From one German line to a majority of German lines."""
+  mixed = _FILE + (_GERMAN * copies or _GERMAN[:1])
+  assert not set(_filter_texts(mixed, mixed)) & set(_GERMAN)
+  assert set(_LONG) <= set(_filter_texts(mixed, mixed))
 
 
-def test_a_file_of_another_language():
-  assert not _kept(GERMAN * 10, GERMAN * 10)
-  assert _kept(GERMAN, GERMAN * 10, language='de') == GERMAN
+def test_file_of_another_language_is_dropped():
+  assert not _filter_texts(_GERMAN * 10, _GERMAN * 10)
+  assert _filter_texts(_GERMAN, _GERMAN * 10, language='de') == _GERMAN
 
 
-def test_the_name_alone():
-  assert _kept(SHORT + GERMAN, ()) == SHORT
+def test_language_of_the_file_name_is_the_prior():
+  assert _filter_texts(_SHORT + _GERMAN, ()) == _SHORT
   assert language_id.expected_languages('gsw') is None
   assert (
     text_filters.find_drop_reason(('Grüezi mitenand',), ('gsw',), _KEEP) is None
   )
 
 
-def test_shares_of_a_file():
-  prior = language_id.expected_languages('en_GB', LONG * 5 + GERMAN * 15)
+def test_prior_combines_file_name_and_content():
+  prior = language_id.expected_languages('en_GB', _LONG * 5 + _GERMAN * 15)
   assert prior.language == 'en'
   assert (
     prior.shares.sum() == pytest.approx(1, rel=1e-4) and prior.shares.min() > 0
   )
   code = list(language_id.language_labels())
   english, german = (prior.shares[code.index(x)] for x in ('en', 'de'))
-  # A quarter and the name's half are as much as three quarters.
+  # The file name adds as much to English as the content adds to German.
   assert english == pytest.approx(german, abs=0.03)
   assert english + german == pytest.approx(0.7, abs=0.03)
 
 
-def test_probability_of_a_line():
-  """Bayes' rule over what the identifier says and the shares."""
-  prior = language_id.expected_languages('en', LONG)
+def test_line_probability_follows_bayes_rule():
+  prior = language_id.expected_languages('en', _LONG)
   posterior = language_id.language_likelihoods('File name') * prior.shares
   expected = (
     posterior[list(language_id.language_labels()).index('en')] / posterior.sum()
@@ -99,28 +98,32 @@ def test_probability_of_a_line():
   assert not prior.accepts('File name', expected + 1e-6)
 
 
-def test_a_sample_of_all_of_a_file(tmp_path, monkeypatch):
-  """Of periodic text too; of each side of a pair."""
+def test_prior_is_estimated_from_a_sample_of_the_file(tmp_path, monkeypatch):
+  """Covers periodic text and both sides of pairs."""
   monkeypatch.setattr(language_id, '_SAMPLE_LINES', 20)
-  pairs = list(zip(FILE, GERMAN * 20, strict=False))
+  pairs = list(zip(_FILE, _GERMAN * 20, strict=False))
   corpus_writer.write_parallel(tmp_path, ('en', 'de'), pairs)
-  corpus_writer.write_monolingual(tmp_path, 'en', [[LONG[0], GERMAN[0]] * 100])
+  corpus_writer.write_monolingual(
+    tmp_path, 'en', [[_LONG[0], _GERMAN[0]] * 100]
+  )
   mono, parallel = Corpus(tmp_path).files
   assert [prior.language for prior in language_id.file_priors(parallel)] == [
     'en',
     'de',
   ]
   (prior,) = language_id.file_priors(mono)
-  expected = language_id.expected_languages('en', [LONG[0], GERMAN[0]] * 100)
+  expected = language_id.expected_languages('en', [_LONG[0], _GERMAN[0]] * 100)
   np.testing.assert_allclose(prior.shares, expected.shares, atol=0.05)
 
 
 @pytest.mark.slow
-def test_prepared_alike_by_processes_and_shares(tmp_path):
-  text = SHORT * 60 + LONG * 5 + GERMAN * 4
+def test_language_filter_does_not_depend_on_processes_or_shards(tmp_path):
+  text = _SHORT * 60 + _LONG * 5 + _GERMAN * 4
   for name in ('a', 'b'):
     corpus_writer.write_monolingual(tmp_path / 'in', 'en', [text], name=name)
-  pairs = list(zip(FILE, GERMAN * 20, strict=False)) + [(GERMAN[0], GERMAN[1])]
+  pairs = list(zip(_FILE, _GERMAN * 20, strict=False)) + [
+    (_GERMAN[0], _GERMAN[1])
+  ]
   corpus_writer.write_parallel(tmp_path / 'in', ('en', 'de'), pairs)
   outputs = []
   for name, options in (
@@ -163,8 +166,6 @@ def test_prepared_alike_by_processes_and_shares(tmp_path):
     ('tlh', False),
   ],
 )
-def test_languages_are_not_judged_in_scripts_without_training_text(
-  code, is_supported
-):
+def test_scripts_without_training_text_are_not_supported(code, is_supported):
   assert language_id.is_supported(code) == is_supported
   assert (language_id.expected_languages(code) is not None) == is_supported

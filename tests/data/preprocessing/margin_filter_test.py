@@ -1,4 +1,4 @@
-"""Pairs that are hardly translations are dropped by their margins."""
+"""Tests of dropping pairs with low margins."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ _PAIRS = [(f'en {i}', f'de {i}') for i in range(9)] + [('en 9', 'de 2')]
 
 
 def _encode(texts, languages):
-  """A direction for each number; German's is turned a little."""
+  """Returns a vector per number, slightly rotated for German."""
   assert len(texts) == len(languages)
   vectors = np.eye(12, dtype=np.float32)[[int(t.split()[1]) for t in texts]]
   vectors += 0.1
@@ -40,22 +40,22 @@ def _filter(**fields):
   )
 
 
-def test_wrong_pairs_of_training_text_are_found(corpus):
+def test_low_margin_pairs_are_found_in_training_text(corpus):
   (low_margin,) = margin_filter.find_low_margin_pairs(
     corpus, corpus.files, _filter(), _encode
   ).values()
   assert low_margin.tolist() == [9]
 
 
-def test_neighbours_are_sought_in_groups(corpus):
-  """With one pair in a group each is its only neighbour: the margin is 1."""
+def test_neighbors_are_searched_in_groups(corpus):
+  """In a group of one pair, its margin is 1."""
   (low_margin,) = margin_filter.find_low_margin_pairs(
     corpus, corpus.files, _filter(group_size=1, min_margin=0.999), _encode
   ).values()
   assert low_margin.tolist() == []
 
 
-def test_they_are_left_out_and_counted(corpus, tmp_path):
+def test_low_margin_pairs_are_dropped_and_counted(corpus, tmp_path):
   def run(least):
     return pipeline.preprocess_corpus(
       corpus,
@@ -75,11 +75,11 @@ def test_they_are_left_out_and_counted(corpus, tmp_path):
   text = (tmp_path / 'out' / train.path).read_text()
   assert text == ''.join(f'{a}\t{b}\n' for a, b in _PAIRS[:9])
   assert all(p.reused for p in run(1.0))
-  assert not any(p.reused for p in run(0.5))  # other settings
+  assert not any(p.reused for p in run(0.5))
 
 
-def test_a_share_judges_its_own_pairs(corpus, tmp_path):
-  """The others do not ask the encoder: what it gives then is no vector."""
+def test_shards_encode_only_their_own_pairs(corpus, tmp_path):
+  """The encoder of the other shards returns an invalid result."""
 
   def run(shard, encode):
     return pipeline.preprocess_corpus(
@@ -99,6 +99,6 @@ def test_a_share_judges_its_own_pairs(corpus, tmp_path):
 
 
 @pytest.mark.parametrize('field', ['min_margin', 'num_neighbors', 'group_size'])
-def test_bad_settings(field):
+def test_invalid_settings_are_rejected(field):
   with raises_error(errors.ConfigError, mentions=field):
     _filter(**{field: 0})

@@ -1,4 +1,4 @@
-"""HTML markup and program code in lines of text."""
+"""Tests of removing HTML markup and detecting program code."""
 
 import pytest
 
@@ -45,7 +45,7 @@ def test_text_without_markup_is_unchanged(line):
   assert _remove(line) == [line]
 
 
-def test_elements_extend_over_lines():
+def test_elements_may_span_several_lines():
   assert _remove(
     'One', '<script', '>x();', '// y', '</script> two', '<a href="x"', 'id=3>z'
   ) == ['One', '<script', '>x();', '// y', 'two', '', 'z']
@@ -54,14 +54,14 @@ def test_elements_extend_over_lines():
   ]
 
 
-def test_an_unclosed_element_ends_with_the_document():
+def test_unclosed_element_ends_with_the_document():
   remover = markup.MarkupRemover()
   assert remover.remove('<style>') == ''
   remover.start_document()
   assert remover.remove('text') == 'text'
 
 
-def test_an_unclosed_element_does_not_hide_a_whole_file():
+def test_unclosed_element_ends_after_500_lines():
   lines = _remove('<script>', *['text'] * 600)
   assert lines[:501] == [''] * 501
   assert lines[501:] == ['text'] * 100
@@ -83,7 +83,7 @@ def test_an_unclosed_element_does_not_hide_a_whole_file():
     'items.map((x) => { return x; })',
   ],
 )
-def test_code(line):
+def test_code_is_detected(line):
   assert markup.is_code(line)
 
 

@@ -1,4 +1,4 @@
-"""Corpus directory to corpus directory."""
+"""Tests of preprocessing a corpus directory."""
 
 import dataclasses
 import gzip
@@ -18,14 +18,14 @@ from xlflax.data.preprocessing.text_processing import TextProcessing
 from xlflax.integrity import verification
 from xlflax.utils import errors, progress_reporting
 
-MOSES = TextProcessing(moses=True)
-NOTHING = TextProcessing()
-ALWAYS = CodeSwitching(probability=1.0, max_replaced_ratio=1.0, group_lines=4)
+_MOSES = TextProcessing(moses=True)
+_NO_PROCESSING = TextProcessing()
+_ALWAYS = CodeSwitching(probability=1.0, max_replaced_ratio=1.0, group_lines=4)
 
 
 @pytest.fixture
 def source(tmp_path):
-  """English (two documents, gz), Chinese (zst), a pair, held-out text."""
+  """Corpus with compressed text, a pair, held-out text and a dictionary."""
   directory = tmp_path / 'in'
   corpus_writer.write_monolingual(
     directory,
@@ -49,11 +49,11 @@ def source(tmp_path):
 
 
 def _prepare(source, output, **options):
-  options = {'processing': NOTHING} | options
+  options = {'processing': _NO_PROCESSING} | options
   return pipeline.preprocess_corpus(Corpus(source), output, **options)
 
 
-def test_moses_and_segmentation(source, tmp_path):
+def test_moses_and_segmentation_are_applied(source, tmp_path):
   out = tmp_path / 'out'
   done = _prepare(
     source, out, processing=TextProcessing(moses=True, segment_chinese=True)
@@ -84,7 +84,7 @@ def test_moses_and_segmentation(source, tmp_path):
 
 def test_only_monolingual_training_text_is_switched(source, tmp_path):
   out = tmp_path / 'out'
-  done = _prepare(source, out, processing=MOSES, code_switching=ALWAYS)
+  done = _prepare(source, out, processing=_MOSES, code_switching=_ALWAYS)
   assert [line for line in Corpus(out).monolingual('en')] == [
     ('The die Katze ! , again .', True),
     ('No Hund', False),
@@ -100,7 +100,7 @@ def test_only_monolingual_training_text_is_switched(source, tmp_path):
   ]
 
 
-def test_copies_are_files_that_differ(tmp_path):
+def test_code_switched_copies_are_different_files(tmp_path):
   corpus_writer.write_monolingual(
     tmp_path / 'in', 'en', [['a b c d'] * 200], name='x', compression='gz'
   )
@@ -122,7 +122,7 @@ def test_copies_are_files_that_differ(tmp_path):
   assert Corpus(tmp_path / 'out').count('en') == 600
 
 
-def test_any_number_of_processes_gives_the_same_text(tmp_path):
+def test_output_does_not_depend_on_the_number_of_processes(tmp_path):
   lines = [f'a b{i} a c' if i % 7 else '' for i in range(300)]
   (tmp_path / 'in' / 'mono').mkdir(parents=True)
   (tmp_path / 'in' / 'mono' / 'en.txt').write_text('\n'.join(lines) + '\n')
@@ -134,7 +134,7 @@ def test_any_number_of_processes_gives_the_same_text(tmp_path):
       tmp_path / 'in',
       out,
       num_processes=processes,
-      processing=MOSES,
+      processing=_MOSES,
       code_switching=CodeSwitching(group_lines=16),
     )
     texts.append((out / 'mono/en.txt').read_text())
@@ -145,7 +145,7 @@ def test_any_number_of_processes_gives_the_same_text(tmp_path):
   ]
 
 
-def test_a_second_call_does_what_is_missing(source, tmp_path):
+def test_second_call_writes_only_missing_files(source, tmp_path):
   out = tmp_path / 'out'
   _prepare(source, out)
   (out / 'mono/zh.txt.zst').unlink()
@@ -165,7 +165,7 @@ def test_a_second_call_does_what_is_missing(source, tmp_path):
 
 
 @pytest.mark.parametrize('change', ['none', 'source', 'gone'])
-def test_what_was_changed_by_hand_is_not_lost(source, tmp_path, change):
+def test_manually_edited_files_are_not_overwritten(source, tmp_path, change):
   out = tmp_path / 'out'
   _prepare(source, out)
   edited_file = out / 'parallel/en-zh.tsv'
@@ -182,7 +182,7 @@ def test_what_was_changed_by_hand_is_not_lost(source, tmp_path, change):
   assert edited_file.exists() == (change != 'gone')
 
 
-def test_dictionaries_are_not_lost_and_do_not_stay(source, tmp_path):
+def test_edited_dictionaries_are_kept_and_unused_ones_removed(source, tmp_path):
   out = tmp_path / 'out'
   _prepare(source, out)
   edited_file = out / 'dictionaries/en-de.tsv'
@@ -203,20 +203,20 @@ def test_dictionaries_are_not_lost_and_do_not_stay(source, tmp_path):
   }
 
 
-def test_text_does_not_depend_on_which_languages_are_written(source, tmp_path):
+def test_text_does_not_depend_on_the_selected_languages(source, tmp_path):
   corpus_writer.write_dictionary(source, ('en', 'fr'), [('life', 'vie')])
   texts = []
   for name, calls in (('a', (['en'], ['en', 'zh'])), ('b', (['en', 'zh'],))):
     for languages in calls:
       done = _prepare(
-        source, tmp_path / name, code_switching=ALWAYS, languages=languages
+        source, tmp_path / name, code_switching=_ALWAYS, languages=languages
       )
     assert done[0].changed > 0
     texts.append(gzip.decompress((tmp_path / name / done[0].path).read_bytes()))
   assert texts[0] == texts[1] and b'vie' in texts[0] and b'Katze' in texts[0]
 
 
-def test_a_failure_leaves_finished_files_only(source, tmp_path):
+def test_failure_leaves_only_finished_files(source, tmp_path):
   out = tmp_path / 'out'
   path = source / 'parallel/en-zh.tsv'
   path.write_text('a\tb\nc\n')
@@ -227,9 +227,7 @@ def test_a_failure_leaves_finished_files_only(source, tmp_path):
   assert [p.reused for p in _prepare(source, out)] == [True, True, False, False]
 
 
-def test_an_unfinished_output_is_rejected_until_it_is_complete(
-  source, tmp_path
-):
+def test_incomplete_output_is_rejected_until_it_is_complete(source, tmp_path):
   out = tmp_path / 'out'
   path = source / 'parallel/en-zh.tsv'
   path.write_text('a\tb\nc\n')
@@ -244,14 +242,14 @@ def test_an_unfinished_output_is_rejected_until_it_is_complete(
   report = verification.verify_directory(out)
   assert [f.item for f in report.findings if not f.is_valid] == ['completeness']
   done = pipeline.preprocess_corpus(
-    Corpus(source, skip_bad_records=True), out, processing=NOTHING
+    Corpus(source, skip_bad_records=True), out, processing=_NO_PROCESSING
   )
   assert [p.reused for p in done] == [True, True, False, False]
   assert Corpus(out).languages == ('en', 'zh')
   assert verification.verify_directory(out).is_valid
 
 
-def test_an_unfinished_output_is_started_again_only_when_asked(
+def test_incomplete_output_of_other_settings_requires_overwrite(
   source, tmp_path
 ):
   out = tmp_path / 'out'
@@ -261,28 +259,28 @@ def test_an_unfinished_output_is_started_again_only_when_asked(
     _prepare(source, out)
   path.write_text('a\tb\n')
   with raises_error(errors.CorpusError, where='out', mentions='--overwrite'):
-    _prepare(source, out, processing=MOSES)
-  _prepare(source, out, processing=MOSES, overwrite=True)
+    _prepare(source, out, processing=_MOSES)
+  _prepare(source, out, processing=_MOSES, overwrite=True)
   assert Corpus(out).validate()['parallel/en-zh'] == 1
 
 
-def test_an_output_without_text_is_started_again(source, tmp_path):
+def test_output_without_text_is_restarted(source, tmp_path):
   out = tmp_path / 'out'
   path = source / 'mono/en.txt'
   path.write_bytes('Käse\n'.encode('latin-1'))
   with raises_error(errors.BadRecordError, mentions=('iconv', path)):
-    _prepare(source, out, processing=NOTHING)
+    _prepare(source, out, processing=_NO_PROCESSING)
   assert not list(out.glob('mono/*'))
   path.write_bytes('Käse\n'.encode())
-  _prepare(source, out, processing=MOSES)
+  _prepare(source, out, processing=_MOSES)
   assert Corpus(out).languages == ('en', 'zh')
 
 
-def test_a_rejected_second_call_leaves_a_complete_output(source, tmp_path):
+def test_rejected_second_call_keeps_the_output_complete(source, tmp_path):
   out = tmp_path / 'out'
   _prepare(source, out)
   with pytest.raises(errors.CorpusError):
-    _prepare(source, out, processing=MOSES)
+    _prepare(source, out, processing=_MOSES)
   assert Corpus(out).languages == ('en', 'zh')
   (out / 'parallel/en-zh.tsv').write_text('corrected\tby hand\n')
   with pytest.raises(errors.CorpusError):
@@ -290,9 +288,7 @@ def test_a_rejected_second_call_leaves_a_complete_output(source, tmp_path):
   assert list(Corpus(out).parallel('en', 'zh')) == [('corrected', 'by hand')]
 
 
-def test_changed_text_makes_the_output_incomplete_until_it_is_written(
-  source, tmp_path
-):
+def test_changed_text_makes_the_output_incomplete(source, tmp_path):
   out = tmp_path / 'out'
   _prepare(source, out)
   path = source / 'parallel/en-zh.tsv'
@@ -303,9 +299,9 @@ def test_changed_text_makes_the_output_incomplete_until_it_is_written(
     Corpus(out)
 
 
-def test_other_settings_are_refused_unless_overwritten(source, tmp_path):
+def test_different_settings_require_overwrite(source, tmp_path):
   out = tmp_path / 'out'
-  two = dataclasses.replace(ALWAYS, num_copies=2)
+  two = dataclasses.replace(_ALWAYS, num_copies=2)
   _prepare(source, out, code_switching=two)
   with raises_error(
     errors.CorpusError,
@@ -317,8 +313,8 @@ def test_other_settings_are_refused_unless_overwritten(source, tmp_path):
       'processing.moses',
     ),
   ):
-    _prepare(source, out, processing=MOSES)
-  _prepare(source, out, processing=MOSES, overwrite=True)
+    _prepare(source, out, processing=_MOSES)
+  _prepare(source, out, processing=_MOSES, overwrite=True)
   assert not (out / 'mono/en.copy1.txt.gz').exists()
   record = json.loads((out / preparation_record.RECORD_FILE).read_text())
   assert sorted(record['files']) == [
@@ -329,13 +325,13 @@ def test_other_settings_are_refused_unless_overwritten(source, tmp_path):
   ]
 
 
-def test_languages_are_chosen(source, tmp_path):
+def test_languages_are_selected(source, tmp_path):
   done = _prepare(source, tmp_path / 'out', languages=['en'])
   assert [p.path for p in done] == ['mono/en.txt.gz', 'valid/mono/en.txt']
   assert not (tmp_path / 'out' / 'dictionaries').exists()
 
 
-def test_mistakes_are_told(source, tmp_path):
+def test_invalid_arguments_are_rejected(source, tmp_path):
   with raises_error(
     errors.CorpusError, got='sw', where='in', mentions=('en', 'zh')
   ):
@@ -349,11 +345,11 @@ def test_mistakes_are_told(source, tmp_path):
     _prepare(source, tmp_path / 'full')
   (source / 'dictionaries/en-de.tsv').unlink()
   with raises_error(errors.CorpusError, where='in'):
-    _prepare(source, tmp_path / 'out', code_switching=ALWAYS)
+    _prepare(source, tmp_path / 'out', code_switching=_ALWAYS)
 
 
-def test_files_of_which_nothing_is_left(source, tmp_path):
-  """They are not there, so the rest is a corpus; said again when reused."""
+def test_files_without_remaining_text_are_not_written(source, tmp_path):
+  """The remaining files form a valid corpus."""
   for reused in (False, True):
     done = {
       p.path: p
@@ -395,8 +391,8 @@ def test_null_characters_do_not_hide_duplicates(tmp_path):
   assert (done.lines, sum(done.dropped.values())) == (2, 3)
 
 
-def test_an_output_without_training_text_is_an_error(tmp_path):
-  """The held-out line remains, and its duplicate was the training text."""
+def test_output_without_training_text_is_an_error(tmp_path):
+  """The only training line is a duplicate of a held-out line."""
   for split in ('train', 'validation'):
     corpus_writer.write_monolingual(
       tmp_path / 'in', 'en', [['a cat']], split=split
@@ -411,7 +407,7 @@ def test_an_output_without_training_text_is_an_error(tmp_path):
     Corpus(tmp_path / 'out')
 
 
-def test_languages_whose_text_is_all_dropped_are_logged(tmp_path, caplog):
+def test_languages_without_remaining_text_are_logged(tmp_path, caplog):
   for code, text in (('en', 'a cat'), ('de', 'x')):
     corpus_writer.write_monolingual(tmp_path / 'in', code, [[text]])
   _prepare(
@@ -421,8 +417,8 @@ def test_languages_whose_text_is_all_dropped_are_logged(tmp_path, caplog):
   assert_mentions(record.getMessage(), 'de', 'train', 1)
 
 
-def test_files_that_change_what_duplicates_are(source, tmp_path):
-  """The message names them, not all that there are."""
+def test_changed_held_out_files_invalidate_deduplication(source, tmp_path):
+  """The message names only the changed files."""
   settings = {'deduplication': Deduplication(mode='exact')}
   _prepare(source, tmp_path / 'o', **settings)
   (source / 'valid/mono/en.txt').write_text('A fish\n')
@@ -434,8 +430,8 @@ def test_files_that_change_what_duplicates_are(source, tmp_path):
     _prepare(source, tmp_path / 'o', **settings)
 
 
-def test_filters_and_duplicates(source, tmp_path):
-  """Documents and pairs stay; what was dropped is counted, also afterwards."""
+def test_filters_and_deduplication_preserve_documents(source, tmp_path):
+  """The numbers of dropped lines are also reported for reused files."""
   corpus_writer.write_monolingual(
     source, 'en', [['No dog', 'A  CAT', 'Hi'], ['A fish.']], compression='gz'
   )
@@ -460,8 +456,8 @@ def test_filters_and_duplicates(source, tmp_path):
   assert done['mono/en.txt.gz'].lines == 2
 
 
-def test_a_line_for_each_sentence(tmp_path):
-  """Documents and pairs stay; a duplicate's sentences go with it."""
+def test_split_sentences_writes_one_line_per_sentence(tmp_path):
+  """Documents and pairs are preserved, and duplicates are dropped first."""
   source = tmp_path / 'in'
   corpus_writer.write_monolingual(
     source,
@@ -499,8 +495,10 @@ def test_a_line_for_each_sentence(tmp_path):
   assert english.lines == 4 and english.dropped == {'duplicate': 1}
 
 
-def test_progress_is_logged(source, tmp_path, monkeypatch, caplog):
-  """Of what is left to do, with the lines and bytes that were read."""
+def test_progress_of_remaining_files_is_logged(
+  source, tmp_path, monkeypatch, caplog
+):
+  """Progress contains the lines and bytes that were read."""
   lines = ['A line of text about the cat.'] * 40_000
   path = corpus_writer.write_monolingual(source, 'fr', [lines], name='a')
   _prepare(source, tmp_path / 'o', shard=(0, 2))
@@ -517,10 +515,14 @@ def test_progress_is_logged(source, tmp_path, monkeypatch, caplog):
   last = [row for row in messages if 'mono/fr.a.txt' in row[0]][-1]
   assert last[0].endswith(' 40,000 lines') and last[1] == '1 of 1 MB'
   assert path.stat().st_size == 1_200_000
-  assert not any('mono/en.txt.gz' in row[0] for row in messages)  # was there
+  assert not any(
+    'mono/en.txt.gz' in row[0] for row in messages
+  )  # already complete
 
 
-def test_progress_of_duplicates(source, tmp_path, monkeypatch, caplog):
+def test_progress_of_deduplication_is_logged(
+  source, tmp_path, monkeypatch, caplog
+):
   monkeypatch.setattr(progress_reporting, '_LOG_INTERVAL_SECONDS', 0)
   caplog.set_level('INFO')
   _prepare(source, tmp_path / 'o', deduplication=Deduplication(mode='exact'))

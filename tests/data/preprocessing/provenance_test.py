@@ -1,4 +1,4 @@
-"""A corpus that is prepared by shares, and their records."""
+"""Tests of corpora that are preprocessed in shards, and of their records."""
 
 import json
 import pathlib
@@ -18,7 +18,7 @@ from xlflax.data.preprocessing.text_processing import TextProcessing
 from xlflax.storage import checksums
 from xlflax.utils import errors
 
-SETTINGS = {
+_SETTINGS = {
   'processing': TextProcessing(moses=True),
   'filters': TextFilters(min_characters=4),
   'code_switching': CodeSwitching(
@@ -29,7 +29,7 @@ SETTINGS = {
 
 @pytest.fixture
 def source(tmp_path):
-  """Seven files, of which two are copied and one is left without lines."""
+  """Corpus with seven files, two of which are copied and one becomes empty."""
   directory = tmp_path / 'in'
   for language, kind in (('en', 'gz'), ('zh', ''), ('de', 'zst'), ('fr', '')):
     lines = [f'a cat, {language} {i}' for i in range(6)]
@@ -47,12 +47,12 @@ def source(tmp_path):
 
 def _prepare(source, output, **options):
   return pipeline.preprocess_corpus(
-    Corpus(source), output, **SETTINGS | options
+    Corpus(source), output, **_SETTINGS | options
   )
 
 
 def _content(directory: pathlib.Path) -> dict[str, bytes]:
-  """Every file but locks."""
+  """Returns a mapping from path to content, without lock files."""
   return {
     path.relative_to(directory).as_posix(): path.read_bytes()
     for path in directory.rglob('*')
@@ -60,8 +60,7 @@ def _content(directory: pathlib.Path) -> dict[str, bytes]:
   }
 
 
-def test_shares_in_any_order(source, tmp_path):
-  """Text, records and reports are those of one process."""
+def test_shards_in_any_order_equal_one_process(source, tmp_path):
   expected = [(p.path, p.lines) for p in _prepare(source, tmp_path / 'one')]
   assert len(expected) == 9 and ('parallel/de-fr.tsv', 0) in expected
   for order in ((2, 1, 0), (1, 0, 2)):
@@ -84,7 +83,7 @@ def test_shares_in_any_order(source, tmp_path):
     assert texts == unsharded
 
 
-# A process that dies while it writes its second file.
+# Runs a process that exits while it writes its second file.
 _KILLED = """
 import os, pathlib, sys
 from tests.data.preprocessing import provenance_test
@@ -104,8 +103,8 @@ provenance_test._prepare(source, out, shard=(1, 3))
 """
 
 
-def test_a_killed_share_begins_again(source, tmp_path):
-  """Its second file is cut off: what it had done stays, and one lock is free."""
+def test_killed_shard_is_resumed(source, tmp_path):
+  """The shard is killed while it writes its second file."""
   _prepare(source, tmp_path / 'one')
   out = tmp_path / 'out'
   _prepare(source, out, shard=(2, 3))
@@ -140,7 +139,7 @@ def test_a_killed_share_begins_again(source, tmp_path):
     ),
   ],
 )
-def test_incompatible_shards(source, tmp_path, options, values):
+def test_incompatible_shards_are_rejected(source, tmp_path, options, values):
   out = tmp_path / 'out'
   _prepare(source, out, shard=(0, 3))
   before = _content(out)
@@ -149,8 +148,10 @@ def test_incompatible_shards(source, tmp_path, options, values):
   assert _content(out) == before
 
 
-def test_shares_that_begin_at_the_same_time(source, tmp_path, monkeypatch):
-  """One of another division appears after it was looked for."""
+def test_concurrently_started_incompatible_shards_are_rejected(
+  source, tmp_path, monkeypatch
+):
+  """A shard of another division starts after the check of existing shards."""
   save, out = provenance.Record._save, tmp_path / 'o'
 
   def saved(self):
@@ -166,8 +167,8 @@ def test_shares_that_begin_at_the_same_time(source, tmp_path, monkeypatch):
   assert _content(out).keys() == {'.prepared-0-of-4.json'}
 
 
-def test_text_that_changed_between_shares(source, tmp_path):
-  """Other shards are rejected, and the unsharded command rewrites all files."""
+def test_text_changed_between_shards_is_rejected(source, tmp_path):
+  """The command without shards rewrites all files."""
   _prepare(source, tmp_path / 'o', shard=(0, 3))
   (source / 'mono/zh.txt').write_text('another cat\n')
   with raises_error(
@@ -183,7 +184,7 @@ def test_text_that_changed_between_shares(source, tmp_path):
   assert all(p.reused for p in _prepare(source, tmp_path / 'o', shard=(0, 5)))
 
 
-def test_shares_of_other_settings_are_replaced_when_asked(source, tmp_path):
+def test_shards_of_other_settings_require_overwrite(source, tmp_path):
   first_shard = _prepare(source, tmp_path / 'o', shard=(0, 2))
   with raises_error(
     errors.CorpusError,
@@ -198,7 +199,7 @@ def test_shares_of_other_settings_are_replaced_when_asked(source, tmp_path):
   assert not list((tmp_path / 'o').glob('.prepared*-*'))
 
 
-def test_two_writers(source, tmp_path):
+def test_concurrent_writers_are_rejected(source, tmp_path):
   out = tmp_path / 'o'
   for holder, requested_shard, values in (
     ((1, 3), (1, 3), '1/3'),
@@ -213,7 +214,7 @@ def test_two_writers(source, tmp_path):
     assert _prepare(source, out, shard=(0, 3))
 
 
-def test_shares_on_the_command_line(source, tmp_path, capsys, monkeypatch):
+def test_shard_flags(source, tmp_path, capsys, monkeypatch):
   def run(*flags):
     output = f'--output={tmp_path / "o"}'
     return cli.main(

@@ -1,4 +1,4 @@
-"""Filters of web text, and the reasons that they report."""
+"""Tests of filters of web text and of the reasons they report."""
 
 import pytest
 
@@ -24,11 +24,11 @@ def _reason(*texts, languages=('en',), **filters):
     (('abc',), {}, None),
   ],
 )
-def test_lines(texts, filters, expected):
+def test_drop_reason_of_lines(texts, filters, expected):
   assert _reason(*texts, **filters) == expected
 
 
-def test_pairs():
+def test_drop_reason_of_pairs():
   sides = ('yes', 'that is so, I think')
   options = {'languages': ('en', 'en')}
   assert _reason(*sides, **options, max_ratio=3) == 'unequal lengths'
@@ -58,11 +58,11 @@ def test_pairs():
     (('page 12', '12'), 'no letters'),
   ],
 )
-def test_pairs_that_are_copies(sides, expected):
+def test_copied_pairs_are_dropped(sides, expected):
   assert _reason(*sides, languages=('en', 'fi')) == expected
 
 
-def test_copies_stay_where_asked_or_natural():
+def test_copies_are_kept_for_language_varieties_or_if_disabled():
   same = ('Save as', 'Save as')
   assert _reason(*same, languages=('en', 'fi'), max_similarity=1) is None
   assert _reason(*same, languages=('en_GB', 'en')) is None
@@ -70,7 +70,7 @@ def test_copies_stay_where_asked_or_natural():
 
 
 @pytest.mark.parametrize('text', ['12:30, 5 %', '…', '1234'])
-def test_lines_without_letters(text):
+def test_lines_without_letters_are_dropped(text):
   assert _reason(text) == 'no letters'
   assert _reason(text, min_letters=0) is None
   assert _reason('ab 12', min_letters=3) == 'few letters'
@@ -100,7 +100,7 @@ def test_scripts_of_languages(language, scripts):
   assert text_filters.scripts_of_language(language) == scripts
 
 
-def test_a_language_without_a_known_script():
+def test_language_with_unknown_script_is_rejected():
   with raises_error(errors.CorpusError, got='qqq'):
     text_filters.scripts_of_language('qqq')
 
@@ -115,6 +115,6 @@ def test_a_language_without_a_known_script():
     ({'min_characters': 9, 'max_characters': 8}, 8),
   ],
 )
-def test_settings_that_cannot_be(settings, got):
+def test_invalid_settings_are_rejected(settings, got):
   with raises_error(errors.ConfigError, got=got):
     TextFilters(**settings)

@@ -1,4 +1,4 @@
-"""Moses's processing and Chinese segmentation."""
+"""Tests of Moses processing and Chinese word segmentation."""
 
 import sys
 import unicodedata
@@ -10,7 +10,7 @@ from xlflax.data.preprocessing import text_processing
 from xlflax.data.preprocessing.text_processing import Processor, TextProcessing
 from xlflax.utils import errors
 
-MOSES = TextProcessing(moses=True)
+_MOSES = TextProcessing(moses=True)
 
 
 @pytest.mark.parametrize(
@@ -28,11 +28,11 @@ MOSES = TextProcessing(moses=True)
     ('zh_Hans', '我来到北京清华大学：好', '我来到北京清华大学:好'),
   ],
 )
-def test_moses(language, before, after):
-  assert Processor(language, MOSES)(before) == after
+def test_moses_normalizes_and_tokenizes(language, before, after):
+  assert Processor(language, _MOSES)(before) == after
 
 
-def test_the_docstring_example_of_segmentation():
+def test_segment_chinese_example_in_docstring():
   process = Processor('zh', TextProcessing(segment_chinese=True))
   assert process('我来到北京清华大学。') == '我 来到 北京 清华大学 。'
   assert process('我 来到 北京') == '我 来到 北京'
@@ -42,25 +42,25 @@ def test_the_docstring_example_of_segmentation():
   )
 
 
-def test_control_characters_become_spaces_but_joiners_stay():
+def test_control_characters_become_spaces_except_joiners():
   assert text_processing.drop_unprintable('a\u200bb\x07c\u00add') == 'a b c d'
   persian = 'می\u200cخواهم'
   assert text_processing.drop_unprintable(persian) == persian
-  assert Processor('en', MOSES)('a\ufeffb\u00a0c') == 'a b c'
+  assert Processor('en', _MOSES)('a\ufeffb\u00a0c') == 'a b c'
 
 
-def test_a_line_does_not_vanish():
-  assert Processor('en', MOSES)('\u200b') == '\u200b'
+def test_processing_does_not_remove_all_characters_of_a_line():
+  assert Processor('en', _MOSES)('\u200b') == '\u200b'
 
 
-def test_nothing_asked_nothing_done():
+def test_default_processing_only_joins_spaces():
   assert Processor('en', TextProcessing())('It’s  (it)') == 'It’s (it)'
 
 
-def test_a_missing_library_is_told(monkeypatch):
+def test_missing_library_is_an_error(monkeypatch):
   monkeypatch.setitem(sys.modules, 'sacremoses', None)
   with raises_error(errors.ConfigError, mentions='sacremoses'):
-    Processor('en', MOSES)
+    Processor('en', _MOSES)
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_a_missing_library_is_told(monkeypatch):
     ('eng', "it's", "it 's"),
   ],
 )
-def test_moses_keeps_the_words_of_every_script(language, text, expected):
-  processed = Processor(language, MOSES)(text)
+def test_moses_preserves_words_of_all_scripts(language, text, expected):
+  processed = Processor(language, _MOSES)(text)
   assert unicodedata.normalize('NFC', processed) == expected
 
 
@@ -93,7 +93,7 @@ def test_moses_keeps_the_words_of_every_script(language, text, expected):
     ('eng', ['Dr. Smith went home.', 'He slept!']),
   ],
 )
-def test_sentences_end_in_every_script(language, sentences):
+def test_split_sentences_of_all_scripts(language, sentences):
   separator = '' if language == 'zho_Hant' else ' '
   text = separator.join(sentences)
   assert text_processing.split_sentences(text, language) == sentences

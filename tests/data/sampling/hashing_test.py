@@ -3,8 +3,8 @@ import numpy as np
 from xlflax.data.sampling import hashing
 
 
-def test_mix_is_splitmix64():
-  """First outputs of the published generator from the seed 1234567."""
+def test_mix_bits_is_splitmix64():
+  """Compares with the published generator for the seed 1234567."""
   golden = 0x9E3779B97F4A7C15
   seeds = np.array(
     [(1234567 + i * golden) % 2**64 for i in range(3)], np.uint64
@@ -17,7 +17,7 @@ def test_mix_is_splitmix64():
   )
 
 
-def test_keys_tell_names_and_numbers_apart():
+def test_keys_distinguish_names_and_numbers():
   keys = {
     hashing.make_key(*parts)
     for parts in [
@@ -34,7 +34,7 @@ def test_keys_tell_names_and_numbers_apart():
   assert hashing.make_key(3, 'order') == hashing.make_key(3, 'order')
 
 
-def test_draw_depends_on_key_and_counter_only():
+def test_draws_depend_only_on_key_and_counter():
   all_draws = hashing.draw_words(7, np.arange(10))
   np.testing.assert_array_equal(
     hashing.draw_words(7, np.array([4, 9])), all_draws[[4, 9]]
@@ -42,7 +42,7 @@ def test_draw_depends_on_key_and_counter_only():
   assert not np.isin(hashing.draw_words(8, np.arange(10)), all_draws).any()
 
 
-def test_shuffled_is_a_permutation():
+def test_shuffled_indices_are_a_permutation():
   order = hashing.shuffled_indices(5, 300)
   np.testing.assert_array_equal(np.sort(order), np.arange(300))
   assert np.sum(order == np.arange(300)) < 10

@@ -26,7 +26,7 @@ def _make(rates, batching=_MIXED, batch_size=4, key=1, block_steps=8):
   )
 
 
-def test_sampling_rates_by_hand():
+def test_sampling_rates_match_hand_computed_values():
   sizes = np.array([900, 100])
   np.testing.assert_allclose(
     mixing_schedule.sampling_rates(sizes, 1), [0.9, 0.1]
@@ -48,14 +48,14 @@ def test_sampling_rates_by_hand():
     ([-0.9, -0.9, -0.2, 4.0], 2, [0, 0, 0, 2]),
   ],
 )
-def test_apportion(credit, total, counts):
+def test_apportion_draws(credit, total, counts):
   np.testing.assert_array_equal(
     mixing_schedule.apportion_draws(np.array(credit), total), counts
   )
 
 
 @pytest.mark.parametrize('batching', [_MIXED, _ONE])
-def test_shares_are_exact_to_one_draw_at_every_block(batching):
+def test_counts_follow_the_rates_at_every_block(batching):
   rates = np.array([0.7, 0.25, 0.046, 0.004])
   schedule = _make(rates, batching)
   counts, per_draw = np.zeros(4), 1 if batching is _MIXED else 4
@@ -68,7 +68,7 @@ def test_shares_are_exact_to_one_draw_at_every_block(batching):
 
 
 @pytest.mark.parametrize('batching', [_MIXED, _ONE])
-def test_uses_count_each_task_from_zero_without_gaps(batching):
+def test_uses_of_each_task_are_consecutive(batching):
   schedule = _make([0.6, 0.3, 0.1], batching)
   uses_by_task = [[], [], []]
   for step in range(40):
@@ -78,21 +78,21 @@ def test_uses_count_each_task_from_zero_without_gaps(batching):
     np.testing.assert_array_equal(uses, np.arange(len(uses)))
 
 
-def test_a_step_does_not_depend_on_what_was_asked_before():
+def test_slots_do_not_depend_on_previous_calls():
   forward, jumping = _make([0.6, 0.4]), _make([0.6, 0.4])
   expected = {step: forward.slots(step) for step in range(60)}
   for step in (57, 3, 31, 2, 59, 0):
     np.testing.assert_array_equal(jumping.slots(step), expected[step])
 
 
-def test_one_language_batches_are_of_one_task():
+def test_one_language_batches_have_a_single_task():
   schedule = _make([0.5, 0.5], _ONE)
   tasks = np.stack([schedule.slots(step)[0] for step in range(16)])
   assert (tasks == tasks[:, :1]).all()
   assert set(tasks[:, 0]) == {0, 1}
 
 
-def test_keys_give_other_orders_of_the_same_counts():
+def test_key_changes_the_order_but_not_the_counts():
   first, second = _make([0.5, 0.5], key=1), _make([0.5, 0.5], key=2)
   a = np.concatenate([first.slots(step)[0] for step in range(8)])
   b = np.concatenate([second.slots(step)[0] for step in range(8)])
@@ -106,7 +106,7 @@ def _dataset(alpha):
   )
 
 
-def test_rates_of_the_mixture_when_alpha_is_none():
+def test_alpha_none_uses_the_rates_of_the_mixture():
   rates = mixing_schedule.dataset_rates(_dataset(None), [10, 1000], [3, 1])
   np.testing.assert_allclose(rates(0), [0.75, 0.25])
 
@@ -114,34 +114,38 @@ def test_rates_of_the_mixture_when_alpha_is_none():
 @pytest.mark.parametrize(
   'rates', [[1e308, 1e308], [0, 0], [2, -1], [1, np.nan]]
 )
-def test_invalid_mixing_rates(rates):
+def test_invalid_mixing_rates_are_rejected(rates):
   with raises_error(errors.ConfigError, mentions=float(rates[0])):
     mixing_schedule.dataset_rates(_dataset(None), [10, 1000], rates)
 
 
 @pytest.mark.parametrize(
-  'rates, most, expected',
+  'rates, max_rate, expected',
   [
     ([0.8, 0.15, 0.05], 0.5, [0.5, 0.375, 0.125]),
     ([0.8, 0.15, 0.05], None, [0.8, 0.15, 0.05]),
-    ([0.6, 0.39, 0.01], 0.4, [0.4, 0.4, 0.2]),  # the second one fills up too
-    ([0.9, 0.1], 0.3, [0.5, 0.5]),  # cannot be
+    (
+      [0.6, 0.39, 0.01],
+      0.4,
+      [0.4, 0.4, 0.2],
+    ),  # the second rate reaches the limit, too
+    ([0.9, 0.1], 0.3, [0.5, 0.5]),  # the limit is impossible
     ([0.3, 0.7], 0.7, [0.3, 0.7]),
   ],
 )
-def test_limited_rates(rates, most, expected):
+def test_limit_rates(rates, max_rate, expected):
   np.testing.assert_allclose(
-    mixing_schedule.limit_rates(np.array(rates), most), expected
+    mixing_schedule.limit_rates(np.array(rates), max_rate), expected
   )
 
 
-def test_a_dataset_limits_its_rates():
+def test_dataset_rates_are_limited():
   dataset = dataclasses.replace(_dataset(1.0), max_rate=0.6)
   limited_rates = mixing_schedule.dataset_rates(dataset, [900, 100], [1, 1])(0)
   np.testing.assert_allclose(limited_rates, [0.6, 0.4])
 
 
-def test_apportion_at_most_by_hand():
+def test_apportion_at_most_matches_hand_computed_values():
   counts, credit = mixing_schedule.apportion_at_most(
     np.array([3.0, 2.0, 1.0]), np.array([1, 9, 9]), np.array([0.5, 0.3, 0.2])
   )
@@ -149,8 +153,8 @@ def test_apportion_at_most_by_hand():
   np.testing.assert_allclose(credit, [1, 3.2, 1.8])
 
 
-def test_equal_rates_with_limits_are_unimax():
-  """Chung et al. (2023), UniMax, algorithm 1: the smallest language first."""
+def test_equal_rates_with_limits_equal_unimax():
+  """See algorithm 1 of UniMax (Chung et al., 2023)."""
   limits = np.array([700.0, 20.0, 90.0, 5000.0, 400.0])
   for total in (60, 1000, 5500):
     remaining, expected = float(total), {}
@@ -164,7 +168,7 @@ def test_equal_rates_with_limits_are_unimax():
 
 
 @pytest.mark.parametrize('batching', [_MIXED, _ONE])
-def test_no_task_is_drawn_more_often_than_it_may(batching):
+def test_draws_do_not_exceed_the_maximum_per_task(batching):
   rates, max_draws = np.array([0.2, 0.5, 0.3]), np.array([4000, 400, 840])
   schedule = mixing_schedule.TaskSchedule(
     lambda step: rates,
@@ -179,12 +183,12 @@ def test_no_task_is_drawn_more_often_than_it_may(batching):
   counts = np.zeros(3, int)
   for step in range(max_draws.sum() // 4):
     tasks, uses = schedule.slots(step)
-    if step < 160:  # none is used up
+    if step < 160:  # no task has reached its maximum
       np.testing.assert_array_equal(tasks, free.slots(step)[0])
     for task, use in zip(tasks, uses, strict=True):
       assert use == counts[task] < max_draws[task]
       counts[task] += 1
-    if step % 8 == 7:  # all take part by their rates as long as they last
+    if step % 8 == 7:  # draws follow the rates until a task is exhausted
       expected = mixing_schedule.expected_draws(
         rates, 4 * (step + 1), max_draws
       )
@@ -195,7 +199,7 @@ def test_no_task_is_drawn_more_often_than_it_may(batching):
     errors.ConfigError, mentions=("dataset 'text'", 'max_epochs', 1310)
   ):
     schedule.slots(step + 1)
-  np.testing.assert_array_equal(  # any step is reached at once
+  np.testing.assert_array_equal(  # a new schedule starts at any step
     mixing_schedule.TaskSchedule(
       lambda step: rates,
       batch_size=4,
@@ -208,7 +212,7 @@ def test_no_task_is_drawn_more_often_than_it_may(batching):
   )
 
 
-def test_a_task_of_less_than_a_batch_has_one():
+def test_task_smaller_than_a_batch_has_one_batch():
   schedule = mixing_schedule.TaskSchedule(
     lambda step: np.array([0.5, 0.5]),
     batch_size=8,
@@ -239,11 +243,11 @@ def test_alpha_may_be_scheduled():
   np.testing.assert_array_equal(counts, [[36, 4], [36, 4], [20, 20], [20, 20]])
 
 
-def test_threads_at_different_steps_get_what_one_gets():
-  """Such as a prefetcher, and who counts the tokens of the first batches."""
+def test_concurrent_threads_get_the_slots_of_one_thread():
+  """A prefetcher and a token counter use different steps concurrently."""
 
   def rates(step):
-    time.sleep(1e-3)  # another thread's turn
+    time.sleep(1e-3)  # lets other threads run
     return np.array([0.5, 0.3, 0.2])
 
   def make():
@@ -272,14 +276,14 @@ def test_threads_at_different_steps_get_what_one_gets():
     ([True, False, False], 0.0, [1, 0, 0]),
   ],
 )
-def test_replay_has_the_given_fraction_of_the_rates(is_new, fraction, expected):
+def test_replay_rates_have_the_given_fraction(is_new, fraction, expected):
   rates = mixing_schedule.replay_rates(
     np.array([0.2, 0.5, 0.3]), np.array(is_new), fraction
   )
   np.testing.assert_allclose(rates, expected)
 
 
-def test_replay_requires_a_positive_rate_on_each_side():
+def test_replay_requires_positive_old_and_new_rates():
   is_new = np.array([True, False, False])
   with pytest.raises(errors.ConfigError):
     mixing_schedule.replay_rates(np.array([0.0, 0.6, 0.4]), is_new, 0.25)

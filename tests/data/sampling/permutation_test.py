@@ -4,28 +4,28 @@ import pytest
 from xlflax.data.sampling import hashing, permutation
 
 
-def _whole(size, key):
+def _permute(size, key):
   return permutation.permute_index(
     np.arange(size), np.full(size, size), np.full(size, key, np.uint64)
   )
 
 
 @pytest.mark.parametrize('size', [1, 2, 3, 4, 5, 7, 16, 17, 99, 1000, 4097])
-def test_is_a_bijection(size):
+def test_permute_index_is_a_bijection(size):
   np.testing.assert_array_equal(
-    np.sort(_whole(size, hashing.make_key('k', size))), np.arange(size)
+    np.sort(_permute(size, hashing.make_key('k', size))), np.arange(size)
   )
 
 
 def test_keys_give_different_orders():
-  first, second = _whole(1000, 1), _whole(1000, 2)
-  # Two random permutations agree in one place on average.
+  first, second = _permute(1000, 1), _permute(1000, 2)
+  # Two random permutations agree at one position on average.
   assert np.sum(first == second) < 10
   assert np.sum(first == np.arange(1000)) < 10
 
 
-def test_every_value_reaches_every_place():
-  """Over 3000 keys each of 6 values stands at each place about 500 times."""
+def test_values_are_uniform_over_positions():
+  """With 3000 keys, each of 6 values has each position about 500 times."""
   keys = hashing.draw_words(3, np.arange(3000))
   counts = np.zeros((6, 6))
   for position in range(6):
@@ -37,7 +37,7 @@ def test_every_value_reaches_every_place():
   assert np.abs(counts - 500).max() < 5 * np.sqrt(3000 / 6 * 5 / 6)
 
 
-def test_sizes_and_keys_are_taken_per_element():
+def test_sizes_and_keys_apply_per_element():
   size = np.array([3, 1000, 3, 1000])
   key = np.array([1, 2, 1, 2], np.uint64)
   index = np.array([2, 999, 0, 5])
@@ -51,7 +51,7 @@ def test_sizes_and_keys_are_taken_per_element():
   np.testing.assert_array_equal(together, apart)
 
 
-def test_large_sizes_stay_inside():
+def test_large_sizes_stay_in_range():
   size = np.full(100, 3_000_000_017)
   out = permutation.permute_index(
     np.arange(100), size, np.full(100, 9, np.uint64)
@@ -76,17 +76,19 @@ def test_windows_are_a_permutation(size):
   assert sorted(_windows(size).tolist()) == list(range(size))
 
 
-def test_a_window_reads_few_blocks():
-  """128 indices in a row lie in 16 blocks of 8, wherever these are cut."""
+def test_windows_read_few_blocks():
+  """128 consecutive indices are in 16 blocks of 8."""
   size = 4099
   places = _windows(size)
   for begin in range(0, size - 128, 128):
     here = np.sort(places[begin : begin + 128])
     runs = 1 + np.count_nonzero(np.diff(here) != 1)
-    assert runs <= 18  # the cut, and the end of the range, may add one each
+    assert (
+      runs <= 18
+    )  # the block offset and the end of the range may add one each
 
 
-def test_windows_of_two_keys_are_cut_elsewhere():
+def test_keys_change_the_window_boundaries():
   first = {tuple(np.sort(part)) for part in _windows(4096).reshape(-1, 128)}
   second = {
     tuple(np.sort(part)) for part in _windows(4096, key=8).reshape(-1, 128)
@@ -94,19 +96,21 @@ def test_windows_of_two_keys_are_cut_elsewhere():
   assert not first & second
 
 
-def test_blocks_are_mixed_evenly():
-  """Chi-square: tenths of the rows meet tenths of the epoch as by chance."""
+def test_blocks_are_distributed_uniformly():
+  """Applies a chi-square test to tenths of rows and tenths of the epoch."""
   size = 40_960
   places = _windows(size, block=4, window=64)
   tenth, when = places * 10 // size, np.arange(size) * 10 // size
   counts = np.zeros((10, 10))
-  np.add.at(counts, (tenth, when), 1 / 4)  # a block of 4 goes as one
+  np.add.at(counts, (tenth, when), 1 / 4)  # blocks of 4 rows move together
   expected = size / 4 / 100
-  assert ((counts - expected) ** 2 / expected).sum() < 127  # 81 d.o.f., 0.1 %
+  assert (
+    (counts - expected) ** 2 / expected
+  ).sum() < 127  # 81 degrees of freedom, 0.1 %
 
 
-def test_neighbours_are_alike_as_far_as_they_share_blocks():
-  """Two rows in a row are of one window, the mean of 64 draws of blocks."""
+def test_correlation_of_adjacent_rows_matches_the_window_size():
+  """Adjacent rows are in the same window, the mean of 64 random blocks."""
   places = _windows(65_536, block=16, window=64).astype(float)
   correlation = np.corrcoef(places[:-1], places[1:])[0, 1]
   assert abs(correlation - 1 / 64) < 0.015

@@ -1,4 +1,4 @@
-"""Code-switched SeqIO tasks: every reader gives the same text."""
+"""Tests that all readers give the same text of code-switched SeqIO tasks."""
 
 import dataclasses
 import functools
@@ -24,13 +24,13 @@ from xlflax.data.seqio_tasks.code_switched_text import CodeSwitch
 from xlflax.data.seqio_tasks.seqio_vocabulary import resolve_deferred
 from xlflax.utils import errors
 
-ALWAYS = CodeSwitching(probability=1.0, max_replaced_ratio=1.0, group_lines=8)
-CATS = Dictionary(('en', 'de'), (Entry('cat', 'Katze', 1.0),))
+_ALWAYS = CodeSwitching(probability=1.0, max_replaced_ratio=1.0, group_lines=8)
+_CATS = Dictionary(('en', 'de'), (Entry('cat', 'Katze', 1.0),))
 
 
 @pytest.fixture(scope='module')
 def dictionary(toy_sentences):
-  """Every English word of the toy sentences with its German at that place."""
+  """Dictionary from English words of the toy sentences to aligned German ones."""
   entries = [
     (a, b)
     for e, d in zip(toy_sentences['en'], toy_sentences['de'], strict=True)
@@ -55,13 +55,13 @@ def _source(texts, **options):
   )
 
 
-def test_the_docstring_example():
+def test_code_switch_example_in_docstring():
   dataset = tf.data.Dataset.from_tensors({'targets': 'the cat'})
-  step = CodeSwitch('t', 'en', [CATS], ALWAYS)
+  step = CodeSwitch('t', 'en', [_CATS], _ALWAYS)
   assert list(step(dataset).as_numpy_iterator()) == [{'targets': b'the Katze'}]
 
 
-def test_a_corpus_is_switched_by_the_settings_of_the_paper(
+def test_corpus_is_switched_with_the_settings_of_the_paper(
   registry, toy_corpus
 ):
   corpus_tasks.register_corpus(toy_corpus, prefix='k1')
@@ -82,8 +82,8 @@ def test_a_corpus_is_switched_by_the_settings_of_the_paper(
   assert _texts('k1.code_switched.en') != plain
 
 
-def test_settings_of_a_corpus_can_be_given(registry, toy_corpus):
-  corpus_tasks.register_corpus(toy_corpus, prefix='k2', code_switching=ALWAYS)
+def test_corpus_is_switched_with_custom_settings(registry, toy_corpus):
+  corpus_tasks.register_corpus(toy_corpus, prefix='k2', code_switching=_ALWAYS)
   assert _texts('k2.code_switched.en') == [
     text.replace('cat', 'Katze').replace('dog', 'Hund')
     for text in _texts('k2.mono.en')
@@ -93,10 +93,10 @@ def test_settings_of_a_corpus_can_be_given(registry, toy_corpus):
 
 @pytest.mark.parametrize('copies', [1, 3])
 @pytest.mark.parametrize('preprocessors', [(), (lambda d: d,)])
-def test_every_reader_gives_the_same_text(
+def test_all_readers_give_the_same_text(
   registry, toy_corpus, toy_vocabulary, dictionary, copies, preprocessors
 ):
-  """The fast path, tf.data, and both when they start in the middle."""
+  """Covers the fast reader and tf.data, also with a start offset."""
   from xlflax.data.seqio_tasks import data_sources
 
   registry.add_code_switched_task(
@@ -144,13 +144,13 @@ def test_copies_differ(registry, toy_corpus, dictionary):
   assert 50 < different
 
 
-def test_copies_of_other_sources(registry):
+def test_copies_of_custom_sources(registry):
   registry.add_code_switched_task(
     'k5',
     _source(['the cat', 'a cat'], num_input_examples={'train': 2}),
     language='en',
-    dictionaries=[CATS],
-    settings=dataclasses.replace(ALWAYS, num_copies=2),
+    dictionaries=[_CATS],
+    settings=dataclasses.replace(_ALWAYS, num_copies=2),
   )
   assert registry.num_examples('k5') == 4
   assert _texts('k5') == ['the Katze', 'a Katze'] * 2
@@ -158,13 +158,13 @@ def test_copies_of_other_sources(registry):
     'k6',
     _source(['a cat']),
     language='en',
-    dictionaries=[CATS],
-    settings=dataclasses.replace(ALWAYS, num_copies=2),
+    dictionaries=[_CATS],
+    settings=dataclasses.replace(_ALWAYS, num_copies=2),
   )
   assert task_examples.source_size('k6', 'train') is None
 
 
-NAME = 'corpus.k7.code_switched.en'
+_TASK = 'corpus.k7.code_switched.en'
 
 
 def _open_tasks(corpus):
@@ -176,7 +176,7 @@ def _write(registry, corpus, vocabulary, directory, **options):
   [meta] = cache_writer.write_cache(
     cache_writer.Plan(
       directory=directory,
-      mixtures=[NAME],
+      mixtures=[_TASK],
       vocabulary=vocabulary,
       shard_size=40 * 256,
       open_tasks=functools.partial(_open_tasks, corpus),
@@ -186,7 +186,7 @@ def _write(registry, corpus, vocabulary, directory, **options):
   return meta
 
 
-def test_a_cache_holds_the_text_and_notices_another_dictionary(
+def test_cache_contains_switched_text_and_rejects_another_dictionary(
   registry, tmp_path, toy_sentences, toy_vocabulary
 ):
   corpus, cache = tmp_path / 'corpus', tmp_path / 'cache'
@@ -198,9 +198,9 @@ def test_a_cache_holds_the_text_and_notices_another_dictionary(
   assert (
     arguments['probability'] == 0.3 and len(arguments['dictionaries']) == 64
   )
-  [task] = cache_reader.TokenCache(cache).open(NAME, 'train').values()
+  [task] = cache_reader.TokenCache(cache).open(_TASK, 'train').values()
   cached = reading.tokens(task.sides[0])
-  texts = _texts(NAME)
+  texts = _texts(_TASK)
   expected = np.concatenate(
     [
       [*toy_vocabulary.encode(text), toy_vocabulary.spec.eos_id]
@@ -211,10 +211,10 @@ def test_a_cache_holds_the_text_and_notices_another_dictionary(
   assert any('Katze' in text for text in texts)
 
   reader = cache_reader.TokenCache(cache)
-  reader.check_corpus(Corpus(corpus), NAME, 'train')
+  reader.check_corpus(Corpus(corpus), _TASK, 'train')
   corpus_writer.write_dictionary(corpus, ('en', 'de'), [('cat', 'Kater')])
   with raises_error(errors.CacheError, where='corpus', mentions='en'):
-    reader.check_corpus(Corpus(corpus), NAME, 'train')
+    reader.check_corpus(Corpus(corpus), _TASK, 'train')
   with raises_error(errors.CacheError, where='train'):
     _write(registry, corpus, toy_vocabulary, cache)
   _write(
@@ -226,7 +226,7 @@ def test_a_cache_holds_the_text_and_notices_another_dictionary(
   )
 
 
-def test_fingerprints_follow_the_settings(registry, toy_corpus):
+def test_fingerprint_depends_on_the_settings(registry, toy_corpus):
   fingerprints = set()
   for number, settings in enumerate(
     (CodeSwitching(), CodeSwitching(seed=1), CodeSwitching(num_copies=2))
@@ -241,7 +241,7 @@ def test_fingerprints_follow_the_settings(registry, toy_corpus):
   assert len(fingerprints) == 3
 
 
-def test_a_malformed_dictionary_is_told_with_its_line(
+def test_malformed_dictionary_is_reported_with_its_line(
   registry, tmp_path, toy_vocabulary
 ):
   corpus_writer.write_monolingual(tmp_path, 'en', [['the cat']])

@@ -1,4 +1,4 @@
-"""The tasks and mixtures of a corpus directory."""
+"""Tests of registering tasks and mixtures of a corpus directory."""
 
 from tests.errors import raises_error
 from xlflax.data.corpus import corpus_writer
@@ -7,7 +7,7 @@ from xlflax.data.seqio_tasks import corpus_tasks
 from xlflax.utils import errors
 
 
-def test_a_corpus_registers_tasks_and_mixtures(registry, toy_corpus):
+def test_register_corpus_adds_tasks_and_mixtures(registry, toy_corpus):
   assert corpus_tasks.register_corpus(toy_corpus, prefix='t1') == (
     't1.mono.de',
     't1.mono.en',
@@ -25,7 +25,7 @@ def test_a_corpus_registers_tasks_and_mixtures(registry, toy_corpus):
   assert registry.num_examples('t1.parallel.de_en', 'test') == 20
 
 
-def test_registering_again_replaces(registry, tmp_path, toy_corpus):
+def test_registering_again_replaces_tasks(registry, tmp_path, toy_corpus):
   corpus_tasks.register_corpus(toy_corpus, prefix='t5')
   corpus_writer.write_monolingual(tmp_path, 'en', [['one']])
   names = corpus_tasks.register_corpus(Corpus(tmp_path), prefix='t5')
@@ -36,7 +36,7 @@ def test_registering_again_replaces(registry, tmp_path, toy_corpus):
     registry.task_languages('t5.mono.ru')
 
 
-def test_a_corpus_with_test_text_only_has_its_mixture(registry, tmp_path):
+def test_corpus_with_only_test_text_has_a_mixture(registry, tmp_path):
   corpus_writer.write_parallel(
     tmp_path, ('de', 'en'), [('a', 'b')], split='test'
   )

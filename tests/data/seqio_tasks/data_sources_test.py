@@ -1,4 +1,4 @@
-"""Sources over plain text files."""
+"""Tests of SeqIO sources over corpus text."""
 
 import pytest
 import tensorflow as tf
@@ -10,7 +10,7 @@ from xlflax.data.seqio_tasks import data_sources
 from xlflax.utils import errors
 
 
-def test_monolingual_lines(toy_corpus):
+def test_monolingual_source_reads_lines(toy_corpus):
   source = data_sources.monolingual_source(toy_corpus, 'ru')
   assert source.splits == ('train', 'validation')
   assert source.num_input_examples('train') == 100
@@ -22,7 +22,7 @@ def test_monolingual_lines(toy_corpus):
   ] == list(toy_corpus.monolingual('ru'))
 
 
-def test_parallel_pairs(toy_corpus):
+def test_parallel_source_reads_pairs(toy_corpus):
   source = data_sources.create_text_source(
     text_rows.parallel_rows(toy_corpus, ('de', 'en'))
   )
@@ -34,7 +34,7 @@ def test_parallel_pairs(toy_corpus):
   ] == list(toy_corpus.parallel('de', 'en', 'test'))
 
 
-def test_errors_keep_file_and_line(tmp_path):
+def test_corpus_errors_contain_file_and_line(tmp_path):
   (tmp_path / 'parallel').mkdir()
   (tmp_path / 'parallel' / 'de-en.tsv').write_text('a\tb\n' * 2000 + 'bad\n')
   rows = text_rows.parallel_rows(Corpus(tmp_path), ('de', 'en'))
@@ -47,7 +47,7 @@ def test_errors_keep_file_and_line(tmp_path):
       pass
 
 
-def test_other_tensorflow_errors_stay_what_they_are():
+def test_unrelated_tensorflow_errors_are_not_converted():
   dataset = tf.data.Dataset.range(1).map(
     lambda x: tf.debugging.check_numerics(x / 0, 'no number')
   )
@@ -55,7 +55,7 @@ def test_other_tensorflow_errors_stay_what_they_are():
     list(data_sources.numpy_examples(dataset))
 
 
-def test_fingerprint_is_of_the_files_read(toy_corpus):
+def test_fingerprint_covers_the_files_of_the_split(toy_corpus):
   source = data_sources.monolingual_source(toy_corpus, 'en')
   assert source.text.fingerprint('validation') == toy_corpus.group_fingerprint(
     'en', split='validation'

@@ -1,4 +1,4 @@
-"""Behavior of the live loader other than the equality of its batches.
+"""Tests of the live loader.
 
 cached_loader_test.py compares its batches with those of the cached loader.
 """
@@ -41,7 +41,7 @@ def _open(corpus, vocabulary, **settings):
   )
 
 
-def test_reaching_a_step_tells_of_its_progress(
+def test_progress_of_skipping_steps_is_logged(
   toy_corpus, toy_vocabulary, monkeypatch, caplog
 ):
   monkeypatch.setattr(live_loader, '_LOG_INTERVAL_SECONDS', 0)
@@ -57,7 +57,10 @@ def test_reaching_a_step_tells_of_its_progress(
 
 
 def _copied(corpus, folder, edit=None):
-  """A copy of a corpus, with other times; `edit` changes one English line."""
+  """Returns a copy of a corpus with other times.
+
+  `edit` changes one English line.
+  """
   shutil.copytree(corpus.directory, folder)
   path = folder / 'mono' / 'en.txt'
   os.utime(path, (1, 1))
@@ -66,8 +69,10 @@ def _copied(corpus, folder, edit=None):
   return corpus_directory.Corpus(folder)
 
 
-def test_the_identity_is_of_the_text(toy_corpus, toy_vocabulary, tmp_path):
-  """Not of where it lies or when it was written; one other byte is noticed."""
+def test_identity_depends_only_on_the_text(
+  toy_corpus, toy_vocabulary, tmp_path
+):
+  """Paths and times have no effect, but a single changed byte has."""
 
   def identity(corpus, **settings):
     return _open(corpus, toy_vocabulary, **settings).identity
@@ -84,7 +89,7 @@ def test_the_identity_is_of_the_text(toy_corpus, toy_vocabulary, tmp_path):
   assert identity(changed, **pairs) == identity(toy_corpus, **pairs)
 
 
-def test_filters_that_leave_nothing(toy_corpus, toy_vocabulary):
+def test_filters_that_drop_all_pairs_are_an_error(toy_corpus, toy_vocabulary):
   loader = _open(
     toy_corpus,
     toy_vocabulary,
@@ -99,7 +104,7 @@ def test_filters_that_leave_nothing(toy_corpus, toy_vocabulary):
 
 
 @pytest.mark.parametrize('texts', [['a', 'b'], ['a', '']])
-def test_tasks_without_text(registry, toy_vocabulary, texts):
+def test_tasks_without_text_are_an_error(registry, toy_vocabulary, texts):
   registry.add_monolingual_task(
     'filtered.en',
     seqio.FunctionDataSource(
@@ -135,7 +140,7 @@ def test_tasks_without_text(registry, toy_vocabulary, texts):
 
 
 @pytest.mark.parametrize('alpha', [None, 0.5])
-def test_statistics_count_what_was_dropped_so_far(
+def test_statistics_count_examples_read_so_far(
   toy_corpus, toy_vocabulary, alpha
 ):
   loader = _open(
@@ -165,12 +170,12 @@ def test_statistics_count_what_was_dropped_so_far(
   assert statistics.truncated == (lengths[is_long_enough] > 10).any(-1).sum()
   assert statistics.rows is None and statistics.examples == 50
   assert statistics.examples_read == 50
-  # The exponent requires the number of pairs that pass the filters.
+  # With alpha, the rates require the number of pairs that pass the filters.
   dropped = 0 if alpha is None else statistics.dropped
   assert [s.dropped for s in first_statistics] == [dropped]
 
 
-def test_shuffle_window_is_a_permutation_and_mixes():
+def test_shuffle_window_permutes_within_the_window():
   for size in (0, 3, 10, 3000):
     shuffled = list(
       live_loader.shuffle_window(
@@ -180,10 +185,10 @@ def test_shuffle_window_is_a_permutation_and_mixes():
     assert sorted(shuffled) == list(range(size))
     if size >= 10:
       assert shuffled != list(range(size))
-      # A row can leave the window at once, but not before it enters.
+      # A row cannot be returned before it enters the window.
       assert all(item < position + 11 for position, item in enumerate(shuffled))
 
 
-def test_unknown_mixture(toy_corpus, toy_vocabulary):
+def test_unknown_mixture_is_rejected(toy_corpus, toy_vocabulary):
   with raises_error(errors.CorpusError, got='corpus.momo'):
     _open(toy_corpus, toy_vocabulary, mixture='corpus.momo')

@@ -1,4 +1,4 @@
-"""Tasks that are not of a corpus directory, read, cached and live."""
+"""Tests of custom SeqIO tasks that are read, cached and loaded live."""
 
 import functools
 
@@ -26,7 +26,7 @@ def _long(dataset):
 
 @pytest.fixture
 def unsized_task(toy_sentences):
-  """50 sentences without a known number, of which the long ones are kept."""
+  """Task with 50 sentences and no declared size that keeps long sentences."""
 
   def texts(split, shuffle_files, seed=None):
     del split, shuffle_files, seed
@@ -45,7 +45,9 @@ def unsized_task(toy_sentences):
   seqio.TaskRegistry.remove(name)
 
 
-def test_reading_in_parts(unsized_task, toy_vocabulary, toy_sentences):
+def test_examples_are_read_in_blocks(
+  unsized_task, toy_vocabulary, toy_sentences
+):
   expected = [
     toy_vocabulary.encode(text)
     for text in toy_sentences['en'][:50]
@@ -70,7 +72,7 @@ def test_source_size(unsized_task, toy_corpus):
 
 @pytest.fixture
 def add_declared_task(toy_sentences):
-  """Registers declared.en: 50 sentences, of which the long ones are kept."""
+  """Function that registers a task of 50 sentences with a declared size."""
 
   def texts(split, shuffle_files, seed=None):
     del split, shuffle_files, seed
@@ -101,7 +103,7 @@ def _size_warnings(caplog):
 
 
 @pytest.mark.parametrize('declared, is_logged', [(50, False), (60, True)])
-def test_declared_sizes_are_compared_with_the_source(
+def test_wrong_declared_size_is_logged_when_caching(
   add_declared_task, toy_vocabulary, tmp_path, caplog, declared, is_logged
 ):
   """Examples that a preprocessor drops do not count as missing."""
@@ -121,7 +123,7 @@ def test_declared_sizes_are_compared_with_the_source(
 
 
 @pytest.mark.parametrize('declared, is_logged', [(50, False), (60, True)])
-def test_a_live_loader_compares_declared_sizes_once(
+def test_wrong_declared_size_is_logged_once_by_the_live_loader(
   add_declared_task, toy_vocabulary, caplog, declared, is_logged
 ):
   add_declared_task(declared)
@@ -147,7 +149,9 @@ def test_a_live_loader_compares_declared_sizes_once(
     assert_mentions(message, 'declared.en', 50, 60)
 
 
-def test_fingerprint(unsized_task, toy_corpus):
+def test_fingerprint_contains_source_files_and_preprocessors(
+  unsized_task, toy_corpus
+):
   corpus_tasks.register_corpus(toy_corpus)
   [file] = toy_corpus.group_fingerprint('en')
   assert task_examples.task_fingerprint('corpus.mono.en', 'train') == {
@@ -168,8 +172,8 @@ def test_fingerprint(unsized_task, toy_corpus):
 
 
 @pytest.mark.usefixtures('unsized_task')
-def test_arguments_of_a_step_are_in_the_fingerprint(registry):
-  """A cache notices another argument, and a function by its name."""
+def test_fingerprint_contains_preprocessor_arguments(registry):
+  """Functions are represented by their names."""
   source = seqio.TaskRegistry.get('unsized.en').source
 
   def shortened(dataset, characters, by=len):
@@ -191,8 +195,10 @@ def test_arguments_of_a_step_are_in_the_fingerprint(registry):
   ]
 
 
-def test_cached_and_live(unsized_task, toy_vocabulary, tmp_path):
-  """More shards than the (unknown) size lets expect; equal batches."""
+def test_cached_and_live_batches_of_an_unsized_task_are_equal(
+  unsized_task, toy_vocabulary, tmp_path
+):
+  """The cache has more shards than expected for an unknown size."""
   [meta] = cache_writer.write_cache(
     cache_writer.Plan(
       directory=tmp_path,
@@ -228,7 +234,7 @@ def test_cached_and_live(unsized_task, toy_vocabulary, tmp_path):
     )
 
 
-def test_examples_without_a_side(toy_vocabulary):
+def test_examples_with_a_missing_side_are_rejected(toy_vocabulary):
   name = 'sideless.en'
   task_registry.add_monolingual_task(
     name,

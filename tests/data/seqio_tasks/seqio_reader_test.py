@@ -1,4 +1,4 @@
-"""The fast reader gives what SeqIO gives."""
+"""Tests that the fast reader gives the same examples as SeqIO."""
 
 import sys
 
@@ -47,7 +47,9 @@ def _assert_same_as_seqio(registry, name, vocabulary, split='train'):
     ('parallel.de_en', 'test'),
   ],
 )
-def test_corpus_tasks(registry, toy_corpus, toy_vocabulary, task, split):
+def test_corpus_tasks_equal_seqio(
+  registry, toy_corpus, toy_vocabulary, task, split
+):
   corpus_tasks.register_corpus(toy_corpus, prefix='r1')
   examples = _assert_same_as_seqio(
     registry, f'r1.{task}', toy_vocabulary, split
@@ -56,7 +58,9 @@ def test_corpus_tasks(registry, toy_corpus, toy_vocabulary, task, split):
   assert len(examples) == toy_corpus.count(*languages, split=split)
 
 
-def test_contents(registry, tmp_path, toy_vocabulary):
+def test_blocks_contain_encoded_text_and_document_starts(
+  registry, tmp_path, toy_vocabulary
+):
   corpus_writer.write_monolingual(
     tmp_path, 'en', [['the cat', 'a bird'], ['the dog']]
   )
@@ -70,7 +74,7 @@ def test_contents(registry, tmp_path, toy_vocabulary):
   assert [e['targets'] for e in task_reader.read_texts('r2.mono.en')] == texts
 
 
-def test_blocks_have_the_size_asked_for(registry, toy_corpus, toy_vocabulary):
+def test_blocks_have_the_requested_size(registry, toy_corpus, toy_vocabulary):
   corpus_tasks.register_corpus(toy_corpus, prefix='r3')
   blocks = list(
     task_reader.read_blocks(
@@ -80,7 +84,7 @@ def test_blocks_have_the_size_asked_for(registry, toy_corpus, toy_vocabulary):
   assert [block['targets'].lengths.size for block in blocks] == [25, 25, 10]
 
 
-def test_tasks_with_preprocessors(registry, toy_vocabulary):
+def test_tasks_with_preprocessors_equal_seqio(registry, toy_vocabulary):
   def upper(dataset):
     return dataset.map(lambda e: {'text': tf.strings.upper(e['text'])})
 
@@ -97,7 +101,7 @@ def test_tasks_with_preprocessors(registry, toy_vocabulary):
   assert examples[0]['targets'].tolist() == toy_vocabulary.encode('THE CAT')
 
 
-def test_tasks_that_tokenize_by_themselves(registry, toy_vocabulary):
+def test_tasks_that_tokenize_their_text_are_read(registry, toy_vocabulary):
   source = seqio.FunctionDataSource(
     lambda split, shuffle_files: tf.data.Dataset.from_tensor_slices(
       {'targets': ['the cat', 'a dog']}
@@ -121,7 +125,7 @@ def test_tasks_that_tokenize_by_themselves(registry, toy_vocabulary):
 
 
 def _add_tokenizing_task(name, texts, preprocessors, vocabulary):
-  """Registers a task with SeqIO that tokenizes its text itself."""
+  """Registers a SeqIO task that tokenizes its own text."""
   source = seqio.FunctionDataSource(
     lambda split, shuffle_files: tf.data.Dataset.from_tensor_slices(
       {'targets': texts}
@@ -157,7 +161,7 @@ def _pad(dataset):
     (_pad, '<pad> (id 0)'),
   ],
 )
-def test_tasks_that_add_special_tokens(
+def test_tasks_that_add_special_tokens_are_rejected(
   registry, toy_vocabulary, step, token, show
 ):
   _add_tokenizing_task('r8', ['the cat', '', 'a dog'], [step], toy_vocabulary)
@@ -175,7 +179,7 @@ def test_tasks_that_add_special_tokens(
       list(task_reader.read_blocks('r8', toy_vocabulary))
 
 
-def test_a_text_may_contain_a_special_token(registry, toy_vocabulary):
+def test_single_text_with_a_special_token_is_accepted(registry, toy_vocabulary):
   eos_id = toy_vocabulary.spec.eos_id
 
   def end_long_texts(dataset):
@@ -197,7 +201,9 @@ def test_a_text_may_contain_a_special_token(registry, toy_vocabulary):
   assert list(task_report.describe_preprocessing('r9', toy_vocabulary))
 
 
-def test_malformed_lines_and_missing_splits(registry, tmp_path, toy_vocabulary):
+def test_malformed_lines_and_missing_splits_are_rejected(
+  registry, tmp_path, toy_vocabulary
+):
   (tmp_path / 'parallel').mkdir()
   (tmp_path / 'parallel' / 'de-en.tsv').write_text('a\tb\nbad\n')
   corpus_tasks.register_corpus(Corpus(tmp_path), prefix='r6')
@@ -217,7 +223,7 @@ def test_malformed_lines_and_missing_splits(registry, tmp_path, toy_vocabulary):
     )
 
 
-def test_start_passes_over_examples(registry, toy_corpus, toy_vocabulary):
+def test_start_skips_examples(registry, toy_corpus, toy_vocabulary):
   corpus_tasks.register_corpus(toy_corpus, prefix='r7')
   all_texts = list(
     task_reader.read_tokenized_examples('r7.mono.de', toy_vocabulary)
@@ -258,10 +264,10 @@ def missing_function(lines):
     ('lines.txt', 'missing_function', ('reader_steps.py:14', 'AttributeError')),
   ],
 )
-def test_errors_of_own_tasks(
+def test_errors_of_custom_tasks_are_reported(
   registry, tmp_path, monkeypatch, file, preprocessor, mentions
 ):
-  """A missing file, a malformed line, and mistakes in a preprocessor."""
+  """Covers a missing file, a malformed line and bugs in a preprocessor."""
   (tmp_path / 'reader_steps.py').write_text(_PREPROCESSORS)
   (tmp_path / 'lines.txt').write_text('1|one\nwithout a separator\n')
   monkeypatch.chdir(tmp_path)
@@ -289,7 +295,7 @@ def test_errors_of_own_tasks(
   ],
 )
 @pytest.mark.parametrize('feature', ['text', 'targets'])
-def test_features_that_are_not_scalar_strings(
+def test_features_that_are_not_scalar_strings_are_rejected(
   registry, toy_vocabulary, feature, values, got, fix
 ):
   name = f'not_scalar.{feature}'
@@ -314,7 +320,7 @@ def test_features_that_are_not_scalar_strings(
     assert got in error.value.got
 
 
-def test_texts_of_unknown_shape(registry):
+def test_text_of_unknown_shape_is_rejected(registry):
   source = seqio.FunctionDataSource(
     lambda split, shuffle_files: tf.data.Dataset.from_tensor_slices(
       {'text': ['a']}
@@ -334,7 +340,7 @@ def test_texts_of_unknown_shape(registry):
   ('ids', 'message'),
   [([3, 4], 'rank'), ([[3.5], [4.5]], 'type'), (None, 'missing')],
 )
-def test_wrong_features_of_tasks_that_tokenize_their_text(
+def test_invalid_features_of_tokenizing_tasks_are_rejected(
   registry, toy_vocabulary, ids, message
 ):
   columns = {'other': [1, 2]} if ids is None else {'targets': ids}

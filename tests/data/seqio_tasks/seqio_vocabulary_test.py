@@ -1,4 +1,4 @@
-"""Vocabularies inside SeqIO."""
+"""Tests of vocabularies as SeqIO vocabularies."""
 
 import pytest
 import seqio
@@ -31,7 +31,7 @@ def _task(vocabulary) -> seqio.Task:
   )
 
 
-def test_encode_tf_takes_one_string_or_a_batch(toy_vocabulary):
+def test_encode_tf_accepts_a_string_or_a_batch(toy_vocabulary):
   wrapped = SeqioVocabulary(toy_vocabulary)
   texts = ['the cat', '', 'кошка']
   rows = [toy_vocabulary.encode(text) for text in texts]
@@ -41,7 +41,7 @@ def test_encode_tf_takes_one_string_or_a_batch(toy_vocabulary):
   assert batch.to_list() == rows
 
 
-def test_decode_stops_at_the_end_symbol(toy_vocabulary):
+def test_decode_stops_at_eos(toy_vocabulary):
   wrapped = SeqioVocabulary(toy_vocabulary)
   ids = [*toy_vocabulary.encode('the cat'), 2, *toy_vocabulary.encode('dog')]
   assert wrapped.decode(ids) == 'the cat'
@@ -62,7 +62,7 @@ def test_sizes_and_special_ids(toy_vocabulary):
   ) == (180, 0, 1, 2, 3)
 
 
-def test_a_deferred_vocabulary_refuses_and_resolves(toy_vocabulary):
+def test_deferred_vocabulary_must_be_resolved(toy_vocabulary):
   task = _task(DeferredVocabulary())
   with raises_error(errors.VocabularyError, mentions=('--vocabulary', 'DIR')):
     _ = task.output_features['targets'].vocabulary.vocab_size
@@ -72,7 +72,7 @@ def test_a_deferred_vocabulary_refuses_and_resolves(toy_vocabulary):
   assert task.output_features['targets'].vocabulary == DeferredVocabulary()
 
 
-def test_another_vocabulary_is_refused(tmp_path, toy_corpus, toy_vocabulary):
+def test_different_vocabulary_is_rejected(tmp_path, toy_corpus, toy_vocabulary):
   other = train_vocabulary(toy_corpus, tmp_path, size=150)
   same = resolve_deferred(_task(SeqioVocabulary(other)), other)
   assert same.output_features['targets'].vocabulary.vocabulary == other
@@ -84,7 +84,9 @@ def test_another_vocabulary_is_refused(tmp_path, toy_corpus, toy_vocabulary):
   assert_mentions(message, 'some_task')
 
 
-def test_seqio_sentencepiece_of_the_same_model_fits(tmp_path, toy_vocabulary):
+def test_seqio_sentencepiece_with_the_same_model_is_accepted(
+  tmp_path, toy_vocabulary
+):
   path = tmp_path / 'sentencepiece.model'
   path.write_bytes(toy_vocabulary.model)
   task = _task(seqio.SentencePieceVocabulary(str(path)))
@@ -108,7 +110,8 @@ def test_features_are_encoded_in_their_language(union):
   assert wrapped.encode_tf(tf.constant(['кошка'])).to_list() == [ids]
   assert wrapped.decode(ids) == 'кошка'
   assert wrapped.piece(ids[0]) == union.piece(ids[0])
-  # Equal whatever the language: a mixture's tasks must have equal ones.
+  # Equality ignores the language, since tasks of a mixture must have equal
+  # vocabularies.
   assert wrapped == SeqioVocabulary(union, language='de')
   assert hash(wrapped) == hash(SeqioVocabulary(union))
   with raises_error(
@@ -130,7 +133,7 @@ def test_languages_come_from_the_feature_or_the_argument(union):
     assert example['targets'].numpy().tolist() == expected
 
 
-def test_corpus_tasks_and_mixtures_know_their_languages(
+def test_corpus_tasks_and_mixtures_encode_in_their_languages(
   registry, toy_corpus, toy_sentences, union
 ):
   corpus_tasks.register_corpus(toy_corpus, prefix='u1')
@@ -164,7 +167,7 @@ def test_corpus_tasks_and_mixtures_know_their_languages(
   assert {toy_sentences[code][0] for code in ('de', 'ru')} <= texts
 
 
-def test_a_task_of_unknown_language_is_refused(registry, union):
+def test_task_of_unknown_language_is_rejected(registry, union):
   task = _task(DeferredVocabulary())
   seqio.TaskRegistry.add(
     'u2',

@@ -1,4 +1,4 @@
-"""Modules that register tasks."""
+"""Tests of modules that register tasks."""
 
 import pytest
 
@@ -39,7 +39,7 @@ def test_task_modules_are_imported_from_the_working_directory(
     ({}, {'wmt', 'web_corpora'}),
   ],
 )
-def test_public_tasks_are_registered_only_if_they_may_be_read(
+def test_public_tasks_are_registered_only_if_needed(
   tmp_path, monkeypatch, options, expected
 ):
   (tmp_path / 'corpus/mono').mkdir(parents=True)
@@ -77,7 +77,7 @@ def test_public_tasks_are_registered_only_if_they_may_be_read(
     ),
   ],
 )
-def test_a_module_names_a_task_of_a_missing_corpus(
+def test_module_that_uses_a_missing_corpus_gets_a_hint(
   registry, tmp_path, monkeypatch, line, error_class, where, hint
 ):
   del registry
@@ -100,13 +100,13 @@ def test_a_module_names_a_task_of_a_missing_corpus(
     user_modules.import_modules(['my_corpus_tasks.py'], where=where)
 
 
-def test_the_hints_contain_only_the_missing_options():
+def test_hints_contain_only_the_missing_options():
   assert '--task_module' not in user_modules.CORPUS_HINT
   assert '--corpus=DIR' in user_modules.CORPUS_HINT
   assert '--task_module=MODULE' in user_modules.TASK_MODULE_HINT
 
 
-def test_a_task_that_the_module_does_not_register(
+def test_unregistered_task_error_names_the_modules(
   registry, tmp_path, monkeypatch
 ):
   monkeypatch.setattr(registry, '_module_tasks', {})

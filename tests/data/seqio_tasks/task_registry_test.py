@@ -1,4 +1,4 @@
-"""Registration, languages, rates and errors of tasks and mixtures."""
+"""Tests of the registry of tasks and mixtures."""
 
 import pytest
 import seqio
@@ -27,7 +27,7 @@ def test_rates_are_sizes_to_the_power_alpha(registry, toy_corpus):
   assert registry.expand_mixture('t2.mono.de') == {'t2.mono.de': 1.0}
 
 
-def test_nested_mixtures_share_their_rate(registry):
+def test_nested_mixtures_divide_their_rate(registry):
   for name in ('t3.a', 't3.b', 't3.c'):
     registry.add_monolingual_task(name, _source(), language='en')
   registry.add_mixture('t3.inner', ['t3.a', 't3.b'])
@@ -37,7 +37,7 @@ def test_nested_mixtures_share_their_rate(registry):
   )
 
 
-def test_expand_leaves_out_tasks_without_the_split(registry, toy_corpus):
+def test_expand_omits_tasks_without_the_split(registry, toy_corpus):
   corpus_tasks.register_corpus(toy_corpus, prefix='t4')
   assert list(registry.expand_mixture('t4.mono', split='validation')) == [
     't4.mono.de',
@@ -48,17 +48,17 @@ def test_expand_leaves_out_tasks_without_the_split(registry, toy_corpus):
     registry.expand_mixture('t4.mono', split='test')
 
 
-def test_unknown_names_suggest_the_nearest(registry, toy_corpus, monkeypatch):
+def test_unknown_names_suggest_similar_names(registry, toy_corpus, monkeypatch):
   monkeypatch.setattr(registry, '_module_tasks', {})
   corpus_tasks.register_corpus(toy_corpus, prefix='t7')
-  for ask in (registry.expand_mixture, registry.task_languages):
+  for query in (registry.expand_mixture, registry.task_languages):
     with raises_error(
       errors.CorpusError, mentions=('t7.mono.de', '--task_module')
     ):
-      ask('t7.mono.dee')
+      query('t7.mono.dee')
 
 
-def test_taken_names_are_refused(registry):
+def test_duplicate_names_are_rejected(registry):
   registry.add_monolingual_task('t8.a', _source(), language='en')
   with raises_error(errors.CorpusError, got='t8.a'):
     registry.add_monolingual_task('t8.a', _source(), language='en')
@@ -67,7 +67,7 @@ def test_taken_names_are_refused(registry):
     registry.add_mixture('t8', ['t8.a'])
 
 
-def test_languages_of_plain_seqio_tasks_must_be_told(registry):
+def test_languages_of_plain_seqio_tasks_must_be_set(registry):
   seqio.TaskRegistry.add('t9', _source(), output_features={})
   with raises_error(errors.CorpusError, mentions='t9'):
     registry.task_languages('t9')
@@ -75,20 +75,20 @@ def test_languages_of_plain_seqio_tasks_must_be_told(registry):
   assert registry.task_languages('t9') == ('sw',)
 
 
-def test_unknown_sizes_give_no_rate(registry):
+def test_unknown_size_has_no_rate(registry):
   registry.add_monolingual_task('t10.a', _source(None), language='en')
   registry.add_mixture('t10', ['t10.a'])
   with raises_error(errors.CorpusError, mentions='t10.a'):
     registry.expand_mixture('t10')
 
 
-def test_missing_splits_are_named(registry, toy_corpus):
+def test_missing_split_is_rejected(registry, toy_corpus):
   corpus_tasks.register_corpus(toy_corpus, prefix='t11')
   with raises_error(errors.CorpusError, mentions=('test', 'train')):
     registry.num_examples('t11.mono.de', 'test')
 
 
-def test_fingerprints(registry, toy_corpus):
+def test_fingerprint_of_task_files(registry, toy_corpus):
   corpus_tasks.register_corpus(toy_corpus, prefix='t12')
   assert registry.fingerprint_task_files('t12.mono.de') == (
     toy_corpus.group_fingerprint('de')

@@ -1,4 +1,4 @@
-"""Probable mistakes in the text of SeqIO tasks are found."""
+"""Tests of warnings about probable mistakes in the text of SeqIO tasks."""
 
 import pytest
 import seqio
@@ -37,7 +37,7 @@ def add():
     seqio.TaskRegistry.remove(name)
 
 
-def test_valid_text(add, toy_sentences):
+def test_valid_text_has_no_anomalies(add, toy_sentences):
   tasks = [
     add('ok.de', ('de',), text=toy_sentences['de']),
     add('ok.en', ('en',), text=toy_sentences['en']),
@@ -52,27 +52,29 @@ def test_valid_text(add, toy_sentences):
   assert task_samples.find_anomalies(tasks, 'validation') == []
 
 
-def test_text_in_a_wrong_script(add, toy_sentences):
+def test_text_in_a_wrong_script_is_reported(add, toy_sentences):
   name = add('news', ('ru',), text=toy_sentences['de'])
   [message] = task_samples.find_anomalies([name])
   assert_mentions(message, 'news', 'ru', 'Latin', 'Cyrillic')
 
 
-def test_ids_in_place_of_text(add):
+def test_ids_instead_of_text_are_reported(add):
   name = add('ids', ('de',), text=[str(n) for n in range(200)])
   [message] = task_samples.find_anomalies([name])
   assert_mentions(message, 'ids', 100)
 
 
-def test_numbered_text(add, toy_sentences):
+def test_numbered_text_is_reported(add, toy_sentences):
   lines = [f'{n}. {text}' for n, text in enumerate(toy_sentences['de'])]
   [message] = task_samples.find_anomalies([add('lines', ('de',), text=lines)])
   assert_mentions(message, 'lines', 100)
 
 
 @pytest.mark.parametrize('languages', [('en', 'ru'), ('en', 'de')])
-def test_swapped_source_and_target(add, toy_sentences, toy_corpus, languages):
-  """Languages of one script are compared with the other tasks."""
+def test_swapped_source_and_target_are_reported(
+  add, toy_sentences, toy_corpus, languages
+):
+  """Languages of the same script are compared with the other tasks."""
   corpus_tasks.register_corpus(toy_corpus)
   first, second = languages
   name = add(
@@ -83,14 +85,16 @@ def test_swapped_source_and_target(add, toy_sentences, toy_corpus, languages):
   assert_mentions(message, 'bt', f"('{second}', '{first}')")
 
 
-def test_identical_source_and_target(add, toy_sentences):
+def test_identical_source_and_target_are_reported(add, toy_sentences):
   texts = toy_sentences['en']
   name = add('copies', ('en', 'de'), inputs=texts, targets=texts)
   [message] = task_samples.find_anomalies([name])
   assert_mentions(message, 'copies', len(texts))
 
 
-def test_text_in_the_language_of_another_task(add, toy_sentences, toy_corpus):
+def test_text_in_the_language_of_another_task_is_reported(
+  add, toy_sentences, toy_corpus
+):
   corpus_tasks.register_corpus(toy_corpus)
   name = add('web', ('en',), text=toy_sentences['de'])
   tasks = [name, 'corpus.mono.en', 'corpus.mono.de']
@@ -98,7 +102,7 @@ def test_text_in_the_language_of_another_task(add, toy_sentences, toy_corpus):
   assert_mentions(message, 'web', 'en', 'de')
 
 
-def test_tasks_are_compared_with_a_corpus_that_they_do_not_read(
+def test_tasks_are_compared_with_a_registered_corpus(
   add, toy_sentences, toy_corpus
 ):
   corpus_tasks.register_corpus(toy_corpus)
@@ -117,7 +121,7 @@ def test_tasks_are_compared_with_a_corpus_that_they_do_not_read(
   assert task_samples.find_anomalies([valid]) == []
 
 
-def test_the_live_loader_checks_its_tasks(add, toy_sentences, toy_vocabulary):
+def test_live_loader_checks_its_tasks(add, toy_sentences, toy_vocabulary):
   loader = live_loader.LiveLoader(
     dataset_config.DatasetConfig(
       name='s',

@@ -1,4 +1,4 @@
-"""TensorFlow starts quietly and leaves accelerators alone."""
+"""Tests of importing TensorFlow without logs and accelerators."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ def test_load_is_quiet_and_hides_accelerators():
   assert result.stderr == 'still there\n'
 
 
-def test_what_was_written_is_shown_when_the_import_fails(
+def test_suppressed_output_is_shown_if_the_import_fails(
   tmp_path, monkeypatch, capfd
 ):
   (tmp_path / 'noisy_broken_module.py').write_text(
@@ -37,7 +37,7 @@ def test_what_was_written_is_shown_when_the_import_fails(
   assert capfd.readouterr().err
 
 
-def test_python_without_docstrings_is_reported():
+def test_python_without_docstrings_is_rejected():
   code = (
     'from xlflax.data.seqio_tasks import tensorflow_setup\n'
     'from xlflax.utils import errors\n'
