@@ -146,9 +146,8 @@ def test_interrupted_reading_is_resumed(
     'digests.json',
     '00000.npz',
   }
-  np.savez(
-    folder / '00000.npz', states=first + 1
-  )  # reused without recomputation
+  # The stored states are reused without recomputation.
+  np.savez(folder / '00000.npz', states=first + 1)
   manifests.record_files(folder, manifests.Kind.STATES, ['00000.npz'])
   states = _read(stored_states, opened, _LAST_CHECKPOINT, texts, 'de')
   np.testing.assert_array_equal(states[:, :8], first + 1)
@@ -157,9 +156,8 @@ def test_interrupted_reading_is_resumed(
   np.testing.assert_array_equal(
     _read(stored_states, nothing, _LAST_CHECKPOINT, texts, 'de'), states
   )
-  _read(
-    stored_states, opened, _LAST_CHECKPOINT, texts, 'en'
-  )  # other languages use a separate folder
+  # States of other languages are stored in a separate folder.
+  _read(stored_states, opened, _LAST_CHECKPOINT, texts, 'en')
   assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -173,9 +171,8 @@ def test_damaged_states_are_rejected(
   with raises_error(errors.AnalysisError, where='00001.npz'):
     _read(stored_states, opened, _LAST_CHECKPOINT, texts, 'de')
   [first] = tmp_path.glob('*/00000.npz')
-  np.savez(
-    first, states=np.zeros((3, 8, 16), np.float32)
-  )  # does not match its digest
+  # The new content does not match the recorded digest.
+  np.savez(first, states=np.zeros((3, 8, 16), np.float32))
   with raises_error(errors.AnalysisError, where='00000.npz'):
     _read(stored_states, opened, _LAST_CHECKPOINT, texts, 'de')
   for path in tmp_path.glob('*/*.npz'):
@@ -280,9 +277,8 @@ def test_map_of_words_in_context(eval_model, sentences, tmp_path):
   some = dataclasses.replace(
     study, source=dataclasses.replace(study.source, max_pairs=1)
   )
-  assert (
-    len(some._read_links(('de', 'de'), 1)) == 1
-  )  # links of the first pair only
+  # Only the links of the first pair are read.
+  assert len(some._read_links(('de', 'de'), 1)) == 1
 
 
 def test_multiway_files_give_pairs_with_the_first_language(tmp_path):

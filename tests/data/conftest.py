@@ -38,9 +38,8 @@ _WORDS = {
 def sentences(language: str) -> list[str]:
   """Returns 256 different sentences; equal indices are translations."""
   slots = [alternatives.split('|') for alternatives in _WORDS[language]]
-  everything = list(
-    itertools.product(*slots)
-  )  # 4096 sentences; 1061 is coprime to 4096.
+  # 4096 sentences; 1061 is coprime to 4096.
+  everything = list(itertools.product(*slots))
   return [' '.join(everything[i * 1061 % 4096]) + '.' for i in range(256)]
 
 

@@ -182,6 +182,5 @@ def test_concurrent_writer_is_rejected(tmp_path, toy_corpus, toy_vocabulary):
     fcntl.flock(file, fcntl.LOCK_EX)
     with pytest.raises(errors.CacheError) as error:
       writing.write(tmp_path, toy_corpus, toy_vocabulary)
-  assert (
-    error.value.status is errors.ExitStatus.FAILURE
-  )  # the other writer may finish
+  # The command may be retried, because the other writer may finish.
+  assert error.value.status is errors.ExitStatus.FAILURE

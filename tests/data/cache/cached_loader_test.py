@@ -76,9 +76,8 @@ def test_random_order_exchanges_half_of_the_pairs(open_cached):
     )
     np.testing.assert_array_equal(rows, original['token_ids'])
     swapped += languages.sum()
-  assert (
-    70 < swapped < 130
-  )  # 100 of 200 rows, plus or minus four standard deviations.
+  # The bounds are four standard deviations from 100 of 200 rows.
+  assert 70 < swapped < 130
 
 
 def test_dual_and_pairs_layouts_have_the_same_pairs(open_both):

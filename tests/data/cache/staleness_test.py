@@ -103,9 +103,8 @@ def test_replace_rewrites_unchanged_shards(make_plan, tmp_path):
   cache_writer.write_cache(make_plan())
   [shard] = (tmp_path / 'cache').rglob('*.safetensors')
   before = shard.read_bytes()
-  shard.write_bytes(
-    bytes(len(before))
-  )  # as if written by other preprocessing steps
+  # Simulates a shard that other preprocessing steps wrote.
+  shard.write_bytes(bytes(len(before)))
   cache_writer.write_cache(make_plan())
   assert shard.read_bytes() != before
   cache_writer.write_cache(make_plan(changed=_REPLACE))

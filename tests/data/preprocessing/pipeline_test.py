@@ -515,9 +515,8 @@ def test_progress_of_remaining_files_is_logged(
   last = [row for row in messages if 'mono/fr.a.txt' in row[0]][-1]
   assert last[0].endswith(' 40,000 lines') and last[1] == '1 of 1 MB'
   assert path.stat().st_size == 1_200_000
-  assert not any(
-    'mono/en.txt.gz' in row[0] for row in messages
-  )  # already complete
+  # Complete files are not processed again.
+  assert not any('mono/en.txt.gz' in row[0] for row in messages)
 
 
 def test_progress_of_deduplication_is_logged(

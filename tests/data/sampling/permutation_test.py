@@ -83,9 +83,8 @@ def test_windows_read_few_blocks():
   for begin in range(0, size - 128, 128):
     here = np.sort(places[begin : begin + 128])
     runs = 1 + np.count_nonzero(np.diff(here) != 1)
-    assert (
-      runs <= 18
-    )  # the block offset and the end of the range may add one each
+    # The block offset and the end of the range may add one each.
+    assert runs <= 18
 
 
 def test_keys_change_the_window_boundaries():
@@ -104,9 +103,8 @@ def test_blocks_are_distributed_uniformly():
   counts = np.zeros((10, 10))
   np.add.at(counts, (tenth, when), 1 / 4)  # blocks of 4 rows move together
   expected = size / 4 / 100
-  assert (
-    (counts - expected) ** 2 / expected
-  ).sum() < 127  # 81 degrees of freedom, 0.1 %
+  # The limit is the 0.1 % quantile for 81 degrees of freedom.
+  assert ((counts - expected) ** 2 / expected).sum() < 127
 
 
 def test_correlation_of_adjacent_rows_matches_the_window_size():
