@@ -48,7 +48,7 @@ def load_axe() -> str | None:
 
 
 class Session:
-  """One tab, controlled by commands of the DevTools protocol."""
+  """Browser tab that is controlled by the DevTools protocol."""
 
   def __init__(self, sent: int, received: int):
     """Opens a tab over two pipe ends."""

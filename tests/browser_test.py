@@ -1,4 +1,4 @@
-"""The page checks detect invisible and unreadable content."""
+"""Tests that page checks detect invisible and unreadable content."""
 
 import pytest
 

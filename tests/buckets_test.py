@@ -1,4 +1,4 @@
-"""Commands that read runs from a bucket and write to it."""
+"""Tests of commands that read and write runs in a bucket."""
 
 import dataclasses
 import json
@@ -40,7 +40,7 @@ _RUN = 'gs://bucket/run'
 
 @pytest.fixture(scope='module')
 def bucket(pretrained):
-  """Bucket with a run, `gs://bucket/run`, of steps 10 and 20."""
+  """Fake bucket with the run `gs://bucket/run` at the steps 10 and 20."""
   pytest.importorskip('gcsfs')
   fake = fake_bucket.get_shared_bucket()
   fake.objects.clear()
@@ -55,7 +55,7 @@ def _content(bucket, name: str) -> bytes:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Total(eval_task.EvalTask):
-  """The sum of all parameters, and data for a plot of layers."""
+  """Task that sums all parameters, with data for a plot of layers."""
 
   name: str = 'total'
 
@@ -86,7 +86,7 @@ def _evaluate(model_dir, **settings):
 
 
 @pytest.mark.slow
-def test_results_and_plots(bucket, pretrained, tmp_path):
+def test_evaluation_writes_results_and_plots(bucket, pretrained, tmp_path):
   fakes.copy_run(pretrained, tmp_path / 'run')
   expected, actual = _evaluate(tmp_path / 'run'), _evaluate(_RUN)
   assert actual.failures == () and actual.results == expected.results
@@ -112,7 +112,7 @@ def test_results_and_plots(bucket, pretrained, tmp_path):
 
 
 @pytest.mark.slow
-def test_watching_a_finished_run(bucket, pretrained):
+def test_watch_ends_at_a_finished_run(bucket, pretrained):
   fakes.copy_run(pretrained, paths.to_path('gs://bucket/watched'))
   saved_run.mark_finished(paths.to_path('gs://bucket/watched'), 20)
   watched_results = _evaluate(
@@ -122,7 +122,7 @@ def test_watching_a_finished_run(bucket, pretrained):
 
 
 @pytest.mark.slow
-def test_curves(bucket):
+def test_learning_curves_are_written(bucket):
   _evaluate(_RUN)
   study_base.analyze(
     training_curves.LearningCurvesStudy(runs=(_RUN,)),
@@ -137,7 +137,7 @@ def test_curves(bucket):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Size(study_base.Study):
-  """The number of a model's parameters, with a plot and a binary file."""
+  """Study of the number of parameters, with a plot and a binary file."""
 
   model: str
 
@@ -155,7 +155,7 @@ class _Size(study_base.Study):
     )
 
 
-def test_an_analysis_reads_and_writes(bucket):
+def test_analysis_reads_and_writes_the_bucket(bucket):
   results = study_base.analyze(
     _Size(model=f'{_RUN}@10'), output='gs://bucket/analysis'
   )
@@ -177,7 +177,7 @@ def _tune(training_gin, function=finetune_grid.finetune, bindings=(), **fields):
 
 
 @pytest.mark.slow
-def test_a_grid(bucket, training_gin, fake_training):
+def test_grid_is_written_and_resumed(bucket, training_gin, fake_training):
   axes = [hyperparameter_grid.parse_axis('LEARNING_RATE=0.2,0.4')]
   first = _tune(training_gin, axes=axes, output='gs://bucket/grid')
   assert first.is_complete
@@ -202,7 +202,9 @@ def test_a_grid(bucket, training_gin, fake_training):
 
 
 @pytest.mark.slow
-def test_directions(bucket, training_gin, fake_training, tmp_path):
+def test_transfer_directions_are_written(
+  bucket, training_gin, fake_training, tmp_path
+):
   gin = tmp_path / 'languages.gin'
   gin.write_text(
     f"include '{training_gin}'\nTRAIN_LANGUAGE = 'en'\n"
@@ -222,7 +224,7 @@ def test_directions(bucket, training_gin, fake_training, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_suite(bucket, tmp_path):
+def test_suite_is_written(bucket, tmp_path):
   (tmp_path / 'plain.gin').write_text("""
 from __gin__ import dynamic_registration
 from tests.finetuning import fakes
@@ -253,7 +255,7 @@ evaluate.evaluate.model_dir = %DATA
 
 
 @pytest.mark.slow
-def test_predictions_of_a_leaderboard(bucket):
+def test_leaderboard_predictions_are_written(bucket):
   name = xtreme_submission.file_name('xnli', 'de')
   missing = xtreme_submission.write_submission(
     'gs://bucket/predictions', {name: 'x\n'}
@@ -263,8 +265,8 @@ def test_predictions_of_a_leaderboard(bucket):
 
 
 @pytest.mark.slow
-def test_an_average(bucket, pretrained, tmp_path):
-  """Bucket to bucket equals disk to disk; a second call is rejected."""
+def test_checkpoint_average_equals_the_disk(bucket, pretrained, tmp_path):
+  """A second call is rejected."""
   outputs = str(tmp_path / 'mean'), 'gs://bucket/mean'
   for source, output in zip((pretrained, _RUN), outputs, strict=True):
     assert (
@@ -330,7 +332,7 @@ def test_failed_outputs_leave_nothing(bucket):
   ],
   ids=' '.join,
 )
-def test_options_that_require_a_disk(
+def test_options_that_require_a_disk_reject_buckets(
   bucket, arguments, corpus, vocabulary_dir, tmp_path, monkeypatch, capsys
 ):
   del bucket
@@ -373,7 +375,7 @@ def test_options_that_require_a_disk(
   ],
   ids=' '.join,
 )
-def test_missing_inputs(
+def test_missing_inputs_are_errors(
   bucket, arguments, corpus, vocabulary_dir, tmp_path, monkeypatch, capsys
 ):
   del bucket
@@ -413,15 +415,15 @@ def test_user_paths_are_resolved_before_use_as_local_paths():
   assert conversions == {'cache.py', 'translate.py'}
 
 
-def test_corpora_are_written_on_disk_in_python():
+def test_write_monolingual_rejects_buckets():
   with raises_error(errors.RunDirectoryError, got='gs://bucket/x'):
     corpus_writer.write_monolingual('gs://bucket/x', 'de', [['a']])
 
 
-def test_text_vocabulary_and_cache_in_a_bucket(
+def test_text_vocabulary_and_cache_equal_the_disk(
   bucket, corpus, tmp_path, monkeypatch
 ):
-  """Equals the disk; the only corpus files on disk are in the mirror."""
+  """The only corpus files on disk are in the mirror."""
   monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / 'staged'))
   for path in sorted(pathlib.Path(corpus).rglob('*.t*')):
     name = path.relative_to(corpus).as_posix()
@@ -441,7 +443,7 @@ def test_text_vocabulary_and_cache_in_a_bucket(
       ),
     ):
       assert cli.main(arguments) == 0
-      assert cli.main(arguments) == 0  # it exists
+      assert cli.main(arguments) == 0  # the output exists
   for name in ('c', 'v', 't'):
     of_disk = {
       path.relative_to(tmp_path).as_posix(): path.read_bytes()
@@ -469,8 +471,8 @@ def test_text_vocabulary_and_cache_in_a_bucket(
 
 
 @pytest.mark.slow
-def test_verify_reads_and_repairs_a_bucket(bucket):
-  """As on disk: first valid, then with missing files, then repaired."""
+def test_verify_checks_and_repairs_a_bucket(bucket):
+  """The run is first valid, then has missing files, and then is repaired."""
   source = paths.to_path('gs://bucket/repaired')
   for name in [n for n in bucket.objects if n.startswith('run/')]:
     target = paths.to_path(f'gs://bucket/repaired/{name.removeprefix("run/")}')

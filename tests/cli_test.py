@@ -1,4 +1,4 @@
-"""The `xlflax` command: help, exit codes, and errors without a traceback."""
+"""Tests of the `xlflax` command: help, exit codes and error messages."""
 
 import errno
 import json
@@ -33,7 +33,7 @@ def handlers():
 
 
 def _run(*arguments) -> int:
-  """Returns the exit status that the process would have."""
+  """Returns the exit status of the process."""
   try:
     return cli.main(arguments)
   except SystemExit as stop:
@@ -63,19 +63,19 @@ def test_arguments_that_cannot_be_recorded(capsys, command, argument):
 
 
 @pytest.mark.parametrize('flag', ['--help', '-h'])
-def test_overview(capsys, flag):
+def test_help_lists_all_commands(capsys, flag):
   assert _run(flag) == 0
   out = capsys.readouterr().out
   for name, text in cli.COMMANDS.items():
     assert f'  {name} ' in out and f' {text}\n' in out
 
 
-def test_no_command_is_a_mistake(capsys):
+def test_missing_command_exits_with_status_2(capsys):
   assert _run() == 2
   assert 'usage: xlflax COMMAND' in capsys.readouterr().out
 
 
-def test_unknown_command(capsys):
+def test_unknown_command_is_rejected(capsys):
   assert _run('trian') == 2
   captured = capsys.readouterr()
   assert captured.err.startswith(
@@ -84,13 +84,13 @@ def test_unknown_command(capsys):
   assert 'train' in captured.err and not captured.out
 
 
-def test_version(capsys):
+def test_version_is_printed(capsys):
   assert _run('--version') == 0
   assert capsys.readouterr().out.strip() == xlflax.__version__
 
 
-def test_quiet(capsys, monkeypatch):
-  """Prints results, warnings and errors, but no progress."""
+def test_quiet_hides_progress(capsys, monkeypatch):
+  """Results, warnings and errors are still printed."""
   logger = logging.getLogger()
   monkeypatch.setattr(logger, 'handlers', logger.handlers[:])
   assert cli.main(['--quiet', 'configs', 'list', 'models/*']) == 0
@@ -111,13 +111,13 @@ def test_help_of_each_command(capsys, name):
 
 
 @pytest.mark.parametrize('name', cli.COMMANDS)
-def test_unknown_flag(capsys, name):
+def test_unknown_flag_is_rejected(capsys, name):
   assert _run(name, '--no_such_flag') == 2
   err = capsys.readouterr().err
   assert err.startswith(f'xlflax {name}: ') and err.count('\n') == 1
 
 
-def test_mistake_is_one_message_without_traceback(capsys, failing):
+def test_user_error_is_one_message_without_traceback(capsys, failing):
   failing(
     errors.CorpusError(
       'No text', got='nothing', where='a.txt:3', fix='add some'
@@ -132,7 +132,7 @@ def test_mistake_is_one_message_without_traceback(capsys, failing):
   assert not captured.out
 
 
-def test_a_full_device_is_one_message(capsys, failing):
+def test_out_of_memory_is_one_message(capsys, failing):
   failing(RuntimeError('RESOURCE_EXHAUSTED: Out of memory while trying 9 GiB'))
   assert _run('train') == 74
   captured = capsys.readouterr()
@@ -143,7 +143,7 @@ def test_a_full_device_is_one_message(capsys, failing):
   assert 'docs/trouble.md#out-of-memory' in captured.err
 
 
-def test_a_mistake_as_json(capsys, failing, monkeypatch):
+def test_user_error_as_json(capsys, failing, monkeypatch):
   logger = logging.getLogger()
   monkeypatch.setattr(logger, 'handlers', logger.handlers[:])
   failing(errors.CorpusError('No text', where='a.txt:3'))
@@ -152,7 +152,7 @@ def test_a_mistake_as_json(capsys, failing, monkeypatch):
   assert json.loads(line)['where'] == 'a.txt:3'
 
 
-def test_bug_keeps_its_traceback(failing):
+def test_internal_error_keeps_its_traceback(failing):
   failing(ZeroDivisionError('a bug'))
   with pytest.raises(ZeroDivisionError, match='a bug'):
     cli.main(['train'])
@@ -171,21 +171,21 @@ def test_operating_system_errors_are_one_message(
   assert expected_message in err and 'a/b.txt' in err and err.count('\n') == 1
 
 
-def test_interrupt(capsys, failing):
+def test_keyboard_interrupt_exits_with_status_130(capsys, failing):
   failing(KeyboardInterrupt())
   assert _run('train') == 130
   assert capsys.readouterr().err == 'xlflax train: interrupted.\n'
 
 
-def test_a_signal_with_nothing_to_save(capsys, failing):
+def test_signal_without_state_to_save_is_reported(capsys, failing):
   failing(signals.Stopped(signal.SIGTERM))
   assert _run('train') == 130
   assert capsys.readouterr().err == 'xlflax train: stopped by SIGTERM.\n'
 
 
-def test_a_signal_before_training(capsys, monkeypatch):
-  """With a launcher's status, the job is restarted."""
-
+def test_signal_before_training_uses_the_preemption_exit_code(
+  capsys, monkeypatch
+):
   def run(options):
     raise signals.Stopped(signal.SIGUSR1)
 
@@ -201,7 +201,7 @@ def _catches_sigterm(process_id: int) -> bool:
   return bool(int(mask, 16) >> (signal.SIGTERM - 1) & 1)
 
 
-def test_the_first_process_of_a_container_is_stopped_before_it_imports_jax():
+def test_first_process_of_a_container_handles_signals_before_importing_jax():
   """Linux drops signals that the first process does not handle."""
   unshare = ['unshare', '--map-root-user', '--pid', '--fork', '--kill-child']
   if (
@@ -224,8 +224,8 @@ def test_the_first_process_of_a_container_is_stopped_before_it_imports_jax():
   assert err.endswith(': stopped by SIGTERM.\n') and err.count('\n') == 1
 
 
-def test_a_command_that_only_prints_ends_on_a_broken_pipe():
-  """It ends silently; commands that write results to disk continue."""
+def test_broken_pipe_ends_commands_that_only_print():
+  """They end silently. Commands that write results to disk continue."""
   for command_line, status in (('configs list', 130), ('--help', 0)):
     result = subprocess.run(
       [
@@ -241,7 +241,7 @@ def test_a_command_that_only_prints_ends_on_a_broken_pipe():
     assert (result.stdout, result.stderr) == (f'{status}\n', '')
 
 
-def test_mistake_of_the_configuration(capsys):
+def test_configuration_error_is_one_message(capsys):
   assert (
     _run(
       'train',
@@ -259,18 +259,18 @@ def test_mistake_of_the_configuration(capsys):
   )
 
 
-def test_binding_without_value(capsys):
+def test_binding_without_value_is_rejected(capsys):
   assert _run('train', '--gin.TRAIN_STEPS') == 2
   assert 'Got: --gin.TRAIN_STEPS.' in capsys.readouterr().err
 
 
-def test_bindings_of_a_command_that_takes_none(capsys):
+def test_bindings_of_a_command_without_gin_are_rejected(capsys):
   assert _run('tasks', '--gin.A=1', 'list') == 2
   assert_mentions(capsys.readouterr().err, '--gin.A=1')
 
 
-def test_as_a_process():
-  """Checks status and streams of a real call, and no TensorFlow for help."""
+def test_process_exits_with_one_message():
+  """Configuration errors do not import TensorFlow."""
   result = subprocess.run(
     [
       sys.executable,
@@ -288,8 +288,8 @@ def test_as_a_process():
   assert 'Traceback' not in result.stderr and not result.stdout
 
 
-def test_a_closed_output_pipe_is_no_failure():
-  """`xlflax ... --dry_run | head -1` reports no broken pipe."""
+def test_closed_output_pipe_is_not_an_error():
+  """Commands such as `xlflax ... --dry_run | head -1` report no broken pipe."""
   pipe = 'set -o pipefail; "$0" -m xlflax.cli launch local --nproc_per_node=99 '
   pipe += '--cpu_devices=1 --dry_run -- train --model_dir=r --gin.A="$(printf %9999d 1)"'
   result = subprocess.run(
@@ -302,7 +302,7 @@ def test_a_closed_output_pipe_is_no_failure():
   assert result.returncode == 0
 
 
-def test_a_process_of_a_command_collects_garbage_less_often():
+def test_command_processes_reduce_garbage_collection():
   done = subprocess.run(
     [
       sys.executable,
@@ -318,7 +318,7 @@ def test_a_process_of_a_command_collects_garbage_less_often():
   assert int(done.stdout) > 10 * 700
 
 
-def _in_a_command(code: str) -> subprocess.CompletedProcess:
+def _run_in_command(code: str) -> subprocess.CompletedProcess:
   """Returns the output of a command process that runs `code`."""
   lines = [
     'import dataclasses, sys, types',
@@ -342,8 +342,8 @@ def _in_a_command(code: str) -> subprocess.CompletedProcess:
   )
 
 
-def test_an_event_loop_without_a_descriptor_is_no_second_message():
-  done = _in_a_command("""
+def test_failed_event_loop_reports_no_second_error():
+  done = _run_in_command("""
     import asyncio, resource
     resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
     held = []
@@ -360,8 +360,8 @@ def test_an_event_loop_without_a_descriptor_is_no_second_message():
   assert (done.stdout, done.stderr) == ('told\n', '')
 
 
-def test_a_signal_after_the_end_is_ignored():
-  """It arrives when the status is set but not yet returned."""
+def test_signal_after_the_end_is_ignored():
+  """The signal arrives after the status is set and before it is returned."""
   code = """
     import os, signal, sys
     from xlflax import cli
@@ -385,8 +385,8 @@ def test_a_signal_after_the_end_is_ignored():
   assert (done.returncode, done.stderr) == (3, '')
 
 
-def test_a_signal_in_a_finalizer_is_reported_once_and_followed():
-  done = _in_a_command("""
+def test_signal_in_a_finalizer_stops_the_command_with_one_message():
+  done = _run_in_command("""
     import os, signal, time, weakref
     class Thing:
       pass
@@ -401,9 +401,9 @@ def test_a_signal_in_a_finalizer_is_reported_once_and_followed():
 
 
 @pytest.mark.parametrize('error', ['ImportError', 'errors.ConfigError'])
-def test_a_signal_that_becomes_an_error_is_followed(error):
+def test_signal_converted_to_another_error_stops_the_command(error):
   """Extension modules raise ImportError if their initialization is stopped."""
-  done = _in_a_command(f"""
+  done = _run_in_command(f"""
     import os, signal, time
     from xlflax.utils import errors
     try:
@@ -423,7 +423,7 @@ def test_help_fits_a_terminal(capsys, monkeypatch):
   assert max(map(len, printed.splitlines())) <= 80
 
 
-def test_commands_and_their_purposes_stand_in_columns():
+def test_commands_and_descriptions_are_aligned():
   lines = [line for line in cli._overview().splitlines() if line[:2] == '  ']
   texts = {line.index(cli.COMMANDS[line.split()[0]]) for line in lines}
   assert len(texts) == 1

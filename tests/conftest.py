@@ -1,4 +1,4 @@
-"""Strict test session with eight CPU devices and no rank promotion."""
+"""Configures the test session: eight CPU devices and no rank promotion."""
 
 import gc
 import os
@@ -14,7 +14,7 @@ os.environ['XLA_FLAGS'] = (
   os.environ.get('XLA_FLAGS', '')
   + ' --xla_force_host_platform_device_count=8'
   + f' {xla_flags.quick_compilation_flags()}'
-  # Eight devices on two busy cores may wait a long time for each other.
+  # Collectives of eight devices on two busy cores can be slow.
   + ' --xla_cpu_collective_call_warn_stuck_timeout_seconds=120'
   + ' --xla_cpu_collective_call_terminate_timeout_seconds=600'
 )
@@ -35,7 +35,7 @@ from tests.worker_memory import (  # noqa: E402, F401
   pytest_testnodedown,
 )
 
-# A background job of a shell ignores SIGINT, and so would its child processes.
+# Background jobs of a shell ignore SIGINT, and child processes inherit this.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
   signal.signal(signal.SIGINT, signal.default_int_handler)
 # A job that was started by nohup ignores SIGHUP.
@@ -43,12 +43,12 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
   signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 jax.config.update('jax_numpy_rank_promotion', 'raise')
-# Data generation is slow on a busy machine, which is no failure.
+# Data generation may be slow on a busy machine.
 hypothesis.settings.register_profile(
   'busy', deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.load_profile('busy')
-# Compiled programs live long, so garbage collection would find nothing.
+# Compiled programs are long-lived, so garbage collection would free nothing.
 gc.set_threshold(20_000, 20, 50)
 # Commands called in this process would enable it for all later tests.
 jax.config.update('jax_enable_compilation_cache', False)

@@ -1,4 +1,4 @@
-"""Selected cases of the exchange campaign."""
+"""Tests of selected cases of the exchange campaign."""
 
 import pytest
 
@@ -48,16 +48,16 @@ def test_exchange_of_read_artifacts_is_detected(tmp_path):
   assert '| config.gin |' in exchanges.format_table(outcomes)
 
 
-def test_every_kind_is_tried_with_every_reader():
+def test_campaign_combines_all_kinds_and_readers():
   kinds, readers = len(exchanges.KINDS), len(two_runs.READERS)
   assert len(list(exchanges.single_exchanges())) == kinds * readers
   pairs = list(exchanges.paired_exchanges())
-  nested = 3  # a checkpoint holds its items
+  nested = 3  # checkpoints contain their items
   assert len(pairs) == (kinds * (kinds - 1) // 2 - nested) * readers
 
 
 @pytest.mark.slow
-def test_all_kinds(tmp_path):
+def test_exchanges_of_all_kinds(tmp_path):
   totals, outcomes = exchanges.run_campaign(
     tmp_path, exchanges.single_exchanges()
   )

@@ -1,4 +1,4 @@
-"""Selected cases of the fuzzed input campaign."""
+"""Tests of selected cases of the fuzzed input campaign."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.campaigns import fuzzed_inputs
 from xlflax.utils import errors
 
 
-def test_every_input_is_read_or_refused():
+def test_every_input_is_read_or_rejected():
   totals = fuzzed_inputs.run_campaign(
     cases=4 * len(fuzzed_inputs.TARGETS), seed=1
   )
@@ -20,7 +20,7 @@ def test_every_input_is_read_or_refused():
     ('squad', b'{"data": ' + b'[' * 200_000),
     ('jsonl', b'{"text": ' + b'9' * 5000 + b'}'),
     ('conllu', b'99999999999999999999\tw\t' + b'_\t' * 8),
-    ('conll', b'\xed\xa0\x80\tX\n'),  # half of a pair of UTF-16
+    ('conll', b'\xed\xa0\x80\tX\n'),  # half of a UTF-16 surrogate pair
     ('pairs', b'a' * 10**6),
     ('dictionary', b'a' * 10**6),
     ('tsv', b'a' * 10**6),
@@ -37,7 +37,7 @@ def test_malformed_inputs_raise_a_short_message(target, content, tmp_path):
 
 
 @pytest.mark.slow
-def test_many_inputs():
+def test_many_fuzzed_inputs():
   totals = fuzzed_inputs.run_campaign(cases=2000, seed=2)
   assert not totals.violations, '\n'.join(totals.violations)
   print(totals.summary())

@@ -1,4 +1,4 @@
-"""Selected cases of the fuzzed record campaign."""
+"""Tests of selected cases of the fuzzed record campaign."""
 
 import dataclasses
 
@@ -8,14 +8,14 @@ from tests.campaigns import fuzzed_records
 from tests.data import reader_samples
 
 
-def test_no_reader_loses_a_record():
+def test_readers_lose_no_records():
   counts = fuzzed_records.run_campaign(cases=10 * len(reader_samples.SAMPLES))
   assert counts.cases == 10 * len(reader_samples.SAMPLES)
   assert not counts.violations, '\n'.join(counts.violations)
 
 
 @pytest.mark.parametrize('name', ['corpus text', 'tsv', 'squad', 'moses'])
-def test_a_lost_record_is_a_violation(name, monkeypatch):
+def test_lost_record_is_a_violation(name, monkeypatch):
   sample = reader_samples.BY_NAME[name]
 
   def read_without_the_last(folder):
@@ -33,7 +33,7 @@ def test_a_lost_record_is_a_violation(name, monkeypatch):
   assert len(counts.violations) == num_read > 0
 
 
-def test_the_seed_determines_the_cases():
+def test_seed_determines_the_cases():
   first, second = (
     fuzzed_records.run_campaign(cases=len(reader_samples.SAMPLES), seed=seed)
     for seed in (3, 3)

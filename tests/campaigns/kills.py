@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 
-from tests.campaigns import counts, killed_commands, left
+from tests.campaigns import counts, killed_commands, output_comparison
 from tests.end_to_end import conftest as end_to_end
 
 KILLS, EQUAL, DIFFERENT = 'kills', 'identical results', 'different results'
@@ -89,7 +89,7 @@ class Server:
     """
     child = self.start(log, arguments)
     if kill_after is not None:
-      with contextlib.suppress(OSError):  # it has ended
+      with contextlib.suppress(OSError):  # the process has ended
         while time.clock_gettime(_clock_id(child)) < kill_after:
           time.sleep(0.001)
         os.kill(child, number)
@@ -171,7 +171,7 @@ class _KilledCommand:
       status, self._duration = self._call()
       if status:
         raise RuntimeError(self._log.read_text()[-2000:])
-    self._expected = left.read_outputs(self._directory)
+    self._expected = output_comparison.read_outputs(self._directory)
 
   def run_round(self, rng: random.Random) -> None:
     """Kills the command `kills` times, then calls it until it ends."""
@@ -182,7 +182,7 @@ class _KilledCommand:
       if os.WIFSIGNALED(status):
         kills += 1
         self.counts.add(KILLS)
-      else:  # it ended before the kill
+      else:  # the command ended before it was killed
         self._count_end(status)
         self._reset()
     self._count_end(self._call()[0])
@@ -190,10 +190,12 @@ class _KilledCommand:
   def _count_end(self, status: int) -> None:
     """Counts an end and whether its output is the expected output."""
     problem = self._unexpected_error() if status else ''
-    problem = problem or left.describe_difference(
-      left.read_outputs(self._directory), self._expected
+    problem = problem or output_comparison.describe_difference(
+      output_comparison.read_outputs(self._directory), self._expected
     )
-    problem = problem or left.verify_outputs(self._directory / 'out')
+    problem = problem or output_comparison.verify_outputs(
+      self._directory / 'out'
+    )
     self.counts.add(DIFFERENT if problem else EQUAL, problem)
 
   def _reset(self) -> None:

@@ -1,4 +1,4 @@
-"""Selected cases of the mutation campaign."""
+"""Tests of selected cases of the mutation campaign."""
 
 import pytest
 
@@ -12,7 +12,7 @@ def test_changes_of_stored_files_are_detected(tmp_path):
 
 
 @pytest.mark.slow
-def test_many_changes(tmp_path):
+def test_many_changes_are_detected(tmp_path):
   totals = mutations.run_campaign(tmp_path, cases=1000, seed=2)
   assert not totals.violations, '\n'.join(totals.violations)
   print(totals.summary())

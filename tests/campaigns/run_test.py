@@ -1,9 +1,9 @@
-"""Table of the campaign results."""
+"""Tests of the table of campaign results."""
 
 from tests.campaigns import counts, run
 
 
-def test_table_between_marks(tmp_path):
+def test_write_table_replaces_the_table_between_markers(tmp_path):
   page = tmp_path / 'page.md'
   page.write_text('before\n<!-- campaign -->\nold\n<!-- end -->\nafter\n')
   totals = counts.Counts()

@@ -16,7 +16,7 @@ import shutil
 import signal
 from typing import Any
 
-from tests.campaigns import counts, killed_commands, kills, left
+from tests.campaigns import counts, killed_commands, kills, output_comparison
 from tests.end_to_end import conftest as end_to_end
 from tests.end_to_end import signalled_worker
 from xlflax.training.checkpointing import checkpoint_reader
@@ -263,7 +263,11 @@ class Command:
     )
     if status and not was_finished:
       return f'status {status}: {self.output()}'
-    return left.describe_difference(self._read_outputs(), self._expected)
+    return output_comparison.describe_difference(
+      self._read_outputs(), self._expected
+    )
 
   def _read_outputs(self) -> dict[str, Any]:
-    return left.read_outputs(self.directory, older_checkpoints=False)
+    return output_comparison.read_outputs(
+      self.directory, older_checkpoints=False
+    )

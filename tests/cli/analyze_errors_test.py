@@ -21,7 +21,7 @@ _COMMON = ('--batch_size=16', '--compilation_cache=')
 
 @pytest.fixture(scope='module')
 def runs(make_run, eval_model, tmp_path_factory):
-  """The runs `good`, and `broken`, which has NaN parameters."""
+  """Directory with the runs `good`, and `broken` with NaN parameters."""
   root = tmp_path_factory.mktemp('bad_input')
   make_run(root / 'good', (1,))
   make_run(root / 'broken')
@@ -45,7 +45,7 @@ def runs(make_run, eval_model, tmp_path_factory):
 
 @pytest.fixture
 def folder(tmp_path, sentences):
-  """Text of two languages, a dictionary, and links."""
+  """Directory with text of two languages, a dictionary and alignments."""
   for language in ('de', 'en'):
     (tmp_path / language).write_text(
       ''.join(f'{text}\n' for text in sentences(language, 20))
@@ -125,7 +125,7 @@ _KINDS = (
 @pytest.mark.parametrize(
   'kind', mark_slow(_KINDS, ('cka', 'lexicon-induction', 'alignment'))
 )
-def test_states_that_are_nan(runs, folder, capsys, kind):
+def test_nan_states_are_reported(runs, folder, capsys, kind):
   message = _failure_message(
     folder, capsys, _flags(kind, folder), f'--model_dir={runs / "broken"}'
   )
@@ -135,7 +135,7 @@ def test_states_that_are_nan(runs, folder, capsys, kind):
 @pytest.mark.parametrize(
   'kind', [x for x in _KINDS if x != 'lexicon-induction']
 )
-def test_languages_of_unequal_length(runs, folder, capsys, kind):
+def test_text_of_unequal_length_is_reported(runs, folder, capsys, kind):
   message = _failure_message(
     folder, capsys, _flags(kind, folder, 'more'), f'--model_dir={runs / "good"}'
   )
@@ -148,7 +148,7 @@ def test_languages_of_unequal_length(runs, folder, capsys, kind):
 @pytest.mark.parametrize(
   'kind', [x for x in _KINDS if x != 'lexicon-induction']
 )
-def test_a_layer_that_does_not_exist(runs, folder, capsys, kind):
+def test_unknown_layer_is_reported(runs, folder, capsys, kind):
   flag = '--layer' if kind == 'alignment' else '--layers'
   message = _failure_message(
     folder,
@@ -160,7 +160,7 @@ def test_a_layer_that_does_not_exist(runs, folder, capsys, kind):
   assert_mentions(message, 3, 0, 2)
 
 
-def test_embeddings_are_not_lost_with_a_layer(runs, folder, capsys):
+def test_unknown_layer_of_lexicon_induction_is_reported(runs, folder, capsys):
   assert (
     cli.main(
       [
@@ -177,7 +177,7 @@ def test_embeddings_are_not_lost_with_a_layer(runs, folder, capsys):
   assert_mentions(capsys.readouterr().err, 'good de-en at step 1, layers', 3)
 
 
-def test_a_dictionary_of_other_words(folder, capsys):
+def test_dictionary_without_known_words_is_reported(folder, capsys):
   for language in ('de', 'en'):
     (folder / f'{language}.vec').write_text('2 2\nx 1 2\ny 3 4\n')
   message = _failure_message(
@@ -240,7 +240,7 @@ def test_options_without_effect(flags, option):
     cli.parse('analyze', [*flags, '--model_dir=x', '--output=out'])
 
 
-def test_vectors_of_one_language(folder, capsys):
+def test_missing_vectors_of_a_language_are_reported(folder, capsys):
   flags = ['lexicon-induction', '--train=de-en=x', '--test=de-en=x']
   message = _failure_message(
     folder, capsys, [*flags, '--vec=de=x'], '--model_dir=nowhere'
@@ -251,20 +251,20 @@ def test_vectors_of_one_language(folder, capsys):
 @pytest.mark.parametrize(
   'item', ['de=de.txt,en=en.txt', 'de-en=a.de,a.en,de-fr=b.de,b.fr']
 )
-def test_several_files_in_one_value(item):
+def test_several_files_in_one_value_are_rejected(item):
   with raises_error(errors.ConfigError, got=item, where='--text'):
     analysis_options.parse_named_files([item], '--text')
 
 
-def test_text_without_a_model():
+def test_text_without_a_model_is_rejected():
   flags = ['lexicon-induction', '--train=de-en=x', '--test=de-en=x']
   flags += ['--vec=de=x', '--vec=en=x', '--text=de=x', '--output=out']
   with raises_error(errors.ConfigError, mentions=('--text', '--model_dir')):
     cli.parse('analyze', flags)
 
 
-def test_links_found_by_one_command_are_mapped_by_another(runs, folder, capsys):
-  """Text, links in Pharaoh's format, maps of words in context."""
+def test_alignments_are_input_of_procrustes(runs, folder, capsys):
+  """Passes links in the Pharaoh format from one command to the other."""
   model, text = (
     f'--model_dir={runs / "good"}',
     (f'--text=de-en={folder / "de"},{folder / "en"}'),

@@ -35,7 +35,7 @@ def _rows(output):
   return json.loads((output / 'analysis.json').read_text())['rows']
 
 
-def test_cka(run, corpus, tmp_path, capsys):
+def test_cka_writes_and_prints_results(run, corpus, tmp_path, capsys):
   out = tmp_path / 'out'
   flags = [
     f'--model_dir={run}',
@@ -63,8 +63,8 @@ def test_cka(run, corpus, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_bounds_after_an_interrupt(run, sentences, tmp_path, monkeypatch):
-  """A random encoder and paraphrases; completed encodings are not repeated."""
+def test_interrupted_analysis_is_resumed(run, sentences, tmp_path, monkeypatch):
+  """Completed hidden states are not computed again."""
   texts = []
   for first, second in (('en', 'de'), ('en', 'en')):
     texts.append(f'--text={first}-{second}={tmp_path / second}.tsv')
@@ -97,7 +97,7 @@ def test_bounds_after_an_interrupt(run, sentences, tmp_path, monkeypatch):
   assert _analyze('cka', tmp_path / 'out', *flags) == 130
   assert not (tmp_path / 'out').exists() and len(read) == 3
   assert _analyze('cka', tmp_path / 'out', *flags) == 0
-  # en and de of the model exist; de and en of the random one remain.
+  # The states of the model exist. Two of the random encoder remain.
   assert len(read) == 5
   bounds = {
     (row['series'], row['pair'], row['first_layer']): row['cka']
@@ -110,7 +110,9 @@ def test_bounds_after_an_interrupt(run, sentences, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_several_devices(run, corpus, tmp_path, monkeypatch):
+def test_results_do_not_depend_on_the_number_of_devices(
+  run, corpus, tmp_path, monkeypatch
+):
   flags = [
     f'--model_dir={run}',
     '--no_random_baseline',
@@ -126,7 +128,7 @@ def test_several_devices(run, corpus, tmp_path, monkeypatch):
   assert results[1] == pytest.approx(results[0], abs=1e-5)
 
 
-def test_sentences_along_training(run, corpus, tmp_path):
+def test_sentence_retrieval_of_all_checkpoints(run, corpus, tmp_path):
   out = tmp_path / 'out'
   assert (
     _analyze(
@@ -151,7 +153,7 @@ def test_sentences_along_training(run, corpus, tmp_path):
   ]
 
 
-def test_a_part_that_fails(run, corpus, tmp_path, capsys):
+def test_failing_part_sets_the_exit_code(run, corpus, tmp_path, capsys):
   valid_file = tmp_path / 'good.tsv'
   valid_file.write_text('a\tb\nc d\te\nf\tg\n')
   assert (
@@ -246,7 +248,7 @@ def test_a_part_that_fails(run, corpus, tmp_path, capsys):
     (['transfer-matrix', '--result=nowhere'], {'mentions': 'nowhere'}),
   ],
 )
-def test_wrong_options(tmp_path, monkeypatch, flags, fields):
+def test_invalid_options_are_rejected(tmp_path, monkeypatch, flags, fields):
   monkeypatch.chdir(tmp_path)
   with raises_error(errors.XlflaxError, status=2, **fields):
     cli.parse('analyze', [*flags, f'--output={tmp_path / "out"}'])()
@@ -254,12 +256,12 @@ def test_wrong_options(tmp_path, monkeypatch, flags, fields):
 
 
 @pytest.mark.parametrize('subcommand', analyze.SUBCOMMANDS)
-def test_help(capsys, subcommand):
+def test_help_of_subcommands(capsys, subcommand):
   assert cli.main(['analyze', subcommand, '--help']) == 0
   assert '--output' in capsys.readouterr().out
 
 
-def test_formats_of_parallel_text(tmp_path):
+def test_load_pairs_accepts_all_formats(tmp_path):
   def pairs(*items):
     return analysis_options.load_pairs(items, '--text')
 

@@ -1,4 +1,4 @@
-"""Arguments of all commands that are not valid UTF-8 or contain controls."""
+"""Tests of arguments that are not valid UTF-8 or contain control characters."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from xlflax.utils import errors
   'value', ['\udcff', 'a\udce9b', 'a\r', '\x1b[0m', '\0']
 )
 @pytest.mark.parametrize('name', sorted(cli.COMMANDS))
-def test_arguments_are_checked_before_anything_is_read(name, value):
+def test_arguments_are_validated_before_reading_files(name, value):
   for arguments in ([value], [f'--output={value}'], ['--corpus', value]):
     with pytest.raises(errors.ConfigError) as caught:
       cli.parse(name, arguments)

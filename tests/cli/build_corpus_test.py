@@ -1,4 +1,4 @@
-"""`xlflax build-corpus`, with fakes of apt-get and dpkg."""
+"""Tests of `xlflax build-corpus`, with fakes of apt-get and dpkg."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def _pages(folder, word):
     (folder / f'{number}.html').write_text(f'{text}</p></div>')
 
 
-def test_folders_of_pages(tmp_path, capsys):
+def test_corpus_is_built_from_html_pages(tmp_path, capsys):
   _pages(tmp_path / 'en', 'page')
   _pages(tmp_path / 'de', 'Seite')
   arguments = ['build-corpus', 'pages', f'--output={tmp_path / "corpus"}']
@@ -37,7 +37,7 @@ def test_folders_of_pages(tmp_path, capsys):
     cli.parse('build-corpus', arguments[1:])()
 
 
-def test_catalogs(tmp_path, capsys):
+def test_corpus_is_built_from_gettext_catalogs(tmp_path, capsys):
   for code, word in (('de', 'Nachricht'), ('fi', 'viesti')):
     for number in range(60):
       path = tmp_path / code / f'{number}.po'
@@ -128,11 +128,13 @@ def test_packages_are_fetched_and_unpacked_once(tmp_path, capsys, monkeypatch):
     ('de_AT', 'de'),
   ],
 )
-def test_names_of_packages(code, name):
+def test_language_names_of_packages(code, name):
   assert libreoffice.language_name(code) == name
 
 
-def test_pages_that_are_a_link_to_another_language(tmp_path, monkeypatch):
+def test_package_that_links_to_another_language_is_rejected(
+  tmp_path, monkeypatch
+):
   _stand_in(tmp_path, 'apt-get', 'touch "$2_4_all.deb"')
   _stand_in(
     tmp_path,
@@ -145,7 +147,7 @@ def test_pages_that_are_a_link_to_another_language(tmp_path, monkeypatch):
     libreoffice.unpack_packages(['sk'], tmp_path / 'packages')
 
 
-def test_a_package_that_is_not_there(tmp_path, capsys, monkeypatch):
+def test_missing_package_is_an_error(tmp_path, capsys, monkeypatch):
   _stand_in(tmp_path, 'apt-get', 'echo "E: Unable to locate" >&2; exit 100')
   monkeypatch.setenv('PATH', f'{tmp_path}{os.pathsep}{os.environ["PATH"]}')
   command = ['build-corpus', 'libreoffice', '--languages=en,xx']
@@ -155,7 +157,7 @@ def test_a_package_that_is_not_there(tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize('folder', ['en', 'en=', '=x'])
-def test_folders_without_a_language(folder):
+def test_folder_without_a_language_is_rejected(folder):
   arguments = ['pages', f'--folder={folder}', '--output=x']
   with raises_error(errors.ConfigError, got=folder, where='--folder'):
     cli.parse('build-corpus', arguments)()
@@ -186,7 +188,7 @@ task_registry.add_parallel_task(
 
 @pytest.fixture
 def seqio_tasks(tmp_path, monkeypatch):
-  """A folder with a module that registers a monolingual and a parallel task.
+  """Directory with a module that registers two tasks.
 
   Modules must have different names, because a process imports each name once.
   """
@@ -217,8 +219,8 @@ def _export(folder, *options):
   return cli.main(['build-corpus', *_export_arguments(folder, *options)])
 
 
-def test_exported_tasks(seqio_tasks, capsys):
-  """Documents, pairs, splits and renamed languages; empty lines are dropped."""
+def test_export_writes_documents_pairs_and_splits(seqio_tasks, capsys):
+  """Languages can be renamed, and empty lines are dropped."""
   assert _export(seqio_tasks, '--rename_language=zh_CN=zh') == 0
   files = json.loads(capsys.readouterr().out)
   corpus = corpus_directory.Corpus(seqio_tasks / 'corpus')
@@ -230,7 +232,7 @@ def test_exported_tasks(seqio_tasks, capsys):
   train = files['mono/zh.export.zh.txt.zst']
   assert (train['lines'], train['documents'], train['characters']) == (4, 2, 6)
   num_empty = [file['empty_examples'] for file in files.values()]
-  assert num_empty == [0, 1, 0]  # The pair whose source is empty.
+  assert num_empty == [0, 1, 0]  # The pair with an empty source.
   assert sorted(files) == [
     'mono/zh.export.zh.txt.zst',
     'parallel/en-zh.export.en_zh.tsv.zst',
@@ -238,8 +240,8 @@ def test_exported_tasks(seqio_tasks, capsys):
   ]
 
 
-def test_an_interrupted_export_keeps_complete_files(seqio_tasks):
-  """Complete files are not written again; incomplete files are."""
+def test_interrupted_export_keeps_complete_files(seqio_tasks):
+  """Only incomplete files are written again."""
   pairs = (seqio_tasks / 'pairs.tsv').read_text()
   (seqio_tasks / 'pairs.tsv').unlink()
   assert _export(seqio_tasks) == 2
@@ -255,7 +257,7 @@ def test_an_interrupted_export_keeps_complete_files(seqio_tasks):
   assert corpus.parallel_pairs() == (('en', 'zh_CN'),)
 
 
-def test_an_export_that_is_interrupted_in_its_first_file(
+def test_export_interrupted_in_its_first_file_is_restarted(
   seqio_tasks, monkeypatch
 ):
   with monkeypatch.context() as patched:
@@ -271,7 +273,7 @@ def _interrupt(output, file, max_examples):
   raise KeyboardInterrupt
 
 
-def test_exports_with_different_settings(seqio_tasks):
+def test_export_with_different_settings_is_rejected(seqio_tasks):
   assert _export(seqio_tasks, '--max_examples=1', '--splits=train') == 0
   corpus = seqio_tasks / 'corpus'
   lines = corpus_directory.Corpus(corpus).monolingual('zh_CN')
@@ -298,13 +300,13 @@ def test_exports_with_different_settings(seqio_tasks):
     (['--rename_language=zh_CN=z-h'], {'got': 'z-h'}),
   ],
 )
-def test_invalid_options_of_an_export(seqio_tasks, options, fields):
+def test_invalid_export_options_are_rejected(seqio_tasks, options, fields):
   with raises_error(errors.CorpusError, **fields):
     cli.parse('build-corpus', _export_arguments(seqio_tasks, *options))()
   assert not list((seqio_tasks / 'corpus').glob('*/*'))
 
 
-def test_an_export_to_a_directory_with_other_files(seqio_tasks):
+def test_export_does_not_replace_other_files(seqio_tasks):
   (seqio_tasks / 'corpus/mono').mkdir(parents=True)
   (seqio_tasks / 'corpus/mono/zh.txt').write_text('own\n')
   with raises_error(errors.CorpusError, mentions='--output'):

@@ -1,4 +1,4 @@
-"""Statistics that `xlflax cache` prints."""
+"""Tests of the statistics that `xlflax cache` prints."""
 
 import types
 
@@ -22,8 +22,8 @@ def _side(language, sentences, tokens, unknown):
   )
 
 
-def test_languages_that_the_vocabulary_does_not_know(caplog):
-  """Warns above a hundredth of unknown tokens."""
+def test_unknown_tokens_are_logged_per_language(caplog):
+  """Warns if more than 1 % of the tokens are unknown."""
   cache_statistics.log_unknown_tokens(
     [
       _meta('mono.en', _side('en', 10, 1000, 10)),
@@ -34,7 +34,7 @@ def test_languages_that_the_vocabulary_does_not_know(caplog):
   assert_mentions(record.getMessage(), '12.5', 'ru', 'pairs')
 
 
-def test_unknown_tokens_of_several_splits_have_one_warning(caplog):
+def test_unknown_tokens_of_several_splits_are_logged_once(caplog):
   metas = [
     _meta('mono.en', _side('en', 10, 1000, unknown)) for unknown in (20, 30)
   ]
@@ -43,7 +43,7 @@ def test_unknown_tokens_of_several_splits_have_one_warning(caplog):
   assert_mentions(record.getMessage(), '3.0', 'en', 'mono.en')
 
 
-def test_a_row_for_each_side_and_one_for_all(capsys):
+def test_table_has_a_row_per_side_and_a_total(capsys):
   cache_statistics.print_table(
     [
       _meta('mono.en', _side('en', 2000, 9000, 9), empty=3),

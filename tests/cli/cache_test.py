@@ -1,4 +1,4 @@
-"""`xlflax cache` as a user runs it."""
+"""Tests of `xlflax cache`."""
 
 import json
 import sys
@@ -19,7 +19,7 @@ from xlflax.utils import errors
 
 @pytest.fixture(scope='module')
 def folders(tmp_path_factory):
-  """A corpus with two languages and one pair, and its vocabulary."""
+  """Directory with a corpus of two languages and one pair, and a vocabulary."""
   root = tmp_path_factory.mktemp('cache_command')
   numbers = 'one two three four five six seven eight nine ten'.split()
   zahlen = 'eins zwei drei vier fünf sechs sieben acht neun zehn'.split()
@@ -73,7 +73,7 @@ def _finalize(folders, output, *flags):
   )
 
 
-def test_writes_the_corpus_and_prints_statistics(folders, tmp_path, capsys):
+def test_cache_is_written_and_statistics_are_printed(folders, tmp_path, capsys):
   assert _run(folders, tmp_path / 'cache') == 0
   lines = [line.split() for line in capsys.readouterr().out.splitlines()]
   rows = {(line[0], line[2]): line for line in lines if len(line) == 7}
@@ -85,7 +85,7 @@ def test_writes_the_corpus_and_prints_statistics(folders, tmp_path, capsys):
 
 
 def _records(out: str) -> list[dict]:
-  """Returns the printed JSON lines of --json."""
+  """Returns the JSON lines that `--json` prints."""
   return [json.loads(line) for line in out.splitlines() if line[:1] == '{']
 
 
@@ -149,14 +149,16 @@ def test_shards_are_merged_into_the_cache_of_one_process(
   ) == single_process_cache.digest('corpus.mono', 'train')
 
 
-def test_an_array_with_gaps(folders, tmp_path, capsys, monkeypatch):
+def test_array_index_out_of_range_is_rejected(
+  folders, tmp_path, capsys, monkeypatch
+):
   for name, value in (('ID', '7'), ('MIN', '3'), ('COUNT', '2')):
     monkeypatch.setenv(f'SLURM_ARRAY_TASK_{name}', value)
   assert _run(folders, tmp_path / 'cache', '--shard_from_env') == 2
   assert_mentions(capsys.readouterr().err, 'index 7', '2 tasks', 'at 3')
 
 
-def test_a_process_number_that_is_not_less_than_the_number_of_processes(
+def test_process_id_out_of_range_is_rejected(
   folders, tmp_path, capsys, monkeypatch
 ):
   monkeypatch.setenv('SLURM_PROCID', '2')
@@ -165,9 +167,7 @@ def test_a_process_number_that_is_not_less_than_the_number_of_processes(
   assert_mentions(capsys.readouterr().err, 'SLURM_PROCID', 'SLURM_NTASKS=2')
 
 
-def test_a_shard_does_not_replace_a_cache(
-  folders, tmp_path, capsys, monkeypatch
-):
+def test_shard_does_not_replace_a_cache(folders, tmp_path, capsys, monkeypatch):
   """Other machines may be writing their shards."""
   assert (
     _run(folders, tmp_path / 'cache', '--shard_index=0', '--num_shards=9') == 0
@@ -193,7 +193,9 @@ def test_a_shard_does_not_replace_a_cache(
   assert 'delete the directory before' in capsys.readouterr().err
 
 
-def test_workers_of_beam_in_another_directory(folders, tmp_path, monkeypatch):
+def test_beam_workers_may_run_in_another_directory(
+  folders, tmp_path, monkeypatch
+):
   """Relative paths refer to the directory in which the command is called."""
 
   def run(plan, units):
@@ -211,10 +213,10 @@ def test_workers_of_beam_in_another_directory(folders, tmp_path, monkeypatch):
   assert not list(tmp_path.iterdir())
 
 
-def test_flags_of_beam_that_cannot_be_read(
+def test_malformed_beam_options_are_rejected(
   folders, tmp_path, capsys, monkeypatch
 ):
-  runner = types.SimpleNamespace(make_runner=list)  # Beam need not be installed
+  runner = types.SimpleNamespace(make_runner=list)  # makes Beam optional
   monkeypatch.setitem(sys.modules, 'xlflax.data.cache.beam_runner', runner)
   monkeypatch.setattr(cache, 'beam_runner', runner, raising=False)
   flags = ['--runner=beam', '--beam_options=--runner="x']
@@ -222,8 +224,9 @@ def test_flags_of_beam_that_cannot_be_read(
   assert 'No closing quotation' in capsys.readouterr().err
 
 
-def test_own_tasks_by_module(folders, tmp_path, capsys, monkeypatch):
-  """A module may use the corpus's tasks."""
+def test_custom_mixture_of_corpus_tasks_is_cached(
+  folders, tmp_path, capsys, monkeypatch
+):
   monkeypatch.chdir(tmp_path)
   (tmp_path / 'my_cached_tasks.py').write_text(
     'import seqio\n'
@@ -243,7 +246,7 @@ def test_own_tasks_by_module(folders, tmp_path, capsys, monkeypatch):
   assert rates == {'corpus.mono.de': 2.0, 'corpus.mono.en': 2.0}
 
 
-def test_the_text_of_own_tasks_is_checked(
+def test_text_of_custom_tasks_is_checked(
   folders, tmp_path, capsys, monkeypatch
 ):
   monkeypatch.chdir(tmp_path)
@@ -278,7 +281,9 @@ def test_the_text_of_own_tasks_is_checked(
     (['--beam_options=--runner=DirectRunner'], '--beam_options requires'),
   ],
 )
-def test_mistakes(folders, tmp_path, capsys, flags, message):
+def test_invalid_options_are_rejected(
+  folders, tmp_path, capsys, flags, message
+):
   assert _run(folders, tmp_path / 'cache', *flags) == 2
   assert message in capsys.readouterr().err
 
@@ -293,7 +298,7 @@ def test_mistakes(folders, tmp_path, capsys, flags, message):
     ('test', None),
   ],
 )
-def test_unknown_splits(folders, tmp_path, capsys, split, fix):
+def test_unknown_splits_are_rejected(folders, tmp_path, capsys, split, fix):
   assert _run(folders, tmp_path / 'cache', f'--split={split}') == 2
   message = capsys.readouterr().err
   assert_mentions(message, f'Got: {split}.', 'Expected: train, validation.')
@@ -302,7 +307,7 @@ def test_unknown_splits(folders, tmp_path, capsys, split, fix):
 
 
 @pytest.mark.parametrize('below', ['', 'cache', 'mono/../a/b'])
-def test_a_cache_in_the_corpus(folders, capsys, below):
+def test_output_inside_the_corpus_is_rejected(folders, capsys, below):
   corpus = folders / 'corpus'
   before = sorted(corpus.rglob('*'))
   assert _run(folders, corpus / below, '--num_workers=2') == 2
@@ -311,7 +316,7 @@ def test_a_cache_in_the_corpus(folders, capsys, below):
   assert sorted(corpus.rglob('*')) == before
 
 
-def test_nothing_to_cache(folders, tmp_path, capsys):
+def test_missing_text_options_are_rejected(folders, tmp_path, capsys):
   assert (
     cli.main(
       [
@@ -368,6 +373,8 @@ def test_contradicting_options_are_rejected(flags):
     ('--runner=spark', 'Got: spark. Expected: one of beam, local'),
   ],
 )
-def test_values_that_are_none(folders, tmp_path, capsys, flag, message):
+def test_invalid_flag_values_are_rejected(
+  folders, tmp_path, capsys, flag, message
+):
   assert _run(folders, tmp_path, flag) == 2
   assert message in capsys.readouterr().err

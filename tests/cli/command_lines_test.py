@@ -1,4 +1,4 @@
-"""Command lines in the documentation and in help are valid."""
+"""Tests of command lines in the documentation and in help texts."""
 
 import pathlib
 import re
@@ -36,7 +36,7 @@ def _sources() -> dict[str, str]:
 
 
 def _readable(line: str) -> str | None:
-  """Returns the line as a shell reads it up to a pipe; None with omissions."""
+  """Returns the line up to a pipe, or None if it contains omissions."""
   line = re.split(r' (?:\||>|2>|&&|&$|;)', line)[0]
   return None if re.search(r'\.\.\.|…|\$|<\w+>', line) else line
 
@@ -52,7 +52,7 @@ def test_documented_command_lines_are_valid(location):
     if name == 'COMMAND' or '--help' in arguments:
       continue
     if name == 'launch' and arguments[0].startswith('--launcher_module'):
-      continue  # The module is a listing of the page (tests/docs runs it).
+      continue  # The module is listed on the page (tests/docs runs it).
     assert name in cli.COMMANDS, line
     try:
       cli.parse(name, arguments)

@@ -1,4 +1,4 @@
-"""JAX's persistent compilation cache under `--compilation_cache`."""
+"""Tests of JAX's persistent compilation cache (`--compilation_cache`)."""
 
 import hashlib
 
@@ -20,7 +20,7 @@ _SETTINGS = (
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-  """Current directory of JAX's cache; the setting is restored afterwards."""
+  """Directory of JAX's cache; the setting is restored after the test."""
   before = {name: getattr(jax.config, name) for name in _SETTINGS}
   monkeypatch.setattr(
     cache_key, '_hash_accelerator_config', cache_key._hash_accelerator_config
@@ -36,7 +36,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def _compiled() -> tuple[float, int]:
-  """Returns a program's result, and whether it was read (1) or compiled (0)."""
+  """Returns the result of a program and whether the cache contained it."""
   events: list[str] = []
   jax.clear_caches()
   public.reset_cache()
@@ -52,7 +52,7 @@ def _compiled() -> tuple[float, int]:
   return float(value), events.count('/jax/compilation_cache/cache_hits')
 
 
-def test_a_truncated_program_is_compiled_again(folder):
+def test_truncated_program_is_compiled_again(folder):
   value, _ = _compiled()
   entries = list(folder.glob('*-cache'))
   assert entries
@@ -70,8 +70,8 @@ class _Device:
     self.process_index = process_index
 
 
-def test_the_key_is_the_same_for_all_processes_of_a_job(folder):
-  """JAX's own fingerprint of CPUs differs from process to process."""
+def test_cache_key_is_the_same_for_all_processes_of_a_job(folder):
+  """JAX's own fingerprint of CPUs differs between processes."""
   keys = []
   for devices in ((0, 1), (0, 1), (0, 1, 2)):
     hasher = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""`xlflax configs`."""
+"""Tests of `xlflax configs`."""
 
 import ast
 import json
@@ -12,7 +12,7 @@ from xlflax.suites import suite_config
 from xlflax.utils import errors
 
 
-def test_list(capsys):
+def test_list_prints_files_and_summaries(capsys):
   assert cli.main(['configs', 'list', 'models/t*']) == 0
   lines = capsys.readouterr().out.splitlines()
   assert any(line.startswith('models/tiny.gin ') for line in lines)
@@ -23,7 +23,7 @@ def test_list(capsys):
   )
 
 
-def test_show(capsys):
+def test_show_prints_includes_and_macros(capsys):
   assert cli.main(['configs', 'show', 'pretrain/mlm.gin']) == 0
   out = capsys.readouterr().out
   for part in (
@@ -39,7 +39,7 @@ def test_show(capsys):
   assert configuration['macros']['MONO'] == "'corpus.mono'"
 
 
-def test_values_of_several_lines_are_complete(capsys):
+def test_multiline_values_are_complete(capsys):
   name = 'suites/papers/ecs/tasks/parsing.gin'
   files = {'en': 'ud-treebanks-v2.3/UD_English-EWT/en_ewt-ud-train.conllu'}
   assert cli.main(['configs', 'show', name]) == 0
@@ -73,7 +73,7 @@ def test_show_of_a_suite_lists_its_tasks(capsys):
 
 
 @pytest.mark.parametrize('suite', sorted(flag_validation.shipped_suites()))
-def test_the_tasks_of_a_suite_are_those_that_it_builds(capsys, suite):
+def test_listed_tasks_of_a_suite_equal_the_built_tasks(capsys, suite):
   name = f'suites/{suite}.gin'
   assert cli.main(['configs', 'show', name, '--json']) == 0
   tasks = json.loads(capsys.readouterr().out)['tasks']
@@ -85,7 +85,7 @@ def test_the_tasks_of_a_suite_are_those_that_it_builds(capsys, suite):
 def test_macros_without_effect_are_not_listed(capsys):
   assert cli.main(['configs', 'show', 'finetune/search.gin', '--json']) == 0
   macros = json.loads(capsys.readouterr().out)['macros']
-  # The model has no head, and the datasets of pretraining are not used.
+  # The model has no head, and pretraining datasets are not used.
   assert not {'HEAD_LEARNING_RATE', 'ALPHA', 'LANGUAGES'} & macros.keys()
   assert {'LEARNING_RATE', 'WARMUP_STEPS', 'TRAIN_FILES'} <= macros.keys()
 

@@ -1,4 +1,4 @@
-"""Settings that must agree between the processes of a job."""
+"""Tests of settings that must agree between the processes of a job."""
 
 import types
 
@@ -13,7 +13,7 @@ _LONG_PATH = '/' + '/'.join(['a_folder_with_a_long_name'] * 5)
 
 @pytest.fixture
 def joined(monkeypatch):
-  """Joins with some bindings and returns what the processes compare."""
+  """Function that joins with bindings and returns the compared settings."""
   calls = []
   monkeypatch.setattr(
     processes, 'initialize_distributed', lambda **k: calls.append(k)

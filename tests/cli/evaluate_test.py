@@ -39,14 +39,14 @@ def test_parse_checkpoint_steps(text, expected):
   assert evaluate.parse_checkpoint_steps(text) == expected
 
 
-def test_bindings_only_for_training_are_not_required():
-  """A suite's file configures training and testing; this command only tests."""
+def test_training_macros_are_not_required():
+  """The suite file configures training and testing, but the command only tests."""
   args = _parse('--gin_file=suites/xtreme/xnli.gin', "--gin.DATA='download'")
   with pytest.raises(errors.CorpusError, match='Got: download'):
     evaluate.configure(args).parameter('evaluate.evaluate.tasks')
 
 
-def test_what_a_task_needs_is_asked_for(tmp_path, capsys):
+def test_missing_macro_of_a_task_is_reported(tmp_path, capsys):
   arguments = ['--gin_file=suites/xtreme/xnli.gin']
   assert cli.main(['evaluate', f'--model_dir={tmp_path}', *arguments]) == 2
   assert (
@@ -54,7 +54,7 @@ def test_what_a_task_needs_is_asked_for(tmp_path, capsys):
   )
 
 
-def test_tasks_by_name():
+def test_tasks_are_selected_by_name():
   tasks = _tasks(
     '--tasks=retrieval,tatoeba,perplexity,translation_perplexity',
     '--corpus=c',
@@ -73,7 +73,7 @@ def test_tasks_by_name():
   assert all(task.source.languages == ('de', 'sw') for task in tasks)
 
 
-def test_gin_bindings_set_what_flags_do_not():
+def test_gin_bindings_configure_selected_tasks():
   (task,) = _tasks(
     '--tasks=retrieval',
     '--corpus=c',
@@ -83,7 +83,7 @@ def test_gin_bindings_set_what_flags_do_not():
   assert (task.pooling, task.layer) == (Pooling.FIRST, 1)
 
 
-def test_a_task_may_have_another_name(caplog):
+def test_task_can_be_renamed(caplog):
   flags = ['--tasks=retrieval', '--corpus=c']
   (task,) = _tasks(*flags, "--gin.retrieval_task.Retrieval.name='news'")
   assert (task.name, caplog.records) == ('news', [])
@@ -107,7 +107,7 @@ def test_a_task_may_have_another_name(caplog):
     ),
   ],
 )
-def test_wrong_flags(flags, text):
+def test_invalid_flags_are_rejected(flags, text):
   with pytest.raises(errors.ConfigError, match=text):
     _tasks(*flags)
 
@@ -119,7 +119,7 @@ def test_wrong_flags(flags, text):
     ('tatoeba', ['--tatoeba=t'], ['tatoeba']),
   ],
 )
-def test_shipped_gin_files(monkeypatch, name, flags, tasks):
+def test_shipped_gin_files_build_their_tasks(monkeypatch, name, flags, tasks):
   results = {}
   args = _parse(f'--gin_file=evaluate/{name}.gin', *flags)
   monkeypatch.setattr(
@@ -134,7 +134,7 @@ def test_shipped_gin_files(monkeypatch, name, flags, tasks):
   assert results['tasks'][0].source.directory == flags[0][-1]
 
 
-def test_the_gin_file_for_training_makes_an_evaluation():
+def test_during_training_gin_file_builds_an_evaluation():
   configuration = gin_config.load_gin_files(
     ['pretrain/mlm.gin', 'models/tiny.gin', 'evaluate/during_training.gin'],
     [
@@ -152,7 +152,7 @@ def test_the_gin_file_for_training_makes_an_evaluation():
 
 
 def _check_json(run, corpus, capsys):
-  """--json prints an object for each number of the results on disk."""
+  """Checks that --json prints an object per stored metric."""
   command = ['evaluate', f'--model_dir={run}', '--tasks=retrieval', '--json']
   assert cli.main([*command, f'--corpus={corpus}', '--languages=de,en']) == 0
   records = [json.loads(x) for x in capsys.readouterr().out.splitlines()]
@@ -180,12 +180,11 @@ def _check_json(run, corpus, capsys):
   for record in accuracies:
     record.setdefault('value', value)
     assert record['low'] <= record['value'] <= record['high']
-  assert any(
-    record['low'] is None for record in records
-  )  # not an average over examples
+  # Metrics that are not averages over examples have no confidence interval.
+  assert any(record['low'] is None for record in records)
 
 
-def test_the_command_writes_results_and_prints_tables(
+def test_command_writes_results_and_prints_tables(
   make_run, corpus, tmp_path, capsys, one_device
 ):
   run = make_run(tmp_path / 'run', [10])
@@ -213,7 +212,7 @@ def test_the_command_writes_results_and_prints_tables(
       assert record['failures'] == []
 
 
-def test_a_failure_is_named_and_the_status_is_its_own(
+def test_failure_is_reported_and_sets_the_exit_status(
   make_run, tmp_path, capsys, one_device
 ):
   run = make_run(tmp_path / 'run', [10])
@@ -233,7 +232,7 @@ def test_a_failure_is_named_and_the_status_is_its_own(
   )
 
 
-def test_a_missing_run_is_one_message_and_status_2(tmp_path, capsys):
+def test_missing_run_exits_with_one_message_and_status_2(tmp_path, capsys):
   missing = tmp_path / 'missing'
   flags = ['--tasks=perplexity', '--corpus=none']
   assert cli.main(['evaluate', f'--model_dir={missing}', *flags]) == 2
@@ -241,7 +240,7 @@ def test_a_missing_run_is_one_message_and_status_2(tmp_path, capsys):
   assert 'Traceback' not in printed and '--model_dir' in printed
 
 
-def test_a_flag_that_no_task_reads(tmp_path, capsys):
+def test_flag_that_no_task_reads_is_rejected(tmp_path, capsys):
   flags = [f'--model_dir={tmp_path}', f'--corpus={tmp_path}']
   assert cli.main(['evaluate', *flags]) == 2
   printed = capsys.readouterr().err
@@ -267,12 +266,12 @@ def test_help_has_an_example(capsys):
     (['--tasks=retrieval', '--corpus=c', '--tatoeba=t'], 'tatoeba'),
   ],
 )
-def test_flags_of_text_that_no_task_reads(flags, without):
+def test_text_flags_that_no_task_reads_are_rejected(flags, without):
   with pytest.raises(errors.ConfigError, match=f'--{without} has no effect'):
     _tasks(*flags)
 
 
-def test_flags_of_text_that_one_of_the_tasks_reads():
+def test_text_flags_may_apply_to_some_of_the_tasks():
   flags = ('--corpus=c', '--tatoeba=t', '--max_examples=3', '--split=test')
   retrieval, tatoeba = _tasks('--tasks=retrieval,tatoeba', *flags)
   assert retrieval.source.max_pairs == tatoeba.source.max_pairs == 3
@@ -311,9 +310,7 @@ _FILES = "--gin.TEST_FILES={'fr-en': ('a', 'b')}"
     ('word_alignment', [_FILES]),
   ],
 )
-def test_the_maximum_number_of_examples_of_shipped_gin_files(
-  monkeypatch, name, flags
-):
+def test_max_examples_applies_to_shipped_gin_files(monkeypatch, name, flags):
   results = {}
   args = _parse(f'--gin_file=evaluate/{name}.gin', '--max_examples=3', *flags)
   monkeypatch.setattr(
@@ -331,14 +328,14 @@ def test_the_maximum_number_of_examples_of_shipped_gin_files(
 @pytest.mark.parametrize(
   ('name', 'flag'), [('mining', _FILES), ('reranking', '--corpus=c')]
 )
-def test_gin_files_whose_tasks_read_all_examples(name, flag):
+def test_max_examples_is_rejected_if_tasks_read_all_examples(name, flag):
   args = _parse(f'--gin_file=evaluate/{name}.gin', '--max_examples=3', flag)
   with raises_error(errors.ConfigError, got=3, where='--max_examples'):
     evaluate.configure(args)
 
 
 @pytest.mark.parametrize('flags', [(), ('--max_examples=3',)])
-def test_gin_file_that_uses_but_does_not_define_max_examples(tmp_path, flags):
+def test_gin_file_may_use_max_examples_without_defining_it(tmp_path, flags):
   file = tmp_path / 'own.gin'
   file.write_text(
     'from __gin__ import dynamic_registration\n'
@@ -456,9 +453,7 @@ class {name}(eval_task.EvalTask):
 
 
 @pytest.mark.parametrize('folder', ['', 'own_tasks/'])
-def test_flags_set_the_options_of_a_task_in_a_module(
-  tmp_path, monkeypatch, folder
-):
+def test_flags_configure_tasks_of_custom_modules(tmp_path, monkeypatch, folder):
   stem = 'flag_probe' + ('_inner' if folder else '')
   path = tmp_path / f'{folder}{stem}.py'
   path.parent.mkdir(exist_ok=True)
@@ -472,7 +467,7 @@ def test_flags_set_the_options_of_a_task_in_a_module(
     _tasks(*flags, '--corpus=c', f'--gin.{stem}.{stem.title()}.shft=2')
 
 
-def test_a_gin_file_registers_the_tasks_of_the_modules_that_it_imports(
+def test_gin_file_registers_tasks_of_imported_modules(
   tmp_path, monkeypatch, capsys
 ):
   (tmp_path / 'gin_probe.py').write_text(_OWN_TASK.format(name='GinProbe'))
@@ -484,15 +479,15 @@ def test_a_gin_file_registers_the_tasks_of_the_modules_that_it_imports(
   monkeypatch.chdir(tmp_path)
   flags = ['--tasks=GinProbe', '--gin_file=own.gin']
   assert cli.main(['evaluate', '--model_dir=.', '--corpus=c', *flags]) == 2
-  assert_mentions(capsys.readouterr().err, '--corpus')  # The task was found.
+  assert_mentions(capsys.readouterr().err, '--corpus')
   (task,) = _tasks(*flags, '--corpus=c')
   assert task.shift == 3
 
 
-def test_a_task_module_builds_on_the_tasks_of_the_corpus(
+def test_task_module_may_use_the_tasks_of_the_corpus(
   tmp_path, monkeypatch, capsys
 ):
-  """Also if the evaluation itself reads the corpus without SeqIO."""
+  """The evaluation itself may read the corpus without SeqIO."""
   (tmp_path / 'corpus/mono').mkdir(parents=True)
   (tmp_path / 'corpus/mono/zu.txt').write_text('okukodwa\n')
   (tmp_path / 'cli_probe.py').write_text(

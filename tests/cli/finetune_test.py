@@ -1,4 +1,4 @@
-"""`xlflax finetune`: output, exit codes and rejected options."""
+"""Tests of `xlflax finetune`: output, exit codes and rejected options."""
 
 import pytest
 
@@ -25,7 +25,7 @@ def _run(arguments):
   return cli.main(['finetune', *arguments])
 
 
-def test_grid(arguments, capsys):
+def test_grid_prints_the_selected_trial(arguments, capsys):
   grid = ['--grid=LEARNING_RATE=0.2,0.4', '--grid=SEED=0,1']
   assert _run([*arguments, *grid, _METRIC]) == 0
   assert_mentions(capsys.readouterr().out, 'selected', '0.4050 ± 0.0071')
@@ -51,7 +51,7 @@ def test_dry_run_lists_the_trials(arguments, capsys, tmp_path):
 
 
 @pytest.mark.parametrize('dry_run', [[], ['--dry_run']])
-def test_a_run_without_a_checkpoint(arguments, tmp_path, dry_run):
+def test_run_without_a_checkpoint_is_rejected(arguments, tmp_path, dry_run):
   (tmp_path / 'mlm').mkdir()
   start = f'--init_from={tmp_path / "mlm"}'
   run = cli.parse('finetune', [*arguments, start, *dry_run])
@@ -62,7 +62,7 @@ def test_a_run_without_a_checkpoint(arguments, tmp_path, dry_run):
 
 @pytest.mark.parametrize('dry_run', [[], ['--dry_run']])
 @pytest.mark.parametrize('metric', ['dve/accuracy/en', 'dev/accuracy'])
-def test_unknown_metric(arguments, metric, dry_run):
+def test_unknown_metric_is_rejected(arguments, metric, dry_run):
   metric_option = f'--metric_for_best_model={metric}'
   run = cli.parse('finetune', [*arguments, metric_option, *dry_run])
   with raises_error(
@@ -92,6 +92,6 @@ def test_grid_of_settings_requires_a_metric(arguments):
     (['--train_languages=en,fr'], ('--train_languages', '--eval_gin_file')),
   ],
 )
-def test_mistakes(arguments, options, mentions):
+def test_invalid_options_are_rejected(arguments, options, mentions):
   with raises_error(errors.ConfigError, mentions=mentions):
     cli.parse('finetune', [*arguments, *options])()

@@ -1,4 +1,4 @@
-"""Classification and question answering by the commands, a few steps each."""
+"""Tests of fine-tuning on sentences by the commands, with a few steps each."""
 
 import json
 
@@ -51,7 +51,9 @@ def _evaluate(directory, family, files, *arguments):
 
 
 @pytest.mark.slow
-def test_pairs_are_classified(pretrained, sentences, tmp_path):
+def test_pair_classification_is_trained_and_evaluated(
+  pretrained, sentences, tmp_path
+):
   lines = {
     language: '\n'.join(
       f'{a}\t{b}\t{("same", "other")[i % 2]}'
@@ -96,7 +98,9 @@ def test_pairs_are_classified(pretrained, sentences, tmp_path):
 
 
 @pytest.mark.slow
-def test_questions_are_answered(pretrained, sentences, tmp_path):
+def test_question_answering_is_trained_and_evaluated(
+  pretrained, sentences, tmp_path
+):
   paragraphs = []
   for i, context in enumerate(sentences('en', 8)):
     answer = context.split()[1]
@@ -137,7 +141,9 @@ def test_questions_are_answered(pretrained, sentences, tmp_path):
     assert answers[paragraph['qas'][0]['id']] in paragraph['context']
 
 
-def test_a_stream_of_no_use_is_an_error(pretrained, tmp_path, caplog, capsys):
+def test_training_file_without_labels_is_an_error(
+  pretrained, tmp_path, caplog, capsys
+):
   (tmp_path / 'blind.tsv').write_text('a dog\tthe cat\n')
   files = {'en': str(tmp_path / 'blind.tsv')}
   assert _train(tmp_path / 'run', 'classification', pretrained, files) == 2
@@ -145,8 +151,8 @@ def test_a_stream_of_no_use_is_an_error(pretrained, tmp_path, caplog, capsys):
 
 
 @pytest.mark.slow
-def test_queries_find_their_documents(pretrained, sentences, tmp_path):
-  """The run is saved and evaluated with the vectors that it trained."""
+def test_retrieval_is_trained_and_evaluated(pretrained, sentences, tmp_path):
+  """The run is evaluated with the sentence encoding of its training."""
   texts, translations = sentences('en', 16), sentences('de', 16)
   rows = list(zip(texts, translations, texts[1:] + texts[:1], strict=True))
   (tmp_path / 'train.tsv').write_text(

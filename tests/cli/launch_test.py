@@ -1,4 +1,4 @@
-"""Flags of `xlflax launch`, and the printed, started or submitted jobs."""
+"""Tests of `xlflax launch` and of the jobs that it renders."""
 
 import logging
 import shlex
@@ -24,12 +24,12 @@ _TRAIN = (
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch):
-  """Commands do not change the session's logging."""
+  """Keeps commands from changing the logging of the session."""
   monkeypatch.setattr('xlflax.utils.logs.set_up_logging', lambda *_, **__: None)
   monkeypatch.setattr(logging, 'info', lambda *a: None)
 
 
-def test_local_dry_run(capsys):
+def test_local_dry_run_prints_commands(capsys):
   assert (
     cli.main(
       [
@@ -56,7 +56,7 @@ def test_local_dry_run(capsys):
   ] + ['wait']
 
 
-def test_local(monkeypatch):
+def test_local_job_runs_processes(monkeypatch):
   received = {}
   monkeypatch.setattr(
     local.LocalJob, 'launch', lambda job: received.update(job=job) or 7
@@ -89,7 +89,7 @@ def test_local(monkeypatch):
   ) == (('train', '--model_dir=r'), 2, None, 'l', 4.0, 3)
 
 
-def test_slurm_dry_run(capsys):
+def test_slurm_dry_run_prints_the_script(capsys):
   script = _launch(
     capsys,
     'slurm',
@@ -131,15 +131,14 @@ def _launch(capsys, *arguments) -> str:
     ('vocab', '--corpus=/r/c', '--sample_dir=/r/k', '--shard_from_env'),
   ],
 )
-def test_shards(capsys, command):
-  """As an array of Slurm, and as indexed pods."""
-  shares = ('--dry_run', '--', *command)
-  script = _launch(capsys, 'slurm', '--array=0-15', *shares)
+def test_shards_are_launched_as_slurm_arrays_and_indexed_pods(capsys, command):
+  sharded_command = ('--dry_run', '--', *command)
+  script = _launch(capsys, 'slurm', '--array=0-15', *sharded_command)
   assert '#SBATCH --array=0-15\n' in script
   assert f'\ncommand=({" ".join(command)})\n' in script
   flags = ('--name=k', '--image=i', '--nnodes=4', '--gpus_per_pod=0')
   volume = '--volume=claim:r:/r'
-  out = _launch(capsys, 'kubernetes', *flags, volume, *shares)
+  out = _launch(capsys, 'kubernetes', *flags, volume, *sharded_command)
   [manifest] = yaml.safe_load_all(out)
   [workers] = manifest['spec']['replicatedJobs']
   job = workers['template']['spec']
@@ -150,7 +149,7 @@ def test_shards(capsys, command):
   assert names >= {'XLFLAX_PROCESS_ID', 'XLFLAX_NUM_PROCESSES'}
 
 
-def test_shares_on_gpus_get_no_flag_of_runs(capsys):
+def test_sharded_commands_on_gpus_have_no_training_flags(capsys):
   flags = ('slurm', '--array=0-3', '--gpus_per_node=1', '--dry_run', '--')
   command = ('preprocess', '--corpus=c', '--output=k', '--shard_from_env')
   script = _launch(capsys, *flags, *command)
@@ -158,7 +157,7 @@ def test_shares_on_gpus_get_no_flag_of_runs(capsys):
   assert '--preemption_exit_code' not in script
 
 
-def test_slurm(monkeypatch, capsys):
+def test_slurm_job_is_submitted(monkeypatch, capsys):
   monkeypatch.setattr(slurm, 'submit_job', lambda job, _: str(job.command[-1]))
   assert _launch(capsys, 'slurm', *_TRAIN) == '--model_dir=/r/a\n'
 
@@ -166,7 +165,7 @@ def test_slurm(monkeypatch, capsys):
 _POD = ('--name=mlm', '--image=i', '--nnodes=2', '--volume=claim:r:/r')
 
 
-def test_kubernetes_dry_run(capsys):
+def test_kubernetes_dry_run_prints_the_manifest(capsys):
   assert (
     cli.main(
       [
@@ -212,7 +211,7 @@ def test_kubernetes_dry_run(capsys):
   ]
 
 
-def test_kubernetes(monkeypatch, capsys):
+def test_kubernetes_job_is_submitted(monkeypatch, capsys):
   monkeypatch.setattr(
     kubernetes,
     'apply_manifests',
@@ -232,7 +231,7 @@ _SLICE = (
 )
 
 
-def test_tpu_dry_run(capsys):
+def test_tpu_dry_run_prints_commands(capsys):
   assert (
     cli.main(
       ['launch', 'tpu', *_SLICE, '--num_slices=2', '--dry_run', *_BUCKET]
@@ -242,7 +241,7 @@ def test_tpu_dry_run(capsys):
   assert '--node-count=2 --node-prefix=mlm' in capsys.readouterr().out
 
 
-def test_tpu(monkeypatch):
+def test_tpu_job_is_started(monkeypatch):
   monkeypatch.setattr(tpu, 'run_script', lambda job, environment: 3)
   assert cli.main(['launch', 'tpu', *_SLICE, *_BUCKET]) == 3
 
@@ -268,12 +267,12 @@ def test_tpu(monkeypatch):
     ('kubernetes', *_TRAIN),
   ],
 )
-def test_mistakes_end_with_one_message(capsys, arguments):
+def test_invalid_options_exit_with_one_message(capsys, arguments):
   assert cli.main(['launch', *arguments]) == 2
   assert capsys.readouterr().err.strip()
 
 
-def test_an_option_of_the_launcher_after_the_separator():
+def test_launcher_option_after_the_separator_is_rejected():
   with raises_error(
     errors.ConfigError, got='--cpu_devices', mentions=('local', '--')
   ) as caught:
@@ -327,7 +326,7 @@ def test_missing_macros_of_phases_are_reported():
     cli.parse('launch', ['slurm', '--dry_run', '--', *command])()
 
 
-def test_configuration_in_the_image_is_not_checked(capsys):
+def test_gin_files_in_the_image_are_not_checked(capsys):
   """Only the pods can read the gin file, which may set all macros."""
   own_file = '--gin_file=/configs/mine.gin'
   flags = ('kubernetes', *_POD, '--dry_run')

@@ -1,4 +1,4 @@
-"""`xlflax mine-hard-negatives` with the vectors of a tiny run."""
+"""Tests of `xlflax mine-hard-negatives` with a tiny run."""
 
 import json
 
@@ -7,7 +7,7 @@ from xlflax import cli
 pytest_plugins = ['tests.finetuning.fixtures']
 
 
-def test_a_run_mines_documents_of_the_pairs(make_run, tmp_path, capsys):
+def test_hard_negatives_are_documents_of_the_pairs(make_run, tmp_path, capsys):
   run = make_run(tmp_path / 'run', [1])
   texts = [f'{word} Hund {word}' for word in ('der', 'die', 'kleine', 'und')]
   (tmp_path / 'pairs.tsv').write_text(

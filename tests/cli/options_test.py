@@ -1,4 +1,4 @@
-"""Option types that several commands share."""
+"""Tests of option types that several commands share."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from xlflax.cli import options
 from xlflax.utils import errors
 
 
-def test_paths_by_language():
+def test_parse_language_paths():
   paths = options.parse_language_paths(['fr=a.fr', 'en=b.en'], option='--input')
   assert paths == {'fr': 'a.fr', 'en': 'b.en'}
 
@@ -15,6 +15,6 @@ def test_paths_by_language():
 @pytest.mark.parametrize(
   'items', [['a.fr'], ['fr='], ['=a.fr'], ['en=a', 'en=b'], ['fr=a.fr,sw=b.sw']]
 )
-def test_invalid_paths_by_language(items):
+def test_invalid_language_paths_are_rejected(items):
   with raises_error(errors.ConfigError, got=items[-1], where='--input'):
     options.parse_language_paths(items, option='--input')

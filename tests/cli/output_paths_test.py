@@ -1,4 +1,4 @@
-"""Outputs never replace the inputs of a command."""
+"""Tests that outputs never replace the inputs of a command."""
 
 import os
 
@@ -8,8 +8,8 @@ from xlflax import cli
 
 
 @pytest.fixture
-def here(tmp_path, monkeypatch):
-  """Input files whose text must not change."""
+def input_directory(tmp_path, monkeypatch):
+  """Directory with input files that must not change."""
   monkeypatch.chdir(tmp_path)
   names = ('en.txt', 'en.conll', 'pairs.tsv', 'corpus/mono/en.txt', 'run/a')
   for name in names:
@@ -35,10 +35,10 @@ _TRANSLATE = 'translate --model_dir=run --source=en --target=de'
     'analyze cka --model_dir=run --text=de-en=en.txt,en.txt --output=run',
   ],
 )
-def test_what_is_read_is_not_replaced(here, command, capsys):
+def test_output_does_not_replace_inputs(input_directory, command, capsys):
   assert cli.main(command.split()) == 2
   error = capsys.readouterr().err
   assert '--output' in error or '--html' in error
-  for path in here.rglob('*'):
+  for path in input_directory.rglob('*'):
     if path.is_file() and path.name != 'model.json':
       assert path.read_text() == 'own text\n'

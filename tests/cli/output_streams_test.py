@@ -1,7 +1,7 @@
-"""Output streams never fail: all commands with unusual standard streams.
+"""Tests of output streams: all commands with unusual standard streams.
 
-The test crosses the help of all commands, and small calls of commands that
-print text or JSON, with the encodings and the kinds of the standard streams.
+The tests combine the help of all commands, and small calls of commands that
+print text or JSON, with the encodings and types of the standard streams.
 """
 
 import codecs
@@ -217,14 +217,14 @@ def _find_problems(references, results):
 
 
 @pytest.mark.parametrize('encoding', _ENCODINGS[1:])
-def test_all_commands_with_all_encodings(directory, references, encoding):
+def test_all_commands_support_all_encodings(directory, references, encoding):
   cases = [(arguments, _STREAMS[0]) for arguments in references]
   results = _run_jobs(directory, cases, encoding)
   assert not _find_problems(references, results)
 
 
 @pytest.mark.parametrize('kinds', _STREAMS[1:], ids='-'.join)
-def test_all_commands_with_all_streams(directory, references, kinds):
+def test_all_commands_support_all_stream_types(directory, references, kinds):
   calls = references if kinds in _HELP_STREAMS else _small_calls()
   cases = [(arguments, kinds) for arguments in calls]
   results = _run_jobs(directory, cases, _ENCODINGS[0])

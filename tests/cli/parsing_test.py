@@ -1,4 +1,4 @@
-"""Command lines are parsed into options, or rejected with one error."""
+"""Tests of parsing command lines into options."""
 
 import dataclasses
 import types
@@ -67,7 +67,7 @@ def _parse(*arguments, **extra):
   return parsing.parse('try', _MODULE, arguments, **extra)()
 
 
-def test_options_of_a_command_and_its_groups():
+def test_options_of_a_command_and_its_groups_are_parsed():
   options = _parse(
     *('--output=a b', '--names=x', '--names=y', '--size=1e4', '--kind=large'),
     '--gin_file=f.gin',
@@ -103,7 +103,7 @@ def test_subcommands_have_their_own_options():
     (['--output=a', '--output=b'], None),
   ],
 )
-def test_errors(arguments, got):
+def test_invalid_arguments_are_rejected(arguments, got):
   with pytest.raises(errors.ConfigError) as caught:
     _parse(*arguments)
   actual = caught.value.got
@@ -111,7 +111,7 @@ def test_errors(arguments, got):
   assert caught.value.where.startswith('xlflax try')
 
 
-def test_suggestions():
+def test_similar_options_are_suggested():
   for arguments, suggestion in (
     (['--output=a', '--sise=3'], '--size'),
     (['--output=a', '--kind=smal'], 'small'),
@@ -131,14 +131,14 @@ def test_suggestions():
     ('--folder=p', 'PATH (Path to check)'),
   ],
 )
-def test_an_option_with_another_name_is_suggested(option, mentions):
+def test_related_option_is_suggested(option, mentions):
   arguments = ('check',) if 'p' in mentions.lower() else ('--output=a',)
   with raises_error(errors.ConfigError, got=option.partition('=')[0]) as caught:
     _parse(*arguments, option)
   assert mentions in caught.value.fix
 
 
-def test_bindings_of_a_command_without_gin():
+def test_bindings_of_a_command_without_gin_are_rejected():
   with raises_error(errors.ConfigError, mentions='--gin.A=1'):
     _parse('check', 'path', gin_bindings=['A=1'])
 
@@ -162,13 +162,15 @@ def test_help_ends_with_the_examples(capsys):
     (['--files=a', 'b'], 'b', '--files=a,b'),
   ],
 )
-def test_values_that_are_separated_by_spaces(arguments, got, suggestion):
+def test_values_separated_by_spaces_are_rejected_with_a_fix(
+  arguments, got, suggestion
+):
   with raises_error(errors.ConfigError, got=got, where='xlflax try') as caught:
     _parse('--output=x', *arguments)
   assert suggestion in caught.value.fix
 
 
-def test_values_that_are_separated_by_commas():
+def test_values_separated_by_commas_are_parsed():
   options = _parse(
     '--output=x', '--languages=en, fr', '--files=a b,c', '--codes=a, b'
   )
@@ -177,13 +179,13 @@ def test_values_that_are_separated_by_commas():
   assert options.codes == ('a', 'b')
 
 
-def test_invalid_values_in_a_list():
+def test_invalid_list_values_are_rejected():
   with raises_error(errors.ConfigError, got='0,a', expected=None) as caught:
     _parse('--output=x', '--layers=0,a')
   assert '--layers=' not in caught.value.fix
 
 
-def test_unused_arguments_of_other_options():
+def test_extra_argument_is_not_attributed_to_a_scalar_option():
   with raises_error(errors.ConfigError, got='3') as caught:
     _parse('--output=x', '--size=2', '3')
   assert '--size=2,3' not in caught.value.fix

@@ -1,4 +1,4 @@
-"""Rejected options of `xlflax predict`."""
+"""Tests of rejected options of `xlflax predict`."""
 
 import pytest
 
@@ -16,13 +16,13 @@ from xlflax.utils import errors
     (['--input=en=en.txt', '--max_seq_length=0'], '--max_seq_length'),
   ],
 )
-def test_mistakes(arguments, mentions, tmp_path):
+def test_invalid_options_are_rejected(arguments, mentions, tmp_path):
   common = ['--model_dir=run', f'--output={tmp_path}']
   with raises_error(errors.ConfigError, mentions=mentions):
     cli.parse('predict', [*common, *arguments])()
 
 
-def test_a_text_file_that_does_not_exist_is_not_called_labeled(tmp_path):
+def test_missing_text_file_is_not_described_as_labeled(tmp_path):
   path = tmp_path / 'missing.fr'
   arguments = ['--model_dir=run', f'--output={tmp_path}', f'--input=fr={path}']
   with raises_error(errors.CorpusError, got=str(path)) as error:

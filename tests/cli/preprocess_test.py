@@ -1,4 +1,4 @@
-"""`xlflax preprocess` as a user runs it."""
+"""Tests of `xlflax preprocess`."""
 
 import json
 
@@ -31,7 +31,7 @@ def _run(corpus, tmp_path, *flags):
   )
 
 
-def test_writes_and_reports(corpus, tmp_path, capsys):
+def test_preprocess_writes_text_and_prints_counts(corpus, tmp_path, capsys):
   flags = (
     '--moses',
     '--segment_chinese',
@@ -62,7 +62,7 @@ def test_writes_and_reports(corpus, tmp_path, capsys):
   }
 
 
-def test_codes_that_are_no_languages_are_logged(tmp_path, capsys):
+def test_unregistered_language_codes_are_logged(tmp_path, capsys):
   for language in ('en', 'jp', 'cz'):
     corpus_writer.write_monolingual(tmp_path / 'in', language, [['a b c d']])
   assert not cli.main(
@@ -77,8 +77,8 @@ def test_codes_that_are_no_languages_are_logged(tmp_path, capsys):
   assert_mentions(warning, 'jp', 'ja')
 
 
-def test_filters_of_web_text(corpus, tmp_path, capsys):
-  """The English text is one line, twenty times; the Chinese text is short."""
+def test_web_text_filters_drop_lines(corpus, tmp_path, capsys):
+  """The English text is one line repeated 20 times; the Chinese text is short."""
   flags = ('--min_characters=3', '--max_characters=100', '--dedup=exact')
   assert _run(corpus, tmp_path, *flags, '--min_script_share=0.5') == 0
   english, chinese = capsys.readouterr().out.splitlines()
@@ -88,8 +88,8 @@ def test_filters_of_web_text(corpus, tmp_path, capsys):
   assert settings['settings']['filters']['min_script_share'] == 0.5
 
 
-def test_copied_sides_and_numbers_are_always_dropped(tmp_path, capsys):
-  """There are as many real pairs as copies; flags keep both."""
+def test_copied_sides_and_numbers_are_dropped_by_default(tmp_path, capsys):
+  """Flags disable both filters."""
   directory = tmp_path / 'in'
   pairs = [('The file', 'Tiedosto'), ('Save as', 'Save As…'), ('12', '12')]
   corpus_writer.write_parallel(directory, ('en', 'fi'), pairs)
@@ -103,13 +103,13 @@ def test_copied_sides_and_numbers_are_always_dropped(tmp_path, capsys):
   assert 'dropped' not in capsys.readouterr().out
 
 
-def test_defaults_are_those_of_the_library():
+def test_flag_defaults_equal_the_library_defaults():
   options = preprocess.PreprocessOptions(corpus='a', output='b')
   assert preprocess._filters(options) == TextFilters()
   assert preprocess._deduplication(options) == Deduplication()
 
 
-def test_all_settings_of_switching_arrive(corpus, tmp_path, capsys):
+def test_code_switching_flags_set_all_settings(corpus, tmp_path, capsys):
   assert (
     _run(
       corpus,
@@ -135,7 +135,7 @@ def test_all_settings_of_switching_arrive(corpus, tmp_path, capsys):
     'languages': ['de'],
     'seed': 4,
   }
-  assert all(f['words'] for f in files)  # the languages could be swapped
+  assert all(f['words'] for f in files)
 
 
 @pytest.mark.parametrize(
@@ -160,13 +160,13 @@ def test_all_settings_of_switching_arrive(corpus, tmp_path, capsys):
     ),
   ],
 )
-def test_mistakes(corpus, tmp_path, flags, mentions):
+def test_invalid_options_are_rejected(corpus, tmp_path, flags, mentions):
   arguments = [f'--corpus={corpus}', f'--output={tmp_path / "out"}', *flags]
   with raises_error(errors.XlflaxError, mentions=mentions, status=2):
     cli.parse('preprocess', arguments)()
 
 
-def test_pairs_by_the_margins_of_an_encoder(tmp_path, capsys, monkeypatch):
+def test_low_margin_pairs_are_dropped(tmp_path, capsys, monkeypatch):
   pairs = [('a b', 'P Q'), ('c d', 'R S'), ('e f', 'P Q')]
   directory = tmp_path / 'in'
   corpus_writer.write_parallel(directory, ('en', 'de'), pairs)
@@ -190,8 +190,8 @@ def test_pairs_by_the_margins_of_an_encoder(tmp_path, capsys, monkeypatch):
   assert file.read_text() == 'a b\tP Q\nc d\tR S\n'
 
 
-def test_shards_in_a_bucket(corpus, tmp_path, monkeypatch):
-  """Equals a call on disk; the last call reads the shards of all others."""
+def test_shards_in_a_bucket_equal_a_call_on_disk(corpus, tmp_path, monkeypatch):
+  """The last call reads the shards of all others."""
   pytest.importorskip('gcsfs')
   fake_bucket.get_shared_bucket().objects.clear()
   output, flags = 'gs://bucket/prepared', ('--moses', f'--corpus={corpus}')
@@ -208,7 +208,7 @@ def test_shards_in_a_bucket(corpus, tmp_path, monkeypatch):
 
 @pytest.fixture
 def dirty(tmp_path):
-  """Two files with bad records; one of the bad records comes first."""
+  """Directory with two files that contain bad records, one at the start."""
   directory = tmp_path / 'in'
   (directory / 'mono').mkdir(parents=True)
   (directory / 'parallel').mkdir()
@@ -288,7 +288,7 @@ def test_bad_records_are_errors_by_default(dirty, tmp_path, capsys):
   assert_mentions(capsys.readouterr().err, 'en.jsonl:1', '--bad_records=drop')
 
 
-def test_text_in_a_different_encoding(tmp_path, capsys):
+def test_text_in_a_different_encoding_is_rejected_with_a_fix(tmp_path, capsys):
   path = tmp_path / 'corpus/mono/de.txt'
   path.parent.mkdir(parents=True)
   path.write_bytes('Käse\n'.encode('latin-1'))
@@ -306,14 +306,12 @@ def test_text_in_a_different_encoding(tmp_path, capsys):
   assert (tmp_path / 'out/mono/de.txt').exists()
 
 
-def test_a_file_without_bad_records_is_required_again(dirty, tmp_path):
+def test_dropped_bad_records_are_errors_without_the_flag(dirty, tmp_path):
   assert _run(dirty, tmp_path, '--bad_records=drop') == 0
   assert _run(dirty, tmp_path) == 2
 
 
-def test_files_that_were_written_before_an_error_are_kept(
-  dirty, tmp_path, capsys
-):
+def test_files_written_before_an_error_are_kept(dirty, tmp_path, capsys):
   (dirty / 'mono/de.txt').write_text('Ein Hund bellt.\n')
   assert _run(dirty, tmp_path) == 2
   assert _run(dirty, tmp_path, '--bad_records=drop', '--json') == 0
@@ -343,8 +341,8 @@ def test_markup_and_code_are_removed(tmp_path, capsys):
 
 
 @pytest.mark.parametrize('flags', [(), ('--max_characters=30',)])
-def test_lines_of_only_hidden_elements_are_markup(flags, tmp_path, capsys):
-  """Filters are not applied to the content of elements that are removed."""
+def test_lines_of_only_hidden_elements_count_as_markup(flags, tmp_path, capsys):
+  """Filters are not applied to the content of removed elements."""
   directory = tmp_path / 'in'
   (directory / 'mono').mkdir(parents=True)
   (directory / 'mono/en.txt').write_text(
@@ -356,8 +354,9 @@ def test_lines_of_only_hidden_elements_are_markup(flags, tmp_path, capsys):
   assert file['dropped'] == {'code': 1, 'markup': 2}
 
 
-def test_markup_does_not_shift_other_reasons(tmp_path, capsys):
-  """Duplicates are counted by the lines of the source file."""
+def test_duplicates_are_counted_by_source_lines_despite_markup(
+  tmp_path, capsys
+):
   directory = tmp_path / 'in'
   (directory / 'mono').mkdir(parents=True)
   (directory / 'mono/en.txt').write_text(
@@ -371,8 +370,10 @@ def test_markup_does_not_shift_other_reasons(tmp_path, capsys):
   assert text == 'One.\nTwo.\nThree. Four.\n'
 
 
-def test_bad_records_with_all_other_options(dirty, tmp_path, capsys):
-  """A file without usable records, held-out documents and all filters."""
+def test_bad_records_are_dropped_with_all_other_options(
+  dirty, tmp_path, capsys
+):
+  """Covers a file without usable records, held-out documents and all filters."""
   pytest.importorskip('py3langid')
   (dirty / 'mono/de.jsonl').write_text('{"text": null}\n' * 3)
   (dirty / 'mono/en.a.txt').write_text(
@@ -404,7 +405,7 @@ def test_bad_records_with_all_other_options(dirty, tmp_path, capsys):
   assert sum(file['lines'] for file in files if 'valid' in file['path']) == 2
 
 
-def test_bad_records_in_shards(dirty, tmp_path, capsys):
+def test_bad_records_of_shards_are_counted(dirty, tmp_path, capsys):
   flags = ('--bad_records=drop', '--json')
   for index in range(2):
     shard = (f'--shard_index={index}', '--num_shards=2')

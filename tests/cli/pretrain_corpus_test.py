@@ -1,4 +1,4 @@
-"""Links to the text of `xlflax pretrain`."""
+"""Tests of the linked corpus of `xlflax pretrain`."""
 
 import json
 import subprocess
@@ -25,7 +25,7 @@ def folder(tmp_path):
   return root
 
 
-def test_a_folder_becomes_a_corpus(folder, tmp_path):
+def test_record_folder_is_linked_as_a_corpus(folder, tmp_path):
   source = LinkedCorpus.find(str(folder), None, str(tmp_path / 'out'))
   assert source.directory == f'{tmp_path}/out/corpus'
   corpus = Corpus(source.link(source.directory))
@@ -37,7 +37,7 @@ def test_a_folder_becomes_a_corpus(folder, tmp_path):
   ]
 
 
-def test_shell_commands_make_the_same_links(folder, tmp_path):
+def test_shell_commands_create_the_same_links(folder, tmp_path):
   source = LinkedCorpus.find(str(folder), None, str(tmp_path / 'an output'))
   subprocess.run(['sh', '-ec', '\n'.join(source.shell_commands())], check=True)
   by_shell = {p: p.resolve() for p in _links(tmp_path / 'an output')}
@@ -50,7 +50,7 @@ def _links(root):
   return [path for path in root.rglob('*') if path.is_symlink()]
 
 
-def test_languages_of_a_corpus_directory(tmp_path):
+def test_corpus_directory_is_restricted_to_languages(tmp_path):
   root = tmp_path / 'corpus'
   for name in (
     'mono/de',
@@ -82,14 +82,14 @@ def test_languages_of_a_corpus_directory(tmp_path):
   assert_mentions(caught.value.fix, 'de')
 
 
-def test_a_description_is_linked(folder, tmp_path):
+def test_corpus_toml_is_linked(folder, tmp_path):
   (folder / 'corpus.toml').write_text("[[records]]\ntext = 'title'\n")
   source = LinkedCorpus.find(str(folder), 'en', f'{tmp_path}/out')
   assert sorted(source.links) == ['corpus.toml', 'mono/en.jsonl']
 
 
 def test_existing_text_is_not_replaced_by_links(tmp_path):
-  """Checks the directory of the text itself, and one of another project."""
+  """Covers the directory of the text itself and that of another project."""
   for root, text in (
     (tmp_path / 'corpus', tmp_path / 'corpus'),
     (tmp_path / 'other/corpus', tmp_path / 'text'),
@@ -104,7 +104,7 @@ def test_existing_text_is_not_replaced_by_links(tmp_path):
     assert (root / 'de.txt').read_text() == 'eins\n'
 
 
-def test_files_in_folders_below_a_language(tmp_path):
+def test_nested_files_of_a_language_are_linked(tmp_path):
   names = ('de/train/0.txt', 'de/train/1.txt', 'de/more', 'de/.cache/x.txt')
   for name in names:
     (tmp_path / 'f' / name).parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Vocabulary size, recipe and steps that `xlflax pretrain` selects."""
+"""Tests of the vocabulary size, recipe and steps of `xlflax pretrain`."""
 
 import math
 import random
@@ -13,7 +13,7 @@ from xlflax.data.tokenizers import vocabulary_training
 
 
 class _Corpus:
-  """Languages and splits; `_read_statistics` is patched."""
+  """Corpus with languages and splits; `_read_statistics` is patched."""
 
   def __init__(self, *, pairs=(), validation=False):
     self.languages = ('de', 'en')
@@ -29,7 +29,7 @@ class _Corpus:
 
 @pytest.fixture
 def select_recipe(monkeypatch):
-  """Returns gin files and steps for given seconds per step of each recipe."""
+  """Function that returns gin files and steps for given step times."""
 
   def call(
     *, tokens, seconds=(), platform='gpu', pairs=(), hours=None, steps=None
@@ -54,7 +54,7 @@ def select_recipe(monkeypatch):
 _MANY = 10**9
 
 
-def test_a_cpu_trains_the_small_recipe(select_recipe):
+def test_cpu_selects_the_small_recipe(select_recipe):
   files, steps = select_recipe(
     tokens=_MANY, seconds=[0.5], platform='cpu', hours=0.5
   )
@@ -63,7 +63,7 @@ def test_a_cpu_trains_the_small_recipe(select_recipe):
   assert (files[1], steps) == ('recipes/small.gin', 10**9)
 
 
-def test_text_is_read_forty_times_at_most(select_recipe):
+def test_training_is_limited_to_40_epochs(select_recipe):
   _, steps = select_recipe(
     tokens=25_600, seconds=[0.01], platform='cpu', hours=100
   )
@@ -75,16 +75,17 @@ def test_text_is_read_forty_times_at_most(select_recipe):
 @pytest.mark.parametrize(
   'tokens, seconds, hours, name, steps',
   [
-    # base reads 65,536 tokens per step: 1.7e9 tokens are 25,925 steps.
+    # The base recipe reads 65,536 tokens per step, so 1.7e9 tokens are 25,925
+    # steps.
     (_MANY, [0.1, 0.1, 0.1], 1, 'base', 36_000),
     (_MANY, [0.1, 0.1, 0.2], 1, 'medium', 36_000),
     (_MANY, [0.1, 0.1, math.inf], 1, 'medium', 36_000),
     (_MANY, [0.1, 1.0], 1, 'small', 36_000),
-    (10**7, [0.1, 0.1], 1, 'medium', 6103),  # 40 times 10^7 tokens
+    (10**7, [0.1, 0.1], 1, 'medium', 6103),  # 40 epochs of 10^7 tokens
     (10**6, [0.1], 1, 'small', 15_625),
   ],
 )
-def test_recipe_and_steps_on_an_accelerator(
+def test_accelerator_recipe_and_steps_depend_on_the_time(
   select_recipe, tokens, seconds, hours, name, steps
 ):
   files, selected_steps = select_recipe(
@@ -93,7 +94,7 @@ def test_recipe_and_steps_on_an_accelerator(
   assert (files[1], selected_steps) == (f'recipes/{name}.gin', steps)
 
 
-def test_given_steps_choose_a_recipe(select_recipe):
+def test_given_steps_select_a_recipe(select_recipe):
   for steps, name in ((1000, 'small'), (10_000, 'medium'), (30_000, 'base')):
     assert select_recipe(tokens=_MANY, steps=steps) == (
       ['pretrain/mlm.gin', f'recipes/{name}.gin'],
@@ -101,12 +102,12 @@ def test_given_steps_choose_a_recipe(select_recipe):
     )
 
 
-def test_pairs_take_files_of_their_own(select_recipe):
+def test_pairs_select_a_pair_recipe(select_recipe):
   files, _ = select_recipe(tokens=_MANY, steps=9, pairs=(('de', 'en'),))
   assert files == ['recipes/small_pairs.gin']
 
 
-def test_entries_grow_with_the_root_of_the_text():
+def test_vocabulary_size_grows_with_the_root_of_the_text():
   texts = [
     pretrain_settings._TextStatistics(num_tokens, 90, 400_000)
     for num_tokens in (10**6, 3 * 10**6, 10**10)
@@ -135,7 +136,7 @@ def test_sentencepiece_accepts_the_vocabulary_size(tmp_path, letters):
   assert trained.spec.size == size
 
 
-def test_settings(monkeypatch):
+def test_select_settings(monkeypatch):
   text = pretrain_settings._TextStatistics(10**6, 90, 100_000)
   monkeypatch.setattr(
     pretrain_settings, '_read_statistics', lambda corpus: text
@@ -160,7 +161,9 @@ def test_settings(monkeypatch):
   assert select(_Corpus()).tasks == ''
 
 
-def test_tokens_of_a_corpus(tmp_path, monkeypatch):
+def test_read_statistics_extrapolates_the_number_of_tokens(
+  tmp_path, monkeypatch
+):
   (tmp_path / 'mono').mkdir()
   (tmp_path / 'mono/de.txt').write_text('x' * 60 + '\n\n' + 'y' * 20)
   (tmp_path / 'mono/en.jsonl').write_text('{"text": "%s"}' % ('z' * 40))
@@ -171,7 +174,7 @@ def test_tokens_of_a_corpus(tmp_path, monkeypatch):
   assert pretrain_settings._read_statistics(corpus) == statistics(20, 2, 2)
 
 
-def test_too_little_memory_ends_the_search():
+def test_out_of_memory_excludes_a_recipe():
   class Large:
     def benchmark(self, steps):
       raise RuntimeError('RESOURCE_EXHAUSTED: out of memory')

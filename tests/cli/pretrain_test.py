@@ -1,4 +1,4 @@
-"""`xlflax pretrain`: commands, exit codes, recorded settings and mistakes."""
+"""Tests of `xlflax pretrain`: commands, exit codes and recorded settings."""
 
 import json
 import shlex
@@ -25,10 +25,10 @@ def corpus(tmp_path):
 
 @pytest.fixture
 def call(monkeypatch, corpus, tmp_path):
-  """Runs the command with fakes of the commands that it runs.
+  """Function that runs the command with fakes of its subcommands.
 
-  `ends` maps the name of a command to its status, or to an exception. Returns
-  the status and the names of the commands.
+  `ends` maps the name of a subcommand to its status or to an exception. Returns
+  the status and the names of the subcommands that were called.
   """
   out = tmp_path / 'out'
 
@@ -56,7 +56,7 @@ _ALL = ['vocab', 'cache', 'train', 'evaluate']
 
 
 @pytest.mark.parametrize('exists', [False, True])
-def test_directory_without_text(tmp_path, exists):
+def test_directory_without_text_is_an_error(tmp_path, exists):
   corpus = tmp_path / 'corpsu'
   if exists:
     corpus.mkdir()
@@ -81,7 +81,7 @@ def test_all_commands_are_run(call, capsys):
   }
 
 
-def test_a_dry_run_only_prints(call, capsys):
+def test_dry_run_only_prints_commands(call, capsys):
   assert call('--steps=4', '--dry_run') == (0, [])
   assert not call.out.exists()
   assert capsys.readouterr().out.count('xlflax ') == 4
@@ -102,7 +102,7 @@ def test_a_dry_run_only_prints(call, capsys):
     ({'train': 75}, ('--preemption_exit_code=75',), 75, 'train'),
   ],
 )
-def test_the_exit_code_of_the_command_is_returned(
+def test_exit_code_of_a_failed_command_is_returned(
   call, ends, flags, status, last
 ):
   exit_code, names = call('--steps=4', *flags, ends=ends)
@@ -110,12 +110,12 @@ def test_the_exit_code_of_the_command_is_returned(
   assert call('--steps=4', *flags) == (0, _ALL)
 
 
-def test_training_that_stopped_is_not_evaluated(call):
+def test_stopped_training_is_not_evaluated(call):
   status, names = call(ends={}, done=False)
   assert status == 0 and 'evaluate' not in names
 
 
-def test_settings_are_kept(call, monkeypatch, capsys):
+def test_recorded_settings_are_reused(call, monkeypatch, capsys):
   call(ends={'cache': 74})
   monkeypatch.setattr(pretrain.pretrain_settings, 'select_settings', None)
   assert call()[0] == 0
@@ -123,7 +123,7 @@ def test_settings_are_kept(call, monkeypatch, capsys):
   assert_mentions(capsys.readouterr().err, "'steps': 5", "'steps': 4")
 
 
-def test_a_vocabulary_that_failed_binds_to_nothing(call):
+def test_settings_may_change_after_a_failed_vocabulary(call):
   assert call('--steps=4', '--vocabulary_size=999', ends={'vocab': 2})[0] == 2
   assert call('--steps=4', '--vocabulary_size=998')[0] == 0
 
@@ -137,13 +137,13 @@ def test_a_vocabulary_that_failed_binds_to_nothing(call):
     (['--hours=0'], '--hours'),
   ],
 )
-def test_mistakes(corpus, tmp_path, flags, mentions):
+def test_invalid_options_are_rejected(corpus, tmp_path, flags, mentions):
   output = f'--output={tmp_path / "out"}'
   with raises_error(errors.XlflaxError, mentions=mentions, status=2):
     cli.parse('pretrain', [str(corpus), output, *flags])()
 
 
-def test_a_corpus_without_monolingual_text(tmp_path):
+def test_corpus_without_monolingual_text_is_rejected(tmp_path):
   (tmp_path / 'corpus/parallel').mkdir(parents=True)
   (tmp_path / 'corpus/parallel/de-en.tsv').write_text('ein\tone\n' * 9)
   output = f'--output={tmp_path / "out"}'
@@ -152,7 +152,7 @@ def test_a_corpus_without_monolingual_text(tmp_path):
     cli.parse('pretrain', arguments)()
 
 
-def test_commands():
+def test_build_commands():
   options = pretrain.PretrainOptions(
     corpus='corpus',
     output='out',
@@ -190,7 +190,7 @@ def test_commands():
   ]
 
 
-def test_commands_without_held_out_text_and_exit_code():
+def test_build_commands_without_held_out_text_and_exit_code():
   options = pretrain.PretrainOptions(corpus='corpus', output='out', steps=9)
   settings = PretrainSettings(
     summary='#', vocabulary_size=5, gin_files=[], steps=9, tasks='', split=''
@@ -222,7 +222,7 @@ def _flip(out):
 @pytest.mark.parametrize(
   'damage', [_cut, _flip, lambda out: (out / 'pretrain.json').unlink()]
 )
-def test_a_damaged_choice_is_refused(call, capsys, damage):
+def test_damaged_settings_are_rejected(call, capsys, damage):
   assert call()[0] == 0
   damage(call.out)
   assert call() == (2, [])

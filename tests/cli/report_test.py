@@ -22,7 +22,7 @@ def runs(tmp_path, monkeypatch):
   return tmp_path
 
 
-def test_compare_runs(runs, capsys):
+def test_report_compares_runs(runs, capsys):
   assert cli.main(['report', 'First=a', 'b', '--output=out']) == 0
   assert capsys.readouterr().out.strip() == 'out/report.html'
   text = (runs / 'out' / 'report.html').read_text()
@@ -51,7 +51,7 @@ def test_compare_runs(runs, capsys):
     ([], errors.ConfigError, {'where': 'xlflax report'}),
   ],
 )
-def test_errors(runs, arguments, error, fields):
+def test_invalid_arguments_are_rejected(runs, arguments, error, fields):
   with raises_error(error, **fields):
     cli.parse('report', [*arguments, '--output=out'])()
   assert not (runs / 'out').exists()

@@ -56,7 +56,7 @@ def _open_stream(number: int, name: str, kind: str, path: pathlib.Path) -> None:
   """
   if kind == 'closed':
     os.close(number)
-    setattr(sys, name, None)  # As if Python had been started without it.
+    setattr(sys, name, None)  # Python sets a closed stream to None at startup.
     return
   if kind == 'unread':
     reader, descriptor = os.pipe()

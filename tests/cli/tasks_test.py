@@ -1,4 +1,4 @@
-"""`xlflax tasks`."""
+"""Tests of `xlflax tasks`."""
 
 import json
 
@@ -42,7 +42,7 @@ def test_list_as_json(corpus, capsys):
   assert rows['corpus.mono']['kind'] == 'mixture of 2'
 
 
-def test_list_shows_public_tasks_too(capsys):
+def test_list_includes_public_tasks(capsys):
   assert cli.main(['tasks', 'list', '*']) == 0
   lines = capsys.readouterr().out.splitlines()
   assert lines[0].split() == ['name', 'kind', 'languages', 'splits']
@@ -50,7 +50,7 @@ def test_list_shows_public_tasks_too(capsys):
   assert cli.main(['tasks', 'list', 'nothing*']) == 2
 
 
-def test_the_corpus_is_suggested_only_if_it_is_missing(corpus):
+def test_corpus_option_is_suggested_only_if_missing(corpus):
   with pytest.raises(errors.CorpusError) as without_corpus:
     cli.parse('tasks', ['list', 'nothing*'])()
   with pytest.raises(errors.CorpusError) as with_corpus:
@@ -71,7 +71,7 @@ def test_list_without_a_pattern_has_one_line_for_each_family(corpus, capsys):
   assert rows['ecs.wiki'][0] == 'mixture'
 
 
-def test_show_every_step_decoded(corpus, tmp_path, capsys):
+def test_show_prints_every_step_and_decoded_text(corpus, tmp_path, capsys):
   train_vocabulary(Corpus(corpus), tmp_path / 'v', size=27)
   assert (
     cli.main(
@@ -95,7 +95,7 @@ def test_show_every_step_decoded(corpus, tmp_path, capsys):
   assert 'four' not in out
 
 
-def test_show_without_a_vocabulary_stops_before_tokenisation(corpus, capsys):
+def test_show_without_a_vocabulary_stops_before_tokenization(corpus, capsys):
   assert (
     cli.main(['tasks', 'show', 'corpus.parallel.en_fi', f'--corpus={corpus}'])
     == 0
@@ -105,13 +105,13 @@ def test_show_without_a_vocabulary_stops_before_tokenisation(corpus, capsys):
   assert '--vocabulary=DIR' in out
 
 
-def test_show_a_mixture(corpus, capsys):
+def test_show_prints_a_mixture(corpus, capsys):
   assert cli.main(['tasks', 'show', 'corpus.mono', f'--corpus={corpus}']) == 0
   lines = capsys.readouterr().out.splitlines()
   assert lines[1].split() == ['corpus.mono.en', 'en', '3', '2.158', '68.3%']
 
 
-def test_unknown_names(corpus, capsys):
+def test_unknown_names_are_rejected_with_a_suggestion(corpus, capsys):
   assert (
     cli.main(['tasks', 'show', 'corpus.mono.ne', f'--corpus={corpus}']) == 2
   )

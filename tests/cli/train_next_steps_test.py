@@ -1,4 +1,4 @@
-"""Messages of `xlflax train` about exports and next commands."""
+"""Tests of the next commands that `xlflax train` suggests."""
 
 import types
 
@@ -105,7 +105,7 @@ def test_suggested_commands_are_valid(trainer, names):
     (reranking.Reranking(), 'reranking'),
   ],
 )
-def test_the_evaluation_fits_the_head(objective, file):
+def test_evaluation_file_matches_the_head(objective, file):
   trainer = _trainer(objectives=types.SimpleNamespace(objectives=[objective]))
   evaluation, *_ = train_next_steps.next_commands(trainer, _RESULT)
   assert f'--gin_file=evaluate/{file}.gin' in evaluation
@@ -120,7 +120,7 @@ def test_the_evaluation_fits_the_head(objective, file):
     ([], ['retrieval', 'perplexity']),
   ],
 )
-def test_the_evaluation_fits_the_test_split(tmp_path, folders, tasks):
+def test_evaluation_matches_the_test_split(tmp_path, folders, tasks):
   files = {'mono': 'en.txt', 'parallel': 'de-en.tsv'}
   for folder in ('mono', *(f'test/{folder}' for folder in folders)):
     (tmp_path / folder).mkdir(parents=True)
@@ -133,7 +133,7 @@ def test_the_evaluation_fits_the_test_split(tmp_path, folders, tasks):
   assert (f'--corpus={tmp_path}' in evaluation) == bool(folders)
 
 
-def test_log_next_steps(caplog):
+def test_next_steps_are_logged(caplog):
   caplog.set_level('INFO')
   train_next_steps.log_next_steps(_trainer(), _RESULT)
   assert '20,000 of 20,000' in caplog.messages[0]
@@ -147,7 +147,7 @@ def test_log_next_steps(caplog):
 
 
 @pytest.mark.parametrize('earlier_seconds', [0.0, 60.0])
-def test_the_duration_of_a_resumed_run_includes_earlier_starts(
+def test_duration_of_a_resumed_run_includes_earlier_starts(
   caplog, earlier_seconds
 ):
   caplog.set_level('INFO')
@@ -160,9 +160,7 @@ def test_the_duration_of_a_resumed_run_includes_earlier_starts(
   ('finished', 'step', 'is_reported'),
   [(False, 99, False), (False, 100, True), (True, 20000, False)],
 )
-def test_the_loss_of_a_stopped_run_is_reported_or_the_mean(
-  caplog, finished, step, is_reported
-):
+def test_reported_or_mean_loss_is_logged(caplog, finished, step, is_reported):
   caplog.set_level('INFO')
   result = _RESULT | {'finished': finished, 'step': step}
   train_next_steps.log_next_steps(_trainer(), result)
@@ -171,14 +169,14 @@ def test_the_loss_of_a_stopped_run_is_reported_or_the_mean(
 
 
 @pytest.mark.parametrize('checkpoint', [None, 1000])
-def test_the_hint_names_only_a_checkpoint_that_exists(checkpoint):
+def test_hint_names_only_existing_checkpoints(checkpoint):
   unfinished = _RESULT | {'finished': False, 'checkpoint': checkpoint}
   (hint,) = train_next_steps.next_commands(_trainer(), unfinished)
   assert ('checkpoint' in hint) == (checkpoint is not None)
   assert ('1,000' in hint) == (checkpoint is not None)
 
 
-def test_a_run_that_was_told_to_stop_is_resumed_with_another_limit():
+def test_hint_mentions_stop_after_steps_if_it_was_reached():
   trainer = _trainer()
   trainer.stop_after_steps = 1000
   unfinished = _RESULT | {'finished': False, 'step': 1000, 'checkpoint': 1000}
@@ -189,10 +187,10 @@ def test_a_run_that_was_told_to_stop_is_resumed_with_another_limit():
   assert 'stop_after_steps' not in hint
 
 
-def test_log_export(caplog):
+def test_export_formats_are_logged(caplog):
   caplog.set_level('INFO')
   train_next_steps.log_export(_trainer())
   train_next_steps.log_export(_trainer(tiny.make_model(scale_embeddings=True)))
   assert caplog.records[0].args == ('bert',)
-  # The reasons of all architectures are longer than a log line.
+  # The reasons for all architectures together would exceed a log line.
   assert len(caplog.records[1].getMessage()) < 200

@@ -1,4 +1,4 @@
-"""Options of `xlflax train` and `xlflax benchmark`, and the resulting runs."""
+"""Tests of the options of `xlflax train` and `xlflax benchmark`."""
 
 import json
 import os
@@ -22,7 +22,7 @@ _FILES = ('--gin_file=pretrain/mlm.gin', '--gin_file=models/tiny.gin')
 
 @pytest.fixture(autouse=True)
 def quiet(monkeypatch):
-  """Commands do not change the session's logging."""
+  """Keeps commands from changing the logging of the session."""
   monkeypatch.setattr('xlflax.utils.logs.set_up_logging', lambda *_, **__: None)
   monkeypatch.setattr(cpu_stand_in, 'create_cpu_devices', lambda machine: None)
   monkeypatch.setattr(
@@ -32,7 +32,7 @@ def quiet(monkeypatch):
 
 @pytest.fixture
 def arguments_of(tmp_path, monkeypatch):
-  """Fixture that runs a command and returns the settings of the train loop."""
+  """Function that runs a command and returns the training settings."""
   monkeypatch.chdir(tmp_path)
   for corpus in ('c', 'corpus'):
     (tmp_path / corpus).mkdir()
@@ -60,7 +60,7 @@ def arguments_of(tmp_path, monkeypatch):
   return call
 
 
-def test_flags_are_macros(arguments_of, capsys):
+def test_flags_set_macros(arguments_of, capsys):
   received = arguments_of(
     'train',
     *_FILES,
@@ -88,7 +88,7 @@ def test_flags_are_macros(arguments_of, capsys):
   }
 
 
-def test_gin_flags_come_after_the_others(arguments_of):
+def test_gin_flags_override_other_flags(arguments_of):
   settings = arguments_of(
     'train',
     *_FILES,
@@ -100,7 +100,7 @@ def test_gin_flags_come_after_the_others(arguments_of):
   assert settings['settings'].model_dir == 'b/c'
 
 
-def test_early_stop_from_either_side(arguments_of):
+def test_stop_after_steps_is_set_by_binding_or_flag(arguments_of):
   arguments = (
     'train',
     *_FILES,
@@ -118,7 +118,7 @@ def test_early_stop_from_either_side(arguments_of):
   )
 
 
-def test_dry_run_and_other_configuration(arguments_of):
+def test_dry_run_and_config_mismatch_flags(arguments_of):
   settings = arguments_of(
     'train',
     *_FILES,
@@ -135,7 +135,9 @@ def test_dry_run_and_other_configuration(arguments_of):
   )
 
 
-def test_all_phases_are_planned_before_the_first(monkeypatch, capsys, tmp_path):
+def test_all_phases_are_planned_before_the_first_starts(
+  monkeypatch, capsys, tmp_path
+):
   def make(settings, *, by):
     assert (
       settings.init_from is None
@@ -162,7 +164,7 @@ def test_all_phases_are_planned_before_the_first(monkeypatch, capsys, tmp_path):
   assert re.search(r'total .* 00:56:00', out)
 
 
-def test_benchmark_needs_no_data(arguments_of, tmp_path):
+def test_benchmark_requires_no_data(arguments_of, tmp_path):
   settings = arguments_of(
     'benchmark',
     *_FILES,
@@ -178,7 +180,7 @@ def test_benchmark_needs_no_data(arguments_of, tmp_path):
   }
 
 
-def test_plan_without_vocabulary(arguments_of, capsys, tmp_path):
+def test_plan_with_a_vocabulary_size(arguments_of, capsys, tmp_path):
   arguments = (
     'train',
     *_FILES,
@@ -200,7 +202,7 @@ def test_plan_without_vocabulary(arguments_of, capsys, tmp_path):
 
 
 @pytest.mark.parametrize('row', plans.PLANS, ids=lambda row: row[0])
-def test_rows_of_papers_are_planned_without_data(arguments_of, row):
+def test_configurations_of_papers_are_planned_without_data(arguments_of, row):
   file, vocabulary, languages, _, _ = row
   settings = arguments_of(*plans.plan_arguments(file, vocabulary, languages, 8))
   assert settings['kind'] == 'plan'
@@ -208,13 +210,13 @@ def test_rows_of_papers_are_planned_without_data(arguments_of, row):
   assert settings['settings'].partitioner.fsdp == 8
 
 
-def test_vocabulary_too_small(capsys):
+def test_too_small_vocabulary_is_rejected(capsys):
   assert cli.main(['benchmark', *_FILES, '--vocabulary_size=9']) == 2
   assert_mentions(capsys.readouterr().err, '--vocabulary_size', 9, 15)
 
 
 @pytest.mark.parametrize('command', ['train', 'benchmark'])
-def test_examples_are_command_lines(arguments_of, command):
+def test_help_examples_are_valid_command_lines(arguments_of, command):
   """Examples without '...' are valid unchanged."""
   text = re.sub(r'\\\n', ' ', cli.examples(command))
   lines = [
@@ -228,8 +230,8 @@ def test_examples_are_command_lines(arguments_of, command):
 
 
 @pytest.mark.slow
-def test_plans_for_missing_devices(tmp_path):
-  """Runs in a new process, whose devices are not initialized yet."""
+def test_plan_for_unavailable_devices(tmp_path):
+  """Runs in a new process, in which JAX is not initialized yet."""
   command = [
     sys.executable,
     '-m',
@@ -280,7 +282,7 @@ def test_plans_for_missing_devices(tmp_path):
     (['--dry_run', '--cost_model=estimate'], ['--target_topology']),
   ],
 )
-def test_devices_that_can_not_be(flags, parts, capsys):
+def test_invalid_topologies_are_rejected(flags, parts, capsys):
   assert cli.main(['train', *_FILES, *flags]) == 2
   message = capsys.readouterr().err
   for part in parts:
@@ -303,7 +305,7 @@ def test_batch_size_is_checked_for_the_mesh_of_the_target(arguments_of, capsys):
   assert '1001' in message
 
 
-def test_described_devices_reach_the_plan(arguments_of):
+def test_target_topology_sets_the_partitioner(arguments_of):
   arguments = (
     'train',
     *_FILES,

@@ -1,4 +1,4 @@
-"""`xlflax translate`, from the command line to the output lines."""
+"""Tests of `xlflax translate`."""
 
 import io
 import pathlib
@@ -44,7 +44,7 @@ def _run(run, *flags):
   return cli.main(['translate', *_arguments(run, *flags)])
 
 
-def test_a_file_into_a_file(copying_run, tmp_path, capsys):
+def test_file_is_translated_to_a_file(copying_run, tmp_path, capsys):
   (tmp_path / 'in').write_text('the dog\n\nwarm milk\n')
   with read_only.only_read(pathlib.Path(copying_run)):
     status = _run(
@@ -60,7 +60,7 @@ def test_a_file_into_a_file(copying_run, tmp_path, capsys):
   assert re.findall('[0-9]+', printed.err.splitlines()[-1]) == list('3010')
 
 
-def test_standard_input_into_standard_output(
+def test_standard_input_is_translated_to_standard_output(
   copying_run, monkeypatch, capfdbinary
 ):
   monkeypatch.setattr(
@@ -71,7 +71,7 @@ def test_standard_input_into_standard_output(
   assert capfdbinary.readouterr().out == b'the dog\n\nwarm milk\n'
 
 
-def test_several_hypotheses_of_a_file_to_standard_output(
+def test_several_hypotheses_are_written_to_standard_output(
   copying_run, tmp_path, capfdbinary
 ):
   (tmp_path / 'in').write_text('warm milk\n')
@@ -115,7 +115,7 @@ def test_invalid_options_are_rejected(copying_run, flags, error, got):
   assert raised.value.status == 2
 
 
-def test_an_output_that_can_not_be_written(copying_run, tmp_path, capsys):
+def test_unwritable_output_is_an_error(copying_run, tmp_path, capsys):
   (tmp_path / 'in').write_text('milk\n')
   assert (
     _run(copying_run, f'--input={tmp_path}/in', f'--output={tmp_path}/none/out')
@@ -124,7 +124,7 @@ def test_an_output_that_can_not_be_written(copying_run, tmp_path, capsys):
   assert 'none/out' in capsys.readouterr().err
 
 
-def test_the_gin_file_of_the_task(monkeypatch):
+def test_translation_gin_file_builds_the_task(monkeypatch):
   received = {}
   monkeypatch.setattr(
     evaluate_lib,
@@ -142,7 +142,7 @@ def test_the_gin_file_of_the_task(monkeypatch):
   assert task.direction is translation_task.Direction.BOTH
 
 
-def test_the_task_through_the_command(copying_run, corpus, capsys):
+def test_evaluate_runs_the_translation_task(copying_run, corpus, capsys):
   assert (
     cli.main(
       [

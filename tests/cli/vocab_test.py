@@ -1,4 +1,4 @@
-"""`xlflax vocab`."""
+"""Tests of `xlflax vocab`."""
 
 import json
 
@@ -28,7 +28,7 @@ def _run(corpus, output, *flags: str) -> int:
   )
 
 
-def test_trains_and_prints_a_table(corpus, tmp_path, capsys):
+def test_vocabulary_is_trained_and_a_table_is_printed(corpus, tmp_path, capsys):
   assert _run(corpus, tmp_path / 'v', '--languages=sw') == 0
   assert Vocabulary.load(tmp_path / 'v').spec.languages == ('en', 'fi', 'sw')
   out = capsys.readouterr().out
@@ -36,7 +36,7 @@ def test_trains_and_prints_a_table(corpus, tmp_path, capsys):
   assert '32 tokens, 3 languages' in out
 
 
-def test_json(corpus, tmp_path, capsys):
+def test_json_output(corpus, tmp_path, capsys):
   assert _run(corpus, tmp_path / 'v', '--json') == 0
   (line,) = capsys.readouterr().out.splitlines()
   report = json.loads(line)
@@ -80,7 +80,7 @@ def test_all_settings_are_recorded(corpus, tmp_path):
   )
 
 
-def test_dry_run_checks_and_writes_nothing(corpus, tmp_path, capsys):
+def test_dry_run_writes_nothing(corpus, tmp_path, capsys):
   assert _run(corpus, tmp_path / 'v', '--dry_run') == 0
   assert not (tmp_path / 'v').exists()
   assert 'mono/en' in capsys.readouterr().out
@@ -89,9 +89,7 @@ def test_dry_run_checks_and_writes_nothing(corpus, tmp_path, capsys):
   assert 'en.txt:2' in capsys.readouterr().err
 
 
-def test_dry_run_warns_of_pairs_that_were_not_translated(
-  corpus, tmp_path, capsys
-):
+def test_dry_run_warns_about_untranslated_pairs(corpus, tmp_path, capsys):
   (corpus / 'parallel').mkdir()
   (corpus / 'parallel/en-fi.tsv').write_text('Save as\tSave as…\n' * 9)
   assert _run(corpus, tmp_path / 'v', '--dry_run') == 0
@@ -99,19 +97,19 @@ def test_dry_run_warns_of_pairs_that_were_not_translated(
   assert_mentions(warnings, 'parallel/en-fi.tsv', '9 of 9')
 
 
-def test_another_vocabulary_needs_overwrite(corpus, tmp_path, capsys):
+def test_replacing_a_vocabulary_requires_overwrite(corpus, tmp_path, capsys):
   assert _run(corpus, tmp_path / 'v') == 0
   assert _run(corpus, tmp_path / 'v', '--seed=1', '--alpha=0.5') == 2
   assert 'alpha: 0.7 stored, 0.5 requested' in capsys.readouterr().err
   assert _run(corpus, tmp_path / 'v', '--alpha=0.5', '--overwrite') == 0
 
 
-def test_missing_corpus(tmp_path, capsys):
+def test_missing_corpus_is_an_error(tmp_path, capsys):
   assert _run(tmp_path / 'none', tmp_path / 'v') == 2
   assert 'The corpus directory does not exist' in capsys.readouterr().err
 
 
-def test_a_model_for_each_language(corpus, tmp_path, capsys):
+def test_separate_model_per_language(corpus, tmp_path, capsys):
   assert (
     cli.main(
       [
@@ -136,7 +134,7 @@ def test_a_model_for_each_language(corpus, tmp_path, capsys):
   assert f'  en         {word_counts[0]:>12} words' in out
 
 
-def test_dry_run_of_a_model_for_each_language(corpus, tmp_path, capsys):
+def test_dry_run_of_separate_models_per_language(corpus, tmp_path, capsys):
   assert (
     _run(
       corpus,
@@ -159,15 +157,15 @@ def test_dry_run_of_a_model_for_each_language(corpus, tmp_path, capsys):
     (['--vocab_sharing=none', '--alpha=0.5'], 'Omit --alpha'),
   ],
 )
-def test_flags_that_do_not_fit_each_other(
+def test_incompatible_flags_are_rejected(
   corpus, tmp_path, capsys, flags, mentioned
 ):
   assert _run(corpus, tmp_path / 'v', *flags) == 2
   assert mentioned in capsys.readouterr().err
 
 
-def test_a_sample_drawn_in_shards(corpus, tmp_path, capsys):
-  """One shard or three give the same vocabulary."""
+def test_sharded_sampling_gives_the_same_vocabulary(corpus, tmp_path, capsys):
+  """Compares one shard with three shards."""
   samples = {1: tmp_path / 'one', 3: tmp_path / 'three'}
   for count, sample in samples.items():
     for index in range(count):
@@ -217,7 +215,7 @@ def test_contradictory_options_are_rejected(options):
 
 
 @pytest.mark.parametrize('flag', ['--output', '--sample_dir'])
-def test_outputs_in_the_corpus(corpus, tmp_path, capsys, flag):
+def test_outputs_inside_the_corpus_are_rejected(corpus, tmp_path, capsys, flag):
   """Outputs would be unknown files in the corpus."""
   flags = [f'{flag}={corpus}/mono/new', '--shard_index=0', '--num_shards=1']
   if flag == '--output':
@@ -227,10 +225,10 @@ def test_outputs_in_the_corpus(corpus, tmp_path, capsys, flag):
   assert not (corpus / 'mono/new').exists()
 
 
-def test_mixtures_over_a_corpus_give_the_vocabulary_of_the_corpus(
+def test_mixtures_of_a_corpus_give_the_vocabulary_of_the_corpus(
   corpus, tmp_path
 ):
-  """Monolingual and parallel text, in the training and validation splits."""
+  """Covers monolingual and parallel text in training and validation splits."""
   pairs = [('ano kiru', 'kiru ano'), ('tuli meso', 'meso tuli')]
   for split in ('train', 'validation'):
     corpus_writer.write_parallel(corpus, ('en', 'fi'), pairs, split=split)
@@ -243,8 +241,8 @@ def test_mixtures_over_a_corpus_give_the_vocabulary_of_the_corpus(
   assert descriptions[0] == descriptions[1]
 
 
-def test_own_tasks(tmp_path, monkeypatch, capsys):
-  """The preprocessor drops a line, which is neither counted nor sampled."""
+def test_vocabulary_of_custom_tasks(tmp_path, monkeypatch, capsys):
+  """Lines that the preprocessor drops are neither counted nor sampled."""
   (tmp_path / 'vocab_tasks.py').write_text(
     'import seqio\nimport tensorflow as tf\n'
     'from xlflax.data.seqio_tasks import task_registry\n'
@@ -270,7 +268,7 @@ def test_own_tasks(tmp_path, monkeypatch, capsys):
   seqio.TaskRegistry.remove('vocab.sw')
 
 
-def test_the_text_of_own_tasks_is_checked(tmp_path, monkeypatch, capsys):
+def test_text_of_custom_tasks_is_checked(tmp_path, monkeypatch, capsys):
   (tmp_path / 'vocab_script.py').write_text(
     'import seqio\n'
     'from xlflax.data.seqio_tasks import task_registry\n'
@@ -288,7 +286,7 @@ def test_the_text_of_own_tasks_is_checked(tmp_path, monkeypatch, capsys):
   seqio.TaskRegistry.remove('vocab.ru')
 
 
-def test_a_task_that_tokenizes_its_text_is_rejected():
+def test_task_that_tokenizes_its_text_is_rejected():
   task = seqio.TaskRegistry.add(
     'vocab.tokenized',
     seqio.TextLineDataSource({'train': 'none.txt'}),
@@ -311,12 +309,12 @@ def test_a_task_that_tokenizes_its_text_is_rejected():
     ['--mixture=m', '--shard_index=0', '--num_shards=2'],
   ],
 )
-def test_the_text_must_be_given_and_readable_in_that_way(options):
+def test_missing_or_incompatible_text_options_are_rejected(options):
   with pytest.raises(errors.ConfigError):
     cli.parse('vocab', ['--output=v', '--size=32', *options])
 
 
-def test_extends_a_vocabulary(corpus, tmp_path, capsys):
+def test_vocabulary_is_extended(corpus, tmp_path, capsys):
   assert _run(corpus, tmp_path / 'v') == 0
   base = Vocabulary.load(tmp_path / 'v')
   corpus_writer.write_monolingual(corpus, 'sw', [['watoto wanakuja'] * 8])
@@ -358,7 +356,9 @@ def test_extends_a_vocabulary(corpus, tmp_path, capsys):
     ),
   ],
 )
-def test_options_of_an_extension(corpus, tmp_path, options, fields):
+def test_incompatible_extension_options_are_rejected(
+  corpus, tmp_path, options, fields
+):
   arguments = [f'--corpus={corpus}', f'--output={tmp_path / "v"}', *options]
   with raises_error(errors.ConfigError, **fields):
     cli.parse('vocab', arguments)

@@ -1,4 +1,4 @@
-"""Bindings without effect end a command and name similar bindings."""
+"""Tests that bindings without effect are rejected with suggestions."""
 
 import pathlib
 import types
@@ -66,7 +66,7 @@ _LENGTH = 'dataset_config.DatasetConfig.length'
     (f'mlm/{_LENGTH}', '32', f'mono/{_LENGTH}'),
   ],
 )
-def test_a_binding_of_another_scope_is_rejected(
+def test_binding_of_another_scope_is_rejected(
   tmp_path, name, value, alternative
 ):
   error = _error(_configuration(bindings=[f'{name}={value}']))
@@ -91,11 +91,11 @@ def test_a_binding_of_another_scope_is_rejected(
     'LENGTH=32',
   ],
 )
-def test_a_binding_that_supplies_a_value_is_accepted(binding):
+def test_binding_that_supplies_a_value_is_accepted(binding):
   gin_config.check_bindings([_configuration(bindings=[binding])])
 
 
-def test_a_flag_may_omit_the_module():
+def test_flag_may_omit_the_module():
   error = _error(_configuration(bindings=['DatasetConfig.length=32']))
   assert (error.got, error.where) == (
     'DatasetConfig.length',
@@ -109,7 +109,7 @@ def test_suggestions_use_the_names_of_the_imports():
   assert error.expected == 'one of model_config.EncoderConfig.num_layers'
 
 
-def test_both_an_outer_and_an_inner_scope_are_suggested():
+def test_outer_and_inner_scopes_are_suggested():
   error = _error(
     _configuration(bindings=['mno/dataset_config.DatasetConfig.alpha=1.0'])
   )
@@ -119,7 +119,7 @@ def test_both_an_outer_and_an_inner_scope_are_suggested():
   )
 
 
-def test_an_outer_binding_is_unused_if_an_inner_one_of_the_user_exists():
+def test_outer_binding_overridden_by_an_inner_one_is_rejected():
   error = _error(
     _configuration(
       bindings=[
@@ -131,7 +131,7 @@ def test_an_outer_binding_is_unused_if_an_inner_one_of_the_user_exists():
   assert error.got == 'dataset_config.DatasetConfig.alpha'
 
 
-def test_parameters_of_a_class_that_is_not_constructed():
+def test_parameters_of_unconstructed_classes_are_rejected():
   error = _error(_configuration(bindings=['schedules.WSD.warmup_steps=3']))
   assert error.got == 'schedules.WSD.warmup_steps'
   assert 'schedules.Linear.warmup_steps' in error.fix
@@ -139,7 +139,7 @@ def test_parameters_of_a_class_that_is_not_constructed():
   assert 'Construct the object' in error.fix
 
 
-def test_all_bindings_without_effect_are_listed(tmp_path):
+def test_all_bindings_without_effect_are_reported(tmp_path):
   file = _write(
     tmp_path / 'mine.gin',
     'schedules.WSD:',
@@ -151,7 +151,7 @@ def test_all_bindings_without_effect_are_listed(tmp_path):
   assert f'schedules.WSD.decay_steps ({file}:{_FIRST_LINE + 2})' in error.fix
 
 
-def test_a_macro_that_only_an_unused_binding_reads(tmp_path):
+def test_macro_of_an_unused_binding_is_reported(tmp_path):
   flags = ['schedules.WSD.decay_steps=%DECAY', 'DECAY=9']
   error = _error(_configuration(bindings=flags))
   assert error.got == 'schedules.WSD.decay_steps'
@@ -162,7 +162,7 @@ def test_a_macro_that_only_an_unused_binding_reads(tmp_path):
   assert 'WARMUP_STEPS' in error.fix
 
 
-def test_a_macro_that_only_evaluation_tasks_read():
+def test_macro_of_evaluation_tasks_is_rejected_without_evaluation():
   flags = ["TRAIN_FILES={'en': 'train'}", "INIT_FROM='run'", "SCHEME='tags'"]
   error = _error(_configuration(['finetune/tagging.gin'], flags))
   assert (error.got, error.where) == ('SCHEME', '--gin.SCHEME')
@@ -170,7 +170,7 @@ def test_a_macro_that_only_evaluation_tasks_read():
   assert_mentions(error.fix, 'DEV_FILES', 'SCHEME')
 
 
-def test_a_macro_that_another_file_requires_may_be_unused(tmp_path):
+def test_required_macro_of_another_file_may_be_unused(tmp_path):
   """As in files that replace the reader of TRAIN_FILES."""
   base = _write(
     tmp_path / 'base.gin',
@@ -186,7 +186,7 @@ def test_a_macro_that_another_file_requires_may_be_unused(tmp_path):
   gin_config.check_bindings([_configuration([*_FILES, mine])])
 
 
-def test_a_file_may_be_overridden_by_a_later_file_or_flag(tmp_path):
+def test_file_may_be_overridden_by_a_later_file_or_flag(tmp_path):
   base = _write(
     tmp_path / 'base.gin',
     "include 'pretrain/mlm.gin'",
@@ -212,7 +212,7 @@ def test_a_file_may_be_overridden_by_a_later_file_or_flag(tmp_path):
   assert error.where == '--gin.optimizers.Muon.weight_decay'
 
 
-def test_a_file_that_replaces_an_object_may_not_configure_it(tmp_path):
+def test_file_cannot_configure_an_object_that_it_replaces(tmp_path):
   """The object of the included file is replaced in the same file."""
   mine = _write(
     tmp_path / 'mine.gin',
@@ -225,7 +225,7 @@ def test_a_file_that_replaces_an_object_may_not_configure_it(tmp_path):
   name = 'optimizers.AdamW.weight_decay'
   assert (error.got, error.where) == (name, f'{mine}:{_FIRST_LINE + 3}')
   assert error.expected == 'one of optimizers.Muon.weight_decay'
-  # An object of an earlier file of the user is not considered either.
+  # Objects of earlier user files are not considered either.
   first = _write(tmp_path / 'first.gin', 'OPTIMIZER = @optimizers.Muon()')
   second = _write(tmp_path / 'second.gin', f'{name} = 0.1')
   gin_config.check_bindings([_configuration([*_FILES, second, first])])
@@ -233,7 +233,7 @@ def test_a_file_that_replaces_an_object_may_not_configure_it(tmp_path):
   assert error.where == f'{second}:{_FIRST_LINE}'
 
 
-def test_a_module_may_have_another_name(tmp_path):
+def test_module_may_be_imported_with_an_alias(tmp_path):
   mine = _write(
     tmp_path / 'mine.gin',
     'from xlflax.data import dataset_config as data',
@@ -245,7 +245,7 @@ def test_a_module_may_have_another_name(tmp_path):
   assert f'mono/{_LENGTH}' in error.fix
 
 
-def test_a_binding_may_have_an_effect_in_one_of_several_configurations():
+def test_binding_may_have_an_effect_in_one_of_several_configurations():
   flag = 'schedules.WSD.decay_steps=0.1'
   linear = _configuration(bindings=[flag])
   wsd = _configuration(bindings=[flag, 'SCHEDULE=@schedules.WSD()'])
@@ -253,16 +253,15 @@ def test_a_binding_may_have_an_effect_in_one_of_several_configurations():
   assert _error(linear).got == 'schedules.WSD.decay_steps'
 
 
-def test_a_value_that_the_command_passes():
-  """Another option of the command overrides the binding, with a warning."""
+def test_binding_overridden_by_the_command_is_accepted():
   flag = 'trainer.Trainer.seed=3'
   configuration = gin_config.load_gin_files(_FILES, (*_GIVEN, flag))
   configuration.expect_build(trainer.Trainer, ['seed'])
   gin_config.check_bindings([configuration])
 
 
-def test_files_for_several_commands(tmp_path):
-  """Evaluation does not reject what the same file binds for training."""
+def test_file_may_contain_bindings_for_other_commands(tmp_path):
+  """Evaluation accepts bindings for training in the same file."""
   mine = _write(
     tmp_path / 'mine.gin',
     'from xlflax import evaluate',
@@ -277,12 +276,12 @@ def test_files_for_several_commands(tmp_path):
   configuration.expect_build(evaluate.evaluate, ['model_dir'])
   gin_config.check_bindings([configuration])
   gin_config.check_bindings([_configuration([mine])])
-  # A flag is for this command.
+  # Flags must have an effect on this command.
   error = _error(_configuration([mine], ['perplexity.Perplexity.batch_size=4']))
   assert error.got == 'perplexity.Perplexity.batch_size'
 
 
-def test_axes_of_a_grid():
+def test_grid_axes_must_have_an_effect():
   configuration = gin_config.load_gin_files(
     _FILES, (*_GIVEN, 'schedules.WSD.decay_steps=0.1')
   )
@@ -302,7 +301,7 @@ def test_axes_of_a_grid():
   assert (error.got, error.where) == ('schedules.Cosine.end_value', '--grid')
 
 
-def test_objects_that_gin_built_in_another_way():
+def test_bindings_used_by_gin_decorated_classes_are_accepted():
   """A class with Gin's decorator receives bindings wherever it is called."""
   configuration = gin_config.load_gin_files(
     _FILES, (*_GIVEN, 'schedules.WSD.decay_steps=0.1')
@@ -348,8 +347,8 @@ _QUICK = (
     slow={*_PRETRAINING, *_FINETUNING} - set(_QUICK),
   ),
 )
-def test_misspellings_in_shipped_configurations(file):
-  """A wrong scope, field or class is an error that names alternatives."""
+def test_misspellings_in_shipped_configurations_are_rejected(file):
+  """A wrong scope, field or class is an error that suggests alternatives."""
   configuration = gin_config.load_gin_files([file], partial=True)
   configuration.expect_build(trainer.Trainer)
   gin_config.check_bindings([configuration])
@@ -386,7 +385,7 @@ def _misspelled(file: str, binding: str) -> errors.ConfigError:
   return error.value
 
 
-def test_a_macro_that_only_objects_read_which_are_not_constructed():
+def test_macro_of_unconstructed_objects_is_rejected():
   error = _error(
     _configuration(
       bindings=['SCHEDULE=@schedules.Constant()', 'WARMUP_STEPS=3']
@@ -400,7 +399,7 @@ def test_a_macro_that_only_objects_read_which_are_not_constructed():
   )
 
 
-def test_the_macro_that_constructs_an_object_is_named():
+def test_macro_that_constructs_the_object_is_suggested():
   error = _error(_configuration(bindings=['schedules.WSD.decay_steps=3']))
   assert_mentions(error.fix, '--gin.SCHEDULE=@schedules.WSD()')
   flags = ["TRAIN_FILES={'en': 'train'}", "INIT_FROM='run'"]
@@ -412,7 +411,7 @@ def test_the_macro_that_constructs_an_object_is_named():
   assert_mentions(error.fix, '--gin.HEAD_SCHEDULE=@head/schedules.Cosine()')
 
 
-def test_development_files_are_named_only_if_the_evaluation_reads_them():
+def test_development_files_are_suggested_only_if_they_are_read():
   for file, binding, is_named in (
     ('finetune/search.gin', "DEV_FOLDER='dev'", False),
     ('finetune/tagging.gin', 'EVAL_STEPS=5', True),
@@ -435,7 +434,7 @@ def test_development_files_are_named_only_if_the_evaluation_reads_them():
     "SCHEME='tags'",
   ],
 )
-def test_a_binding_of_a_run_without_evaluation(binding):
+def test_evaluation_binding_is_rejected_without_evaluation(binding):
   name = binding.partition('=')[0]
   configuration = gin_config.load_gin_files(
     ['finetune/tagging.gin'], [binding], partial=True
@@ -446,7 +445,7 @@ def test_a_binding_of_a_run_without_evaluation(binding):
   assert_mentions(error.fix, 'EVALUATION=@during_training.Evaluation()')
 
 
-def test_an_include_below_a_binding_that_replaces_it(tmp_path):
+def test_binding_replaced_by_a_later_include_is_rejected(tmp_path):
   mine = _write(
     tmp_path / 'mine.gin',
     'LENGTH = 32',
@@ -468,7 +467,9 @@ def test_an_include_below_a_binding_that_replaces_it(tmp_path):
 
 
 @pytest.mark.parametrize('later', ['pretrain/mlm.gin', 'own.gin'])
-def test_a_later_file_of_xlflax_that_replaces_bindings(later, tmp_path):
+def test_bindings_replaced_by_a_later_shipped_file_are_rejected(
+  later, tmp_path
+):
   mine = _write(tmp_path / 'mine.gin', 'TRAIN_STEPS = 7', 'LENGTH = 32')
   if later == 'own.gin':
     later = _write(tmp_path / later, "include 'pretrain/mlm.gin'")
@@ -487,7 +488,7 @@ def test_a_later_file_of_xlflax_that_replaces_bindings(later, tmp_path):
   assert error.value.got == 'LENGTH'  # A flag sets TRAIN_STEPS.
 
 
-def test_orders_of_files_in_which_bindings_have_an_effect(tmp_path):
+def test_valid_orders_of_files(tmp_path):
   mine = _write(tmp_path / 'mine.gin', 'LENGTH = 32')
   other = _write(tmp_path / 'other.gin', 'LENGTH = 48')
   recipe = _write(
@@ -523,7 +524,7 @@ def test_orders_of_files_in_which_bindings_have_an_effect(tmp_path):
     slow=['recipes/mmbert/tiny/phase3.gin', 'finetune/search.gin'],
   ),
 )
-def test_macros_that_are_not_listed_are_those_that_are_rejected(file):
+def test_unlisted_macros_are_those_that_are_rejected(file):
   tree = config_files.read_gin_file(file)
   rejected = set()
   for name, value in tree.macros().items():

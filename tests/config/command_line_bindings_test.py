@@ -1,4 +1,4 @@
-"""`--gin.NAME=VALUE` on a command line."""
+"""Tests of `--gin.NAME=VALUE` on a command line."""
 
 import inspect
 
@@ -10,13 +10,13 @@ from xlflax.training.optimization import optimizers, schedules
 from xlflax.utils import errors
 
 
-def test_bindings_are_taken_out_of_the_command_line():
+def test_bindings_are_extracted_from_the_command_line():
   assert command_line_bindings.split_bindings(
     ['--gin.A=1', '--x', 'y', '--gin.b/c.D.e=[1, 2]', '--gin_file=f']
   ) == (['--x', 'y', '--gin_file=f'], ['A=1', 'b/c.D.e=[1, 2]'])
 
 
-def test_binding_without_a_value():
+def test_binding_without_a_value_is_rejected():
   with pytest.raises(errors.ConfigError) as error:
     command_line_bindings.split_bindings(['--gin.A'])
   assert error.value.got == '--gin.A'
@@ -36,7 +36,7 @@ def test_binding_without_a_value():
     ('SLOT_TEST_FILES=test.conll', "\"{'en': 'test.conll'}\""),
   ],
 )
-def test_the_hint_contains_a_value_that_gin_parses(binding, values):
+def test_hint_contains_a_valid_gin_value(binding, values):
   name, _, value = binding.partition('=')
   with raises_error(
     errors.ConfigError, got=value, mentions=f'--gin.{name}'
@@ -45,7 +45,7 @@ def test_the_hint_contains_a_value_that_gin_parses(binding, values):
   assert values in error.value.fix
 
 
-def test_the_suggested_classes_exist():
+def test_suggested_classes_exist():
   modules = {'optimizers': optimizers, 'schedules': schedules}
   for module, names in command_line_bindings.CLASSES_BY_MACRO.values():
     for name in names:

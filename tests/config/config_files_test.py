@@ -1,4 +1,4 @@
-"""Gin files read as text agree with Gin's own parser."""
+"""Tests that reading gin files as text agrees with Gin's parser."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from xlflax.utils import errors
 @pytest.mark.parametrize(
   'name', ['pretrain/mlm_tlm_contrast.gin', 'finetune/tagging.gin']
 )
-def test_macros_are_those_that_gin_reads(name):
+def test_macros_equal_those_of_gin(name):
   configuration = gin_config.load_gin_files([name], partial=True)
   read = {
     scope
@@ -19,7 +19,7 @@ def test_macros_are_those_that_gin_reads(name):
   assert set(config_files.read_gin_file(name).macros()) == read
 
 
-def test_a_file_and_what_it_includes():
+def test_file_and_its_includes_are_read():
   tree = config_files.read_gin_file('pretrain/mlm_tlm.gin')
   assert [file.name for file in tree.files()] == [
     'pretrain/base.gin',
@@ -32,7 +32,7 @@ def test_a_file_and_what_it_includes():
   assert tree.file.header.startswith('MLM on monolingual blocks plus TLM')
 
 
-def test_search_paths_come_before_the_shipped_files(tmp_path):
+def test_search_paths_precede_shipped_files(tmp_path):
   custom_file = tmp_path / 'models/tiny.gin'
   custom_file.parent.mkdir()
   custom_file.write_text('# Mine: for tests.\nSIZE = 3  # and %NOT_READ\n')
@@ -49,21 +49,21 @@ def test_every_file_has_a_summary():
     assert file.summary, name
 
 
-def test_a_file_that_is_not_there():
+def test_missing_file_is_an_error():
   with pytest.raises(errors.ConfigError) as error:
     config_files.find_gin_file('pretrain/mml.gin')
   assert 'pretrain/mlm.gin' in str(error.value)
   assert '`xlflax configs list`' in str(error.value)
 
 
-def test_a_file_that_includes_itself(tmp_path):
+def test_include_cycle_is_an_error(tmp_path):
   (tmp_path / 'a.gin').write_text("include 'b.gin'\n")
   (tmp_path / 'b.gin').write_text("include 'a.gin'\n")
   with pytest.raises(errors.ConfigError, match='a.gin -> b.gin -> a.gin'):
     config_files.read_gin_file('a.gin', [str(tmp_path)])
 
 
-def test_phases_are_in_the_order_of_their_numbers(tmp_path):
+def test_phases_are_ordered_by_number(tmp_path):
   for name in ('phase1', 'phase2', 'phase10', 'phase1_old', 'phases'):
     (tmp_path / f'{name}.gin').touch()
   phases = config_files.split_phases(str(tmp_path))
@@ -74,8 +74,8 @@ def test_phases_are_in_the_order_of_their_numbers(tmp_path):
   ]
 
 
-def test_missing_text_is_shown_with_both_quotation_marks():
-  """The inner marks belong to gin, and the shell removes the outer ones."""
+def test_missing_text_is_shown_with_gin_and_shell_quotes():
+  """Gin requires the inner quotes, and the shell removes the outer ones."""
   names = ['MODEL_DIR', 'INIT_DIR', 'EPOCHS', 'FORMAT']
   assert config_files.missing_value_error(names).fix == (
     'Pass --model_dir=DIR --gin.INIT_DIR="\'DIR\'" --gin.EPOCHS=VALUE '

@@ -1,4 +1,4 @@
-"""Validation without JAX reports the same errors as with JAX."""
+"""Tests that validation without JAX reports the same errors as with JAX."""
 
 import argparse
 import re
@@ -14,9 +14,9 @@ from xlflax.evaluation import task_families
 from xlflax.utils import errors
 
 
-def test_names_in_the_source_are_the_names():
+def test_task_and_suite_names_equal_the_registered_ones():
   shipped = {
-    name  # other tests of this process register their own tasks
+    name  # other tests register their own tasks
     for name in task_families.task_names()
     if task_families.find_task_class(name).__module__.startswith('xlflax.')
   }
@@ -40,7 +40,7 @@ def _args(*files, bindings=()):
   )
 
 
-def test_macros():
+def test_missing_and_unused_macros_are_rejected():
   files = ('pretrain/mlm.gin', 'models/tiny.gin')
   required_macros = ('MODEL_DIR', 'VOCABULARY')
   flag_validation.check_configuration(
@@ -71,7 +71,7 @@ def test_macros():
     )
 
 
-def test_unused_macros_name_the_flag_that_sets_them():
+def test_unused_macro_errors_name_the_flag():
   files = ('pretrain/mlm.gin', 'models/tiny.gin')
   with raises_error(
     errors.ConfigError, got='TATOEBA', mentions='--tatoeba'
@@ -91,7 +91,7 @@ def test_unused_macros_name_the_flag_that_sets_them():
     (['INIT_FROM'], ['EPOCHS=2'], True, 'finetune/classification.gin'),
   ],
 )
-def test_no_gin_file_configures_a_trainer(macros, bindings, partial, file):
+def test_files_without_a_trainer_are_rejected(macros, bindings, partial, file):
   with raises_error(
     errors.ConfigError, got='models/tiny.gin', mentions=f'--gin_file={file}'
   ) as caught:
@@ -101,7 +101,7 @@ def test_no_gin_file_configures_a_trainer(macros, bindings, partial, file):
   assert '--gin.MODEL_DIR' not in str(caught.value)
 
 
-def test_test_files_belong_to_the_evaluation_after_fine_tuning():
+def test_test_files_must_be_bound_for_the_final_evaluation():
   binding = "TEST_FILES={'fr': 'fr.tsv'}"
   with raises_error(
     errors.ConfigError,
@@ -118,7 +118,7 @@ def test_test_files_belong_to_the_evaluation_after_fine_tuning():
 
 
 @pytest.mark.parametrize('other', [(), ("TEST_FILES={'fr': 'fr.tsv'}",)])
-def test_missing_values_of_an_evaluation_name_its_option(other):
+def test_missing_evaluation_values_name_the_option(other):
   value = other[0] if other else 'TEST_FILES=VALUE'
   with raises_error(
     errors.ConfigError,
@@ -145,9 +145,7 @@ def test_missing_values_of_an_evaluation_name_its_option(other):
     ),
   ],
 )
-def test_bindings_of_an_evaluation_are_named_with_its_option(
-  binding, got, values
-):
+def test_evaluation_binding_errors_name_the_option(binding, got, values):
   with raises_error(errors.ConfigError, got=got, mentions=values) as caught:
     flag_validation.check_configuration(
       _args('evaluate/tagging.gin', bindings=[binding]),
@@ -157,7 +155,7 @@ def test_bindings_of_an_evaluation_are_named_with_its_option(
   assert '--gin.' not in str(caught.value)
 
 
-def test_directories(tmp_path):
+def test_missing_directories_are_rejected(tmp_path):
   (tmp_path / 'corpus').mkdir()
   flag_validation.check_directory('corpus', str(tmp_path / 'corpus'))
   flag_validation.check_directory('corpus', None)
@@ -192,7 +190,7 @@ assert not slow, slow
 """
 
 
-def test_help_and_mistakes_import_nothing_slow():
+def test_help_and_user_errors_import_no_slow_modules():
   process = subprocess.run(
     [sys.executable, '-c', _PROGRAM, ','.join(cli.COMMANDS)],
     capture_output=True,
@@ -203,8 +201,8 @@ def test_help_and_mistakes_import_nothing_slow():
   assert config_files.SHIPPED.is_dir()
 
 
-def test_macros_that_guides_name():
-  """From the guide to SQuAD v2, and for packed sequences in distillation."""
+def test_macros_in_guides_exist():
+  """Covers the SQuAD v2 guide and packed sequences in distillation."""
   flag_bindings = ["TEST_FILES={'en': 'a.json'}", "FORMAT='squad_v2'"]
   flag_validation.check_configuration(
     _args('evaluate/question_answering.gin', bindings=flag_bindings)

@@ -1,4 +1,4 @@
-"""Gin at the entry point: accepted files, rejected bindings and messages."""
+"""Tests of loading gin files and of errors about bindings."""
 
 import pathlib
 import re
@@ -95,13 +95,13 @@ def test_values_of_macros_need_no_quotes():
   assert 'TRAIN_STEPS = 5000' in configuration.operative()
 
 
-def test_word_without_quotes():
+def test_value_without_quotes_is_rejected():
   with pytest.raises(errors.ConfigError) as error:
     gin_config.load_gin_files(_FILES, ('MODEL_DIR=runs', *_GIVEN[1:]))
   assert error.value.where == '--gin.MODEL_DIR'
 
 
-def test_required_macro():
+def test_missing_required_macro_is_rejected():
   assert _fails(bindings=_GIVEN[1:]) == (
     'The configuration must set a value for MODEL_DIR. What to do: Pass '
     '--model_dir=DIR.'
@@ -109,7 +109,7 @@ def test_required_macro():
 
 
 @pytest.mark.parametrize('files', [_FILES[:1], _FILES[::-1]])
-def test_model_is_missing_or_came_too_early(files):
+def test_missing_or_misplaced_model_file_is_rejected(files):
   assert _fails(files) == (
     'The configuration must set a value for MODEL. What to do: Pass '
     '--gin_file=models/SIZE.gin, or the recipe that sets MODEL, after the other '
@@ -117,22 +117,22 @@ def test_model_is_missing_or_came_too_early(files):
   )
 
 
-def test_misspelt_macro():
+def test_misspelled_macro_is_rejected():
   assert _fails(bindings=(*_GIVEN, 'LENTGH=3')) == (
     'The configuration sets a macro that it never uses. Got: LENTGH. '
     'Expected: one of LENGTH. What to do: Correct the name of the macro.'
   )
 
 
-def test_misspelt_macro_in_a_file(tmp_path):
+def test_misspelled_macro_in_a_file_is_rejected(tmp_path):
   mine = _write(tmp_path / 'mine.gin', 'WARMUP_STPES = 3')
   assert 'Got: WARMUP_STPES. Expected: one of WARMUP_STEPS' in _fails(
     [*_FILES, mine]
   )
 
 
-def test_macro_of_an_overridden_binding_may_be_idle(tmp_path):
-  """Binding the field that used a macro directly is not an error."""
+def test_macro_of_an_overridden_binding_may_be_unused(tmp_path):
+  """Binding a field directly instead of its macro is not an error."""
   mine = _write(tmp_path / 'mine.gin', 'MY_OWN = 1', 'trainer.Trainer.seed = 3')
   settings = _trainer_settings(
     gin_config.load_gin_files(
@@ -144,7 +144,7 @@ def test_macro_of_an_overridden_binding_may_be_idle(tmp_path):
   assert 'Got: SEED' in text
 
 
-def test_macro_that_is_not_set(tmp_path):
+def test_reference_to_an_unset_macro_is_rejected(tmp_path):
   mine = _write(tmp_path / 'mine.gin', 'trainer.Trainer.seed = %MY_SEED')
   assert _fails([mine], ()) == (
     'The configuration uses macros that are not set. Got: MY_SEED. What to '
@@ -164,7 +164,7 @@ def test_macro_that_is_not_set(tmp_path):
     ('optimizer.AdamW.b1=3', 'optimizer.AdamW', 'optimizers.AdamW'),
   ],
 )
-def test_unknown_names(binding, named, suggestion):
+def test_unknown_names_in_bindings_are_rejected(binding, named, suggestion):
   with pytest.raises(errors.ConfigError) as error:
     gin_config.load_gin_files(_FILES, (*_GIVEN, binding))
   assert error.value.got == named
@@ -172,7 +172,7 @@ def test_unknown_names(binding, named, suggestion):
   assert suggestion in error.value.fix
 
 
-def test_names_in_a_file_are_told_with_its_line(tmp_path):
+def test_unknown_names_in_files_are_reported_with_the_line(tmp_path):
   mine = _write(tmp_path / 'mine.gin', 'trainer.Trainer.sed = 3')
   with pytest.raises(errors.ConfigError) as error:
     gin_config.load_gin_files([mine])
@@ -191,7 +191,7 @@ def test_names_in_a_file_are_told_with_its_line(tmp_path):
     ),
   ],
 )
-def test_lines_that_can_not_be_read(tmp_path, line, named):
+def test_invalid_lines_are_rejected(tmp_path, line, named):
   mine = _write(tmp_path / 'mine.gin', line)
   with pytest.raises(errors.ConfigError) as error:
     gin_config.load_gin_files([mine])
@@ -208,7 +208,7 @@ def test_lines_that_can_not_be_read(tmp_path, line, named):
     ('mine/base', 'mine/base.gin'),
   ],
 )
-def test_the_name_of_an_included_file_is_suggested(
+def test_similar_included_file_is_suggested(
   tmp_path, monkeypatch, included, suggested
 ):
   monkeypatch.chdir(tmp_path)
@@ -229,7 +229,7 @@ def test_the_name_of_an_included_file_is_suggested(
     ('{en: nli/a.tsv}', "{'en': 'nli/a.tsv'}"),
   ],
 )
-def test_keys_of_a_dictionary_need_quotes(value, corrected):
+def test_dictionary_keys_require_quotes(value, corrected):
   with raises_error(
     errors.ConfigError, where='--gin.TRAIN_FILES', mentions=corrected
   ):
@@ -246,7 +246,7 @@ def test_keys_of_a_dictionary_need_quotes(value, corrected):
     ("{'en-fr': 'a.tsv', 'en-fr': 'b.tsv'}", 'en-fr', 'Remove'),
   ],
 )
-def test_repeated_keys_of_a_dictionary(tmp_path, value, key, suggested):
+def test_repeated_dictionary_keys_are_rejected(tmp_path, value, key, suggested):
   files = ['finetune/classification.gin']
   with raises_error(
     errors.ConfigError, got=repr(key), where='--gin.TRAIN_FILES'
@@ -268,7 +268,7 @@ def test_different_dictionaries_may_contain_the_same_key():
   assert configuration.macro('TRAIN_FILES')['fr']['x'] == 'b.tsv'
 
 
-def test_bindings_of_another_option_are_named_with_it():
+def test_errors_name_the_option_of_the_binding():
   with raises_error(
     errors.ConfigError, got='foo', where='--eval_gin tagging_task.Tagging.foo'
   ):
@@ -280,7 +280,7 @@ def test_bindings_of_another_option_are_named_with_it():
     )
 
 
-def test_the_missing_import_of_a_module_is_suggested(tmp_path):
+def test_missing_import_is_suggested(tmp_path):
   mine = tmp_path / 'mine.gin'
   mine.write_text(
     'from __gin__ import dynamic_registration\n'
@@ -292,13 +292,13 @@ def test_the_missing_import_of_a_module_is_suggested(tmp_path):
   assert 'import trainer' in error.value.fix
 
 
-def test_missing_file():
+def test_missing_file_is_rejected():
   text = _fails(['pretrain/mlmm.gin'])
   assert 'The gin file does not exist. Got: pretrain/mlmm.gin' in text
   assert 'such as pretrain/mlm.gin' in text and '--gin_file' in text
 
 
-def test_search_paths_come_before_the_shipped_files(tmp_path):
+def test_search_paths_precede_shipped_files(tmp_path):
   _write(tmp_path / 'a/pretrain/mlm.gin', 'trainer.Trainer.seed = 1')
   _write(tmp_path / 'b/pretrain/mlm.gin', 'trainer.Trainer.seed = 2')
   _write(tmp_path / 'b/only_b.gin', 'trainer.Trainer.log_metrics_every = 9')
@@ -320,14 +320,14 @@ def test_search_paths_come_before_the_shipped_files(tmp_path):
     ['pretrain/mlm.gin'], (), [f'{tmp_path}/b']
   )
   assert _trainer_settings(second, **required_fields)['seed'] == 2
-  # Neither leaves any state behind.
+  # Loading one configuration does not affect the others.
   assert (
     _trainer_settings(gin_config.load_gin_files(_FILES, _GIVEN))['seed'] == 0
   )
   assert _trainer_settings(first, **required_fields)['seed'] == 1
 
 
-def test_arguments_that_nothing_gives(tmp_path):
+def test_missing_arguments_are_rejected(tmp_path):
   mine = _write(tmp_path / 'mine.gin', 'trainer.Trainer.seed = 1')
   configuration = gin_config.load_gin_files([mine])
   with pytest.raises(errors.ConfigError) as error:
@@ -336,7 +336,7 @@ def test_arguments_that_nothing_gives(tmp_path):
   assert error.value.where == 'Trainer'
 
 
-def test_mistakes_found_while_objects_are_made_are_plain():
+def test_errors_of_constructors_are_located():
   configuration = gin_config.load_gin_files(
     _FILES, (*_GIVEN, "ObjectiveMixture.combine='nope'")
   )
@@ -349,7 +349,7 @@ def test_mistakes_found_while_objects_are_made_are_plain():
   )
 
 
-def test_an_error_names_the_line_of_a_binding_and_of_its_macro(tmp_path):
+def test_errors_name_the_lines_of_binding_and_macro(tmp_path):
   mine = _write(
     tmp_path / 'mine.gin', 'MINE = 7', 'trainer.Trainer:', '  ema_decay = %MINE'
   )
@@ -370,7 +370,7 @@ def test_an_error_names_the_line_of_a_binding_and_of_its_macro(tmp_path):
   )
 
 
-def test_a_misspelled_scope_of_an_object(tmp_path):
+def test_misspelled_scope_of_an_object_is_rejected(tmp_path):
   mine = _write(
     tmp_path / 'mine.gin',
     'from xlflax.data import dataset_config',
@@ -399,7 +399,7 @@ def test_bugs_are_not_reported_as_user_errors(monkeypatch, kind):
   assert not isinstance(error.value, errors.XlflaxError)
 
 
-def test_enums_by_value():
+def test_enums_are_given_by_value():
   configuration = gin_config.load_gin_files(
     _FILES,
     (
@@ -419,7 +419,7 @@ def test_enums_by_value():
   assert error.value.got == "'ignore'"
 
 
-def test_flags_may_bind_unmentioned_classes():
+def test_flags_may_bind_classes_of_imported_modules():
   """The classes come from the modules that the files import."""
   configuration = gin_config.load_gin_files(
     _FILES,
@@ -433,18 +433,18 @@ def test_flags_may_bind_unmentioned_classes():
   assert float(rate(10)) == float(schedules.Constant(peak_value=0.5)(10)) == 0.5
 
 
-def test_operative_configuration_is_what_was_used():
+def test_operative_configuration_contains_only_used_values():
   configuration = gin_config.load_gin_files(_FILES, (*_GIVEN, 'LENGTH=7'))
   _trainer_settings(configuration, stop_after_steps=3)
   text = configuration.operative()
   assert 'LENGTH = 7' in text
   assert "mono/dataset_config.DatasetConfig.layout = 'blocks'" in text
-  assert 'trainer.Trainer.gradient_accumulation_steps = 1' in text  # a default
-  assert 'stop_after_steps' not in text  # passed by the caller
-  assert 'schedules.Cosine' not in text  # not called
+  assert 'trainer.Trainer.gradient_accumulation_steps = 1' in text  # default
+  assert 'stop_after_steps' not in text  # argument of the caller
+  assert 'schedules.Cosine' not in text  # not constructed
 
 
-def test_unmentioned_classes_are_called_directly():
+def test_unconfigured_classes_are_called_directly():
   schedule = gin_config.load_gin_files([]).build(
     schedules.Constant, peak_value=2.0
   )
@@ -453,7 +453,7 @@ def test_unmentioned_classes_are_called_directly():
     gin_config.load_gin_files([]).build(lambda *, a, b, c=1: a, b=2)
 
 
-def test_a_class_without_the_decorator_is_reported_before_its_arguments():
+def test_class_without_the_decorator_is_reported_before_its_arguments():
   class Undecorated(eval_task.EvalTask):
     name: str = 'undecorated'
 
@@ -464,21 +464,21 @@ def test_a_class_without_the_decorator_is_reported_before_its_arguments():
   assert_mentions(error.value.fix, 'Undecorated', 'dataclasses.dataclass')
 
 
-def test_a_macro_is_built_anew():
+def test_macro_returns_a_new_object_per_call():
   configuration = gin_config.load_gin_files(['models/tiny.gin'])
   model = configuration.macro('MODEL')
   assert model.config.hidden_dim == 128
   assert configuration.macro('MODEL') is not model
 
 
-def test_a_macro_that_is_not_set():
+def test_unknown_macro_is_rejected():
   configuration = gin_config.load_gin_files(['models/tiny.gin'])
   with pytest.raises(errors.ConfigError, match='the macro `MODELL`'):
     configuration.macro('MODELL')
 
 
-def test_values_for_one_object():
-  """A grid's trials are built in turn and leave no state behind."""
+def test_macros_of_one_configuration_do_not_affect_others():
+  """The trials of a grid are built in turn."""
   configuration = gin_config.load_gin_files(_FILES, _GIVEN)
   before = dict(gin.config._CONFIG), gin.operative_config_str()
   trials = [
@@ -496,7 +496,7 @@ def test_values_for_one_object():
   assert (dict(gin.config._CONFIG), gin.operative_config_str()) == before
 
 
-def test_values_from_python():
+def test_macros_may_be_python_objects():
   model = gin_config.load_gin_files(['models/tiny.gin']).macro('MODEL')
   configuration = gin_config.load_gin_files(
     _FILES[:1], _GIVEN, partial=True
@@ -519,14 +519,13 @@ def test_values_from_python():
     ('nothing.AdamW.b2', 'Got: nothing.AdamW'),
   ],
 )
-def test_values_for_what_there_is_not(name, message):
+def test_with_macros_rejects_unknown_names(name, message):
   configuration = gin_config.load_gin_files(_FILES, _GIVEN)
   with pytest.raises(errors.ConfigError, match=message):
     configuration.with_macros({name: 1})
 
 
-def test_values_that_come_later():
-  """Only the values that an object needs are required when it is built."""
+def test_partial_configuration_requires_only_used_values():
   configuration = gin_config.load_gin_files(_FILES[:1], partial=True)
   assert configuration.macro('LENGTH') == 256
   complete = configuration.with_macros({'TRAIN_STEPS': 5000})
@@ -539,7 +538,7 @@ def test_values_that_come_later():
   assert 'a value for MODEL, VOCABULARY, TRAIN_STEPS.' in str(error.value)
 
 
-def test_what_the_caller_gives_is_not_built(tmp_path):
+def test_values_of_the_caller_are_not_built(tmp_path):
   mine = _write(
     tmp_path / 'mine.gin',
     'from tests.config import gin_config_test',
@@ -556,8 +555,8 @@ def broken(value):
   return value / 0
 
 
-def test_values_that_the_command_overrides_cause_a_warning(caplog):
-  """Neither is an error, because the command sets both of them."""
+def test_values_overridden_by_the_command_cause_a_warning(caplog):
+  """They are not errors, because the command sets both of them."""
   flags = [*_GIVEN, 'trainer.Trainer.log_metrics_every=3']
   configuration = gin_config.load_gin_files(_FILES, flags, macros={'SEED': 3})
   _trainer_settings(configuration, seed=4, log_metrics_every=5)
@@ -569,8 +568,8 @@ def test_values_that_the_command_overrides_cause_a_warning(caplog):
 
 
 @pytest.fixture
-def own_modules(tmp_path, monkeypatch):
-  """Working directory that is not on the path, as for an installed command."""
+def custom_modules(tmp_path, monkeypatch):
+  """Working directory that is not on the import path."""
   monkeypatch.chdir(tmp_path)
   hidden = ('', str(tmp_path))
   monkeypatch.setattr(sys, 'path', [p for p in sys.path if p not in hidden])
@@ -589,13 +588,15 @@ def own_modules(tmp_path, monkeypatch):
     ('configs/own.gin', 'configs/gc_beside.py', 'import gc_beside'),
   ],
 )
-def test_a_file_imports_own_modules(own_modules, gin_file, module, statement):
-  path = own_modules / module
+def test_file_imports_custom_modules(
+  custom_modules, gin_file, module, statement
+):
+  path = custom_modules / module
   path.parent.mkdir(exist_ok=True)
   path.write_text('def make(value):\n  return value + 1\n')
   name = statement.split()[-1]
   custom_file = _write(
-    own_modules / gin_file,
+    custom_modules / gin_file,
     statement,
     f'{name}.make.value = 2',
     f'trainer.Trainer.seed = @{name}.make()',
@@ -605,23 +606,23 @@ def test_a_file_imports_own_modules(own_modules, gin_file, module, statement):
 
 
 def test_folder_in_the_working_directory_does_not_hide_shipped_files(
-  own_modules,
+  custom_modules,
 ):
-  (own_modules / 'models').mkdir()
-  (own_modules / 'gc_parts.py').write_text('')
+  (custom_modules / 'models').mkdir()
+  (custom_modules / 'gc_parts.py').write_text('')
   custom_file = _write(
-    own_modules / 'own.gin', 'import gc_parts', "include 'models/tiny.gin'"
+    custom_modules / 'own.gin', 'import gc_parts', "include 'models/tiny.gin'"
   )
   configuration = gin_config.load_gin_files([custom_file], partial=True)
   field = 'model_config.EncoderConfig.num_layers'
   assert configuration.parameter(field) == 2
 
 
-def test_an_own_module_that_cannot_be_imported(own_modules):
-  custom_file = _write(own_modules / 'own.gin', 'import gc_broken')
+def test_failing_custom_module_is_reported(custom_modules):
+  custom_file = _write(custom_modules / 'own.gin', 'import gc_broken')
   with raises_error(errors.ConfigError, got='gc_broken', where='own.gin:3'):
     gin_config.load_gin_files([custom_file])
-  (own_modules / 'gc_broken.py').write_text('x = 1\nx.y\n')
+  (custom_modules / 'gc_broken.py').write_text('x = 1\nx.y\n')
   with raises_error(
     errors.ConfigError,
     mentions=('AttributeError', 'gc_broken.py:2', f'{custom_file}:3'),
@@ -658,7 +659,7 @@ def test_flags_with_different_values_cause_a_warning(caplog):
   assert configuration.macro('TRAIN_STEPS') == 2
 
 
-def test_placeholders_of_a_command_cause_no_warning(caplog):
+def test_placeholders_of_commands_cause_no_warning(caplog):
   placeholder = gin_config.Placeholder('unused')
   configuration = gin_config.load_gin_files(
     _FILES, _GIVEN, macros={'SEED': placeholder}
@@ -668,7 +669,7 @@ def test_placeholders_of_a_command_cause_no_warning(caplog):
   assert not caplog.records
 
 
-def test_an_unknown_class_of_a_module_is_reported_with_the_classes(tmp_path):
+def test_unknown_class_is_reported_with_the_classes_of_the_module(tmp_path):
   path = tmp_path / 'own.gin'
   path.write_text(
     'from __gin__ import dynamic_registration\n'
@@ -702,8 +703,8 @@ def test_only_classes_of_the_package_are_suggested():
     ('mask_rate', ['mask_ratio', 'max_mask_ratio', 'mask_probability']),
   ],
 )
-def test_similar_parameters_are_described(parameter, suggestions):
-  """A suggestion of several parameters contains their documentation."""
+def test_suggested_parameters_are_documented(parameter, suggestions):
+  """Several suggested parameters are shown with their documentation."""
   with raises_error(errors.ConfigError, got=parameter) as caught:
     gin_config.load_gin_files(
       _FILES, [*_GIVEN, f'masked_lm.MaskedLM.{parameter}=0.2']
@@ -727,7 +728,7 @@ class WithoutBase:
 """
 
 
-def test_an_own_class_without_the_decorator_or_the_base_class(
+def test_custom_class_without_decorator_or_base_class_is_rejected(
   tmp_path, monkeypatch
 ):
   monkeypatch.chdir(tmp_path)

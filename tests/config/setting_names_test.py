@@ -1,4 +1,4 @@
-"""Bindings of the fields of datasets, as messages name them."""
+"""Tests of the binding names of dataset fields in messages."""
 
 import pytest
 
@@ -15,7 +15,7 @@ _GIVEN = (
 
 
 def _build(*bindings, files=('pretrain/mlm_tlm.gin', 'models/tiny.gin')):
-  """Returns a configuration from which the trainer has been built."""
+  """Returns a configuration of a trainer that has been built."""
   configuration = gin_config.load_gin_files(files, (*_GIVEN, *bindings))
   configuration.build(trainer.Trainer)
   return configuration
@@ -54,14 +54,14 @@ _SCOPED = 'mono/dataset_config.DatasetConfig.length'
     ),
   ],
 )
-def test_binding_of_a_field(files, bindings, dataset, field, expected):
+def test_find_dataset_binding(files, bindings, dataset, field, expected):
   keywords = {'files': files} if files else {}
   configuration = _build(*bindings, **keywords)
   assert configuration.find_dataset_binding(dataset, field) == expected
 
 
-def test_the_named_binding_has_an_effect():
-  """The flag that a message names is accepted and changes the dataset."""
+def test_binding_in_a_message_has_an_effect():
+  """The flag in a message is accepted and changes the dataset."""
   name = _build(f'{_SCOPED}=64').find_dataset_binding('mono', 'length')
   configuration = gin_config.load_gin_files(
     ('pretrain/mlm_tlm.gin', 'models/tiny.gin'), (*_GIVEN, f'{name}=32')
@@ -71,7 +71,7 @@ def test_the_named_binding_has_an_effect():
   assert {x.name: x.length for x in datasets}['mono'] == 32
 
 
-def test_a_class_without_its_scope_has_no_effect():
+def test_binding_without_the_scope_is_rejected():
   configuration = _build('DatasetConfig.length=32')
   with pytest.raises(errors.ConfigError) as error:
     gin_config.check_bindings([configuration])
@@ -85,7 +85,7 @@ def test_a_class_without_its_scope_has_no_effect():
     (('ALPHA=None',), 'ALPHA'),
   ],
 )
-def test_hints_of_a_scoped_object_contain_its_bindings(bindings, expected):
+def test_hints_for_scoped_objects_contain_scoped_bindings(bindings, expected):
   bindings = (*bindings, "mono/DatasetConfig.sizes='tokens'")
   with pytest.raises(errors.ConfigError) as error:
     _build(*bindings)
@@ -94,14 +94,14 @@ def test_hints_of_a_scoped_object_contain_its_bindings(bindings, expected):
   assert 'mono/DatasetConfig.sizes' in error.value.fix
 
 
-def test_the_location_of_a_scoped_binding_precedes_an_unscoped_one():
+def test_scoped_location_precedes_unscoped_location():
   """The shipped file binds the sampling exponent without a scope."""
   with pytest.raises(errors.ConfigError) as error:
     _build('mono/DatasetConfig.alpha=-1')
   assert error.value.where.endswith('--gin.mono/DatasetConfig.alpha')
 
 
-def test_flags_are_named_only_in_the_context():
+def test_flags_are_named_only_inside_the_context():
   assert setting_names.name_setting('mono', 'length') == 'DatasetConfig.length'
   with setting_names.naming_settings(_build().find_dataset_binding):
     assert setting_names.name_setting('mono', 'length') == '--gin.LENGTH'

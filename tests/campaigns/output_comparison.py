@@ -13,7 +13,7 @@ from xlflax.storage import manifests
 # Fields that differ in every call: times, and the random names of runs with the
 # digests of the files that contain them.
 _VOLATILE_FIELDS = {'run', 'digest', 'seconds', 'speed'}
-_NAME_ONLY = ('.html', '.png')  # these files show times
+_NAME_ONLY = ('.html', '.png')  # these files contain times
 
 
 def read_outputs(
@@ -82,7 +82,7 @@ def verify_outputs(directory: pathlib.Path) -> str:
 def _content(path: pathlib.Path) -> Any:
   """Returns bytes, or parsed JSON and CSV without volatile fields."""
   content = path.read_bytes()
-  if path.name == manifests.FILE:  # the files are compared themselves
+  if path.name == manifests.FILE:  # their files are compared directly
     return sorted(json.loads(content)['files'])
   if path.suffix == '.json':
     return _remove_volatile_fields(json.loads(content))
