@@ -1,4 +1,4 @@
-"""The documentation site: links, pages and build."""
+"""Tests of the documentation site: links, pages and build."""
 
 import importlib.util
 import pathlib
@@ -53,16 +53,18 @@ hooks = _load_hooks()
     ),
   ],
 )
-def test_links_are_those_of_the_site(text, source, page, expected):
+def test_rewrite_links(text, source, page, expected):
   assert hooks.rewrite_links(text, source, page) == expected
 
 
-def test_every_room_and_module_has_a_place_in_the_reference():
+def test_reference_has_a_page_for_every_package():
   pages = hooks.api_pages()
   for folder in (_ROOT / 'xlflax').iterdir():
-    is_room = (folder / '__init__.py').exists()
+    is_package = (folder / '__init__.py').exists()
     hidden = folder.name in ('cli', 'commands', 'demo')
-    assert (f'reference/{folder.name}.md' in pages) == (is_room and not hidden)
+    assert (f'reference/{folder.name}.md' in pages) == (
+      is_package and not hidden
+    )
   assert '\n::: xlflax.models.encoder\n' in pages['reference/models.md']
   assert '\n::: xlflax.utils.errors\n' in pages['reference/utils.md']
   assert (
@@ -78,7 +80,7 @@ def _pages(nav) -> set[str]:
   return set().union(*map(_pages, values))
 
 
-def test_the_navigation_lists_all_pages():
+def test_navigation_lists_all_pages():
   config = yaml.safe_load((_ROOT / 'mkdocs.yml').read_text(encoding='utf-8'))
   docs = _ROOT / 'docs'
   pages = {p.relative_to(docs).as_posix() for p in docs.rglob('*.md')}
@@ -86,7 +88,7 @@ def test_the_navigation_lists_all_pages():
   assert _pages(config['nav']) == expected
 
 
-def test_the_search_needs_no_server_and_no_other_host():
+def test_search_is_configured_for_offline_use():
   config = yaml.safe_load((_ROOT / 'mkdocs.yml').read_text(encoding='utf-8'))
   assert 'offline' in config['plugins']
   named = [*config['extra']['polyfills'], *config['extra_css']]
@@ -96,7 +98,7 @@ def test_the_search_needs_no_server_and_no_other_host():
 
 
 @pytest.mark.slow
-def test_the_site_builds_without_a_warning(tmp_path):
+def test_site_builds_without_warnings(tmp_path):
   subprocess.run(
     [sys.executable, '-m', 'mkdocs', 'build', '--strict', '--quiet']
     + ['--site-dir', str(tmp_path / 'site')],
@@ -115,11 +117,11 @@ def test_the_site_builds_without_a_warning(tmp_path):
     assert re.search(
       r'search-result__meta">\d+ matching documents<', search_page
     )
-    assert not _unseen(tmp_path / 'site')
+    assert not _find_overflows(tmp_path / 'site')
 
 
-def _unseen(site: pathlib.Path) -> list[str]:
-  """Returns pages wider than a window, and columns outside of the text."""
+def _find_overflows(site: pathlib.Path) -> list[str]:
+  """Returns pages wider than the window and columns outside of the text."""
   problems = []
   with browser_session.open_session() as tab:
     for page in (

@@ -70,7 +70,7 @@ def _evaluate(model_dir, *tasks, **settings):
 
 
 @pytest.mark.slow
-def test_all_checkpoints_and_the_untrained_model(run):
+def test_all_checkpoints_and_the_untrained_model_are_evaluated(run):
   report = _evaluate(run, _Total(), steps='all', untrained=True)
   assert list(report.results['total']) == ['untrained', 10, 20, 30]
   sums = [
@@ -85,12 +85,12 @@ def test_all_checkpoints_and_the_untrained_model(run):
 
 
 @pytest.mark.parametrize('steps, expected', [('last', [30]), ([10], [10])])
-def test_chosen_checkpoints(run, steps, expected):
+def test_selected_checkpoints_are_evaluated(run, steps, expected):
   report = _evaluate(run, _Total(), steps=steps)
   assert list(report.results['total']) == expected
 
 
-def test_a_second_call_goes_on_where_the_first_stopped(run, calls):
+def test_second_call_evaluates_only_missing_checkpoints(run, calls):
   first = _evaluate(run, _Total(), steps=[10, 20])
   again = _evaluate(run, _Total(), steps='all')
   assert len(calls) == 3
@@ -115,7 +115,7 @@ def test_another_checkpoint_of_the_same_step_is_evaluated_again(run, make_run):
   assert _evaluate(run, _Total()).computed == 1
 
 
-def test_a_result_cut_by_a_kill_is_evaluated_again(run):
+def test_truncated_result_is_evaluated_again(run):
   _evaluate(run, _Total())
   (file,) = run.glob('eval/total/all-*/30.json')
   file.write_text(file.read_text()[:50])
@@ -123,7 +123,7 @@ def test_a_result_cut_by_a_kill_is_evaluated_again(run):
   assert json.loads(file.read_text())['step'] == 30
 
 
-def test_a_broken_task_is_named_and_tried_again(run):
+def test_failed_task_is_reported_and_retried(run):
   tasks = _Total(name='broken', error='This text is broken'), _Total()
   report = _evaluate(run, *tasks)
   (failure,) = report.failures
@@ -132,7 +132,7 @@ def test_a_broken_task_is_named_and_tried_again(run):
   assert _evaluate(run, *tasks).computed == 1
 
 
-def test_a_broken_checkpoint_does_not_stop_the_others(run):
+def test_unreadable_checkpoint_does_not_stop_the_evaluation(run):
   shutil.rmtree(run / 'checkpoints' / '20' / 'params')
   (run / 'checkpoints' / '20' / 'params').mkdir()
   report = _evaluate(run, _Total(), steps='all')
@@ -153,15 +153,15 @@ def test_missing_gold_labels_are_logged_once(run, caplog):
   assert message == f'total: {unlabeled}.'
 
 
-def test_the_csv_has_the_results_of_earlier_calls_too(run):
+def test_csv_contains_results_of_earlier_calls(run):
   _evaluate(run, _Total(), steps=[10])
   _evaluate(run, _Total(), steps=[20])
   with (run / 'eval' / 'summary.csv').open() as stream:
     assert [row['step'] for row in csv.DictReader(stream)] == ['10', '20']
 
 
-def test_the_page_grows(run):
-  """Earlier calls stay on the page, and a failed call removes nothing."""
+def test_report_page_keeps_results_of_earlier_calls(run):
+  """A failed call does not remove earlier results, either."""
   page = run / 'eval/report.html'
   _evaluate(run, _Total(), steps=[10, 20])
   _evaluate(run, _Total(name='other'))
@@ -190,7 +190,7 @@ def test_the_page_grows(run):
   assert '<li>failed: broken: at step 30: This text is broken.</li>' in text
 
 
-def test_the_real_tasks_on_a_corpus(run, corpus):
+def test_shipped_tasks_are_evaluated_on_a_corpus(run, corpus):
   report = _evaluate(
     run,
     retrieval_task.Retrieval(
@@ -227,7 +227,7 @@ def _corpus_tasks(directory):
 
 
 @pytest.mark.parametrize('kind', ['mono', 'parallel'])
-def test_a_split_without_the_text_of_a_task_is_named(tmp_path, kind):
+def test_split_without_text_for_a_task_is_rejected(tmp_path, kind):
   (tmp_path / 'test' / kind).mkdir(parents=True)
   (tmp_path / 'valid/mono').mkdir(parents=True)
   (tmp_path / 'valid/mono/en.txt').write_text('a\n')
@@ -249,8 +249,8 @@ def test_a_split_without_the_text_of_a_task_is_named(tmp_path, kind):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _TotalOfText(_Total):
-  """A task with a source of text or examples, which is not read."""
+class _TotalWithSource(_Total):
+  """Task with a source of text or examples that is not read."""
 
   source: text_sources.TextSource | example_source.ExampleSource
 
@@ -263,7 +263,7 @@ def test_languages_outside_the_vocabulary_are_logged(
 ):
   (tmp_path / 'text.txt').write_text('one\n')
   source = text_sources.FileText(files={language: str(tmp_path / 'text.txt')})
-  _evaluate(run, _TotalOfText(source=source))
+  _evaluate(run, _TotalWithSource(source=source))
   warnings = [
     record.args
     for record in caplog.records
@@ -278,7 +278,7 @@ def test_labeled_languages_outside_the_vocabulary_are_logged(
   path = str(tmp_path / 'text.conll')
   files = {'de': path, 'de-sw': path}
   source = example_source.FileDataset(format='conll', files=files)
-  _evaluate(run, _TotalOfText(source=source))
+  _evaluate(run, _TotalWithSource(source=source))
   [warning] = [
     record.args
     for record in caplog.records
@@ -287,7 +287,7 @@ def test_labeled_languages_outside_the_vocabulary_are_logged(
   assert warning[0] == 'sw'
 
 
-def test_splits_are_stored_and_drawn_apart(run, corpus):
+def test_splits_are_stored_and_plotted_separately(run, corpus):
   for split in ('test', 'train'):
     source = text_sources.ParallelCorpus(
       directory=corpus, split=split, max_pairs=4
@@ -334,7 +334,7 @@ def test_watch_follows_checkpoints_until_training_has_finished(
       )
     )
   )
-  watcher.start()  # before a run exists
+  watcher.start()  # The run does not exist yet.
   make_run(directory)
   make_run(directory, [10])
   while not list(directory.glob('eval/total/all-*/10.json')):
@@ -358,7 +358,7 @@ def test_watch_ends_without_new_checkpoints(run, caplog):
   assert caplog.records
 
 
-def test_watch_gives_up_when_no_run_appears(tmp_path):
+def test_watch_raises_if_no_run_appears(tmp_path):
   with pytest.raises(errors.RunDirectoryError):
     _evaluate(
       tmp_path / 'none',
@@ -369,7 +369,7 @@ def test_watch_gives_up_when_no_run_appears(tmp_path):
     )
 
 
-def test_a_checkpoint_deleted_meanwhile_is_no_failure(run, monkeypatch):
+def test_checkpoint_deleted_during_evaluation_is_skipped(run, monkeypatch):
   restore = saved_run.SavedRun.restore_params
 
   def delete_first(self, step, **options):
@@ -390,20 +390,18 @@ def test_a_checkpoint_deleted_meanwhile_is_no_failure(run, monkeypatch):
     ([_Total(), _Total(offset=1.0)], ('total', 'evaluate.tasks')),
   ],
 )
-def test_wrong_tasks(run, tasks, values):
+def test_invalid_tasks_are_rejected(run, tasks, values):
   with raises_error(errors.ConfigError, mentions=values):
     _evaluate(run, *tasks)
 
 
-def test_a_directory_that_is_no_run(tmp_path):
+def test_directory_without_a_run_is_rejected(tmp_path):
   with raises_error(errors.RunDirectoryError, mentions='model.json'):
     _evaluate(tmp_path, _Total())
 
 
 @pytest.mark.slow
-def test_parameters_sharded_over_eight_devices_give_the_same_numbers(
-  run, corpus
-):
+def test_sharded_parameters_give_the_same_scores(run, corpus):
   tasks = (
     retrieval_task.Retrieval(
       source=text_sources.ParallelCorpus(directory=corpus)

@@ -1,4 +1,4 @@
-"""Programs in examples/: notebooks and a script.
+"""Tests of the notebooks and the script in examples/.
 
 The code cells of notebooks run as plain programs without Jupyter.
 """

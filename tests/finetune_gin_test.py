@@ -1,4 +1,4 @@
-"""Every gin file of fine-tuning is parsed and built, and its step is traced."""
+"""Tests that all fine-tuning gin files can be built and traced."""
 
 import json
 import re
@@ -74,7 +74,7 @@ _JOINT = 'finetune/intents_and_slots.gin'  # two heads on one encoder
 
 
 @pytest.mark.parametrize('file', _FILES)
-def test_training(monkeypatch, tmp_path, file):
+def test_gin_file_builds_and_traces(monkeypatch, tmp_path, file):
   family = file.split('/')[-1].removesuffix('.gin')
   run_directory.write_model(
     tmp_path / 'pretrained',
@@ -113,7 +113,7 @@ def test_training(monkeypatch, tmp_path, file):
   )
   setup = gin_files.trace_steps(settings)
   objective = settings.objectives.entries[0].objective
-  if family.startswith('search'):  # it has no head
+  if family.startswith('search'):  # The family has no head.
     assert (
       settings.init_from.exclude
       == settings.optimizer.learning_rate_overrides
@@ -128,13 +128,13 @@ def test_training(monkeypatch, tmp_path, file):
   assert [name for name, _ in settings.optimizer.learning_rate_overrides] == [
     '^heads/'
   ]
-  # A tenth of the 20 steps is warmup.
+  # Warmup is 10% of the 20 steps.
   assert settings.optimizer.rate_at(2) == pytest.approx(
     2e-5 if family.startswith('reranking') else 5e-5
   )
 
 
-def test_two_heads(tmp_path):
+def test_two_heads_are_trained_on_one_encoder(tmp_path):
   run_directory.write_model(
     tmp_path / 'pretrained',
     encoder.Encoder(
@@ -180,12 +180,12 @@ def test_two_heads(tmp_path):
   assert task.intents.length is None and task.length is None
 
 
-def test_every_family_has_its_file():
+def test_all_task_families_have_a_gin_file():
   assert {f'finetune/{name}.gin' for name in _EXAMPLES} <= set(_FILES)
 
 
 @pytest.mark.parametrize('file', [*_FILES, _JOINT, 'finetune/base.gin'])
-def test_header_says_what_people_override(file):
+def test_macros_in_the_header_exist(file):
   text = (gin_config.SHIPPED / file).read_text()
   header = '\n'.join(line for line in text.splitlines() if line.startswith('#'))
   text += gin_files.read_with_includes(file)

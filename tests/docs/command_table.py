@@ -7,7 +7,7 @@ replacements in this table.
 
 from tests.docs import small_world as world
 
-# Page -> what its commands find.
+# Mapping from pages to the files that their commands need.
 NEEDS = {
   'README.md': 'models/small.gin corpus en-train.conllu en-dev.conllu '
   'fr-test.conllu download',
@@ -53,9 +53,9 @@ NEEDS = {
   'docs/training.md': 'corpus vocab cache models/base.gin runs/mlm',
   'docs/translation.md': 'corpus vocab models/transformer_base.gin test.en',
 }
-# Page -> a module without which its commands are not run.
+# Mapping from pages to a module that their commands require.
 MODULES = {'docs/t5x.md': 't5x.train'}
-# Pages whose commands another test runs.
+# Mapping from pages to the test that runs their commands.
 ELSEWHERE = {
   'docs/add_language.md': 'tests/end_to_end/add_language_test.py',
   'docs/extending.md': 'tests/docs/extending_test.py',
@@ -63,7 +63,7 @@ ELSEWHERE = {
   'docs/huggingface.md': 'tests/docs/huggingface_test.py',
   'docs/tutorial.md': 'tests/end_to_end/tutorial_test.py',
 }
-# What a command begins with -> why it is not run.
+# Mapping from the start of commands to the reason why they are not run.
 NOT_RUN = {
   'xlflax build-corpus libreoffice': 'fetches packages',
   'make ': 'makes an environment, or is this very run',
@@ -131,7 +131,7 @@ NOT_RUN = {
 }  # fmt: skip
 # Commands whose exit code is not 0, because they report problems.
 EXIT_CODES = {'xlflax inspect dump': 2}
-# Listings that are not run: what they contain -> why.
+# Mapping from a part of listings to the reason why they are not run.
 NOT_RUN_PYTHON = {
   'import mteb': 'downloads data; tests/interop/mteb_encoder_test.py runs it',
   'teacher.score_pairs': 'tests/finetuning/reranking_test.py scores pairs',
@@ -139,7 +139,7 @@ NOT_RUN_PYTHON = {
   'StandardCheckpointer': 'tests/interop/without_xlflax_test.py runs it',
   'nnx.bridge': 'tests/interop/without_xlflax_test.py runs it',
 }
-# Page -> what is printed -> what is run.
+# Mapping from pages to replacements of printed text.
 SMALLER = {
   'docs/adapters.md': {
     '--gin.TRAIN_STEPS=1000': world.MONO,
@@ -289,7 +289,7 @@ SMALLER = {
     '--input=test.en': '--input=test.en --max_length=16',
   },
 }  # fmt: skip
-# Page -> names that its listings take for given.
+# Mapping from pages to code that defines the names of their listings.
 NAMES = {
   'docs/large_corpora.md': 'import seqio; source = seqio.TextLineDataSource('
   '{"train": "corpus/mono/de.txt"}, num_input_examples={"train": 60})',

@@ -24,7 +24,7 @@ _ROOT = pathlib.Path(__file__).parents[2]
 _PAGES = ['README.md'] + sorted(
   str(path.relative_to(_ROOT)) for path in (_ROOT / 'docs').rglob('*.md')
 )
-# What a line of a block of commands begins with.
+# Start of a line of a block of commands.
 _COMMAND = re.compile(
   r'(xlflax [a-z]|make |pip |python |git |hf |docker |studies/|echo |export |tensorboard '
   r'|for |  python|done$|[A-Z_]+=\S+ (?:python|xlflax))'
@@ -32,7 +32,7 @@ _COMMAND = re.compile(
 
 
 def _blocks(page: str) -> list[tuple[str, str]]:
-  """(language, text) of the fenced blocks, smaller."""
+  """Returns (language, text) of the fenced blocks, with smaller settings."""
   text = (_ROOT / page).read_text('utf-8')
   matches = re.findall(r'^```(\w*)\n(.*?)^```$', text, re.M | re.S)
   for printed, smaller in table.SMALLER.get(page, {}).items():
@@ -44,34 +44,34 @@ def _blocks(page: str) -> list[tuple[str, str]]:
 
 
 def _lines(block: str) -> list[str]:
-  """The commands of a block, continued lines joined; [] if it has none."""
+  """Returns the commands of a block, with continuation lines joined."""
   joined = re.sub(r'\\\n\s*', ' ', block).splitlines()
   lines = [line for line in joined if line.strip() and line[0] != '#']
   return lines if lines and all(map(_COMMAND.match, lines)) else []
 
 
-def _reason(line: str) -> str | None:
-  """Why a command is not run, or None."""
+def _skip_reason(line: str) -> str | None:
+  """Returns the reason why a command is not run, or None."""
   reasons = [
     why for start, why in table.NOT_RUN.items() if line.startswith(start)
   ]
   return reasons[0] if reasons else None
 
 
-def _python_reason(block: str) -> str | None:
+def _python_skip_reason(block: str) -> str | None:
   return next(
     (why for part, why in table.NOT_RUN_PYTHON.items() if part in block), None
   )
 
 
 def _steps(page: str) -> list[tuple[str, str]]:
-  """('command' or 'python', text) of what a page has to run, in order."""
+  """Returns (type, text) of the commands and Python listings of a page."""
   steps = []
   for kind, block in _blocks(page):
-    if kind == 'python' and page != 'README.md':  # readme_test.py
-      steps += [] if _python_reason(block) else [('python', block)]
+    if kind == 'python' and page != 'README.md':  # tested by readme_test.py
+      steps += [] if _python_skip_reason(block) else [('python', block)]
     elif kind in ('', 'bash'):
-      lines = [line for line in _lines(block) if not _reason(line)]
+      lines = [line for line in _lines(block) if not _skip_reason(line)]
       steps += [('command', line) for line in lines]
   return steps
 
@@ -83,7 +83,7 @@ def world(tmp_path_factory):
 
 @pytest.fixture
 def folder(request, world, tmp_path, monkeypatch):
-  """The folder in which a page's commands run, with all files that they read."""
+  """Working directory of a page's commands, with all files that they read."""
   if request.param in table.MODULES:
     module = pytest.importorskip(table.MODULES[request.param])
     root = pathlib.Path(module.__file__).parents[1]
@@ -94,13 +94,13 @@ def folder(request, world, tmp_path, monkeypatch):
     page_dir.parent.mkdir(parents=True, exist_ok=True)
     page_dir.symlink_to(world.path(name))
   monkeypatch.chdir(tmp_path)
-  with _forgetting():
+  with _restored_registries():
     yield request.param
 
 
 @contextlib.contextmanager
-def _forgetting():
-  """Has SeqIO forget afterwards what is registered inside."""
+def _restored_registries():
+  """Context that removes new SeqIO tasks and mixtures on exit."""
   registries = (seqio.TaskRegistry, seqio.MixtureRegistry)
   before = {registry: set(registry.names()) for registry in registries}
   try:
@@ -112,7 +112,7 @@ def _forgetting():
 
 
 def _command(line: str) -> None:
-  """Runs a command: here, or by a shell where it needs a process of its own."""
+  """Runs a command in this process, or in a shell if it needs its own process."""
   if line.startswith('xlflax ') and not re.search(
     r' \| | > |--target_topology=', line
   ):
@@ -135,7 +135,7 @@ def _command(line: str) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize('folder', table.NEEDS, indirect=True)
-def test_the_commands_of_a_page_run(folder, capsys):
+def test_page_commands_run(folder, capsys):
   names: dict[str, object] = {}
   exec(table.NAMES.get(folder, ''), names)
   failed = []
@@ -144,7 +144,7 @@ def test_the_commands_of_a_page_run(folder, capsys):
       if kind == 'python':
         exec(compile(text, folder, 'exec'), names)
       else:
-        with _forgetting():  # as a process of its own would
+        with _restored_registries():  # as a separate process would
           _command(text)
     except (Exception, SystemExit) as error:
       failed.append(f'{text}\n{type(error).__name__}: {error}')
@@ -152,14 +152,14 @@ def test_the_commands_of_a_page_run(folder, capsys):
   assert not failed, '\n'.join(failed)
 
 
-def test_every_page_with_something_to_run_is_run():
+def test_all_pages_with_commands_are_tested():
   pages = {page for page in _PAGES if _steps(page)} - set(table.ELSEWHERE)
   assert pages == set(table.NEEDS)
   for test in table.ELSEWHERE.values():
     assert (_ROOT / test).is_file()
 
 
-def test_every_exception_is_needed():
+def test_all_exceptions_are_used():
   lines = [x for page in _PAGES for _, b in _blocks(page) for x in _lines(b)]
   blocks = [block for page in _PAGES for _, block in _blocks(page)]
   for start in table.NOT_RUN:
@@ -168,7 +168,7 @@ def test_every_exception_is_needed():
     assert any(part in block for block in blocks), part
 
 
-def test_most_is_run():
+def test_most_commands_are_run():
   steps = [step for page in table.NEEDS for step in _steps(page)]
   assert sum(kind == 'command' for kind, _ in steps) >= 50
   assert sum(kind == 'python' for kind, _ in steps) >= 15

@@ -33,7 +33,7 @@ class _Block(NamedTuple):
 
 
 def _sections() -> dict[str, str]:
-  """The text of each second-level section, by its heading."""
+  """Returns the text of each second-level section by heading."""
   _, *parts = re.split(r'^## (.+)\n', _DOCUMENT.read_text('utf-8'), flags=re.M)
   return dict(zip(parts[::2], parts[1::2], strict=True))
 
@@ -61,7 +61,7 @@ def _run(block: _Block, folder: pathlib.Path) -> None:
       'PATH': f'{programs}:{os.environ["PATH"]}',
       'PYTHONPATH': '',
       'JAX_PLATFORMS': 'cpu',
-      'XLA_FLAGS': '',  # one device, as a reader's
+      'XLA_FLAGS': '',  # one device
     },
     text=True,
     capture_output=True,
@@ -87,7 +87,7 @@ _EXAMPLES = [name for name in _sections() if name.startswith('Add ')]
 
 @pytest.fixture(scope='module')
 def text(tmp_path_factory):
-  """The corpus and the vocabulary of the page."""
+  """Directory with the corpus and the vocabulary of the page."""
   folder = tmp_path_factory.mktemp('text')
   (block,) = _blocks(_sections()['Prepare the text of the examples'])
   _run(block, folder)
@@ -95,7 +95,7 @@ def text(tmp_path_factory):
 
 
 @pytest.mark.parametrize('heading', mark_slow(_EXAMPLES, _SLOW))
-def test_the_listings_of_a_section_run(heading, text, tmp_path):
+def test_section_listings_run(heading, text, tmp_path):
   shutil.copytree(text, tmp_path, dirs_exist_ok=True)
   blocks = _blocks(_sections()[heading])
   used = False
@@ -111,7 +111,7 @@ def test_the_listings_of_a_section_run(heading, text, tmp_path):
 
 
 @pytest.mark.parametrize('heading', _EXAMPLES)
-def test_a_section_names_exactly_the_files_it_adds(heading):
+def test_sections_list_the_files_they_add(heading):
   section = _sections()[heading]
   (sentence,) = re.findall(r'^The example adds (.*?)\.$', section, re.M | re.S)
   added = [block.file for block in _blocks(section) if block.file]

@@ -17,7 +17,7 @@ _BLOCKS = re.findall(r'^```(\w+)\n(.*?)^```$', _PAGE, re.M | re.S)
 
 
 def _run(command: str, folder: pathlib.Path) -> subprocess.CompletedProcess:
-  """Runs a shell command as a reader of the page does, on one device."""
+  """Runs a shell command of the page on one device."""
   programs = pathlib.Path(sys.executable).parent
   return subprocess.run(
     ['bash', '-euo', 'pipefail', '-c', command],
@@ -37,7 +37,7 @@ def _run(command: str, folder: pathlib.Path) -> subprocess.CompletedProcess:
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
-  """A folder with the files of the page, a corpus and a vocabulary."""
+  """Directory with the files of the page, a corpus and a vocabulary."""
   root = tmp_path_factory.mktemp('project')
   for _, text in _BLOCKS:
     if match := re.match(r'# ([\w./]+\.\w+)\n', text):
@@ -56,7 +56,7 @@ _TEXTS = [text for kind, text in _BLOCKS if kind == 'text']
 
 
 @pytest.mark.slow
-def test_the_complete_configuration_trains(folder):
+def test_complete_configuration_trains(folder):
   result = _run(_COMMAND.replace('STEPS=20', 'STEPS=2'), folder)
   assert not result.returncode, result.stderr[-4000:]
   for line in _TEXTS[-1].splitlines():
@@ -65,7 +65,7 @@ def test_the_complete_configuration_trains(folder):
   assert 'components.Lion.weight_decay = 0.01' in operative
 
 
-def test_the_error_of_the_page(folder):
+def test_error_message_equals_the_page(folder):
   flag, message = _TEXTS[0].split('\n\n')
   command = _COMMAND.strip().replace('language_id.gin', 'pretrain/mlm.gin')
   command = re.sub(r' --gin\.(LANG|comp)\S+', '', command)

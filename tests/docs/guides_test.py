@@ -1,4 +1,4 @@
-"""Links to sections, and messages quoted in the guides."""
+"""Tests of links to sections and of messages quoted in the guides."""
 
 import ast
 import pathlib
@@ -20,12 +20,12 @@ def _anchors(path: str) -> set[str]:
   return {re.sub(r'[\s-]+', '-', slug) for slug in slugs}
 
 
-def test_the_questions_are_linked_from_the_front_page():
+def test_readme_links_to_the_questions():
   assert '(docs/questions.md)' in _text('README.md')
 
 
-def _source() -> str:
-  """All strings of the package, neighbours joined; values in them are …."""
+def _package_strings() -> str:
+  """Returns all strings of the package, joined, with … for formatted values."""
   sources = []
   for path in (_ROOT / 'xlflax').rglob('*.py'):
     for node in ast.walk(ast.parse(path.read_text('utf-8'))):
@@ -41,12 +41,12 @@ def _source() -> str:
   return re.sub(r'%[.\d]*[sdf]', '…', '\n'.join(sources))
 
 
-def test_the_messages_of_the_page_are_those_of_the_code():
+def test_quoted_messages_exist_in_the_code():
   text = _text('docs/trouble.md')
   items = re.findall(r'^- (`.+?`):', text, re.M)
   messages = [m for item in items for m in re.findall(r'`([^`]+)`', item)]
   assert len(messages) > 20
-  source = _source()
+  source = _package_strings()
   missing = [
     message
     for message in messages
@@ -55,8 +55,8 @@ def test_the_messages_of_the_page_are_those_of_the_code():
   assert not missing
 
 
-def test_messages_point_to_paragraphs_that_are_there():
-  links = re.findall(r'(docs/\w+\.md)#([\w-]+)', _source())
+def test_links_in_messages_point_to_existing_sections():
+  links = re.findall(r'(docs/\w+\.md)#([\w-]+)', _package_strings())
   assert links
   for page, anchor in links:
     assert anchor in _anchors(page), (page, anchor)

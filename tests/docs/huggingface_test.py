@@ -57,7 +57,7 @@ def folder(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_commands_run(folder):
+def test_commands_run(folder):
   programs = pathlib.Path(sys.executable).parent
   result = subprocess.run(
     ['bash', '-euo', 'pipefail', '-c', _commands()],

@@ -16,7 +16,7 @@ from tests.data.supervised import xtreme_files
 from xlflax import cli, data
 from xlflax.data.tokenizers import base_vocabulary
 
-# Small models by the names of those that the commands take.
+# Small models by the names in the commands.
 _SIZE = """
 include 'models/encoder.gin'
 
@@ -46,7 +46,7 @@ MODELS = {
 _ROOT = pathlib.Path(__file__).parents[2]
 _LANGUAGES = ('en', 'fr', 'de', 'ru', 'zh', 'ja', 'es', 'ur', 'sw')
 _TATOEBA = {'fr': 'fra', 'ru': 'rus', 'de': 'deu', 'zh': 'cmn'}
-# Name in the documentation -> file of `toy`.
+# Mapping from names in the documentation to files of `toy`.
 _FILES = {
   'en-train.conllu': 'trees/train.en.conllu',
   'en-dev.conllu': 'trees/dev.en.conllu',
@@ -83,7 +83,7 @@ _FILES = {
   **{f'verses.{code}': f'corpus/mono/{code}.txt' for code in _LANGUAGES[:4]},
   'muse/en-de.txt': 'dictionaries/en-de.train.txt',
 }
-_TUNED = {  # run -> (gin file, training file, further flags)
+_TUNED = {  # Mapping from runs to (gin file, training file, further flags).
   'pos': ('tagging', 'trees/train.en.conllu', ()),
   'ner': ('tagging', 'ner/train.en.iob2', ("--gin.FORMAT='uner'",)),
   'parsing': ('parsing', 'trees/train.en.conllu', ()),
@@ -102,7 +102,7 @@ TUNING = '--gin.EPOCHS=1 --gin.BATCH_SIZE=8 --gin.LENGTH=48'
 
 
 class World:
-  """A folder in which things are made when they are asked for."""
+  """Directory whose files, folders and runs are created on first use."""
 
   def __init__(self, root: pathlib.Path):
     self.root = root
@@ -154,7 +154,7 @@ class World:
       return self._train_translation(path)
     if name in _TUNED:
       return self._tune(path)
-    path = self.root / 'runs/encoder'  # all others are copies of it
+    path = self.root / 'runs/encoder'  # All others are copies of it.
     if not path.exists():
       self.run(
         'train --gin_file=pretrain/mlm_tlm.gin '
@@ -184,7 +184,7 @@ class World:
     return path
 
   def _train_translation(self, path: pathlib.Path) -> pathlib.Path:
-    """With a checkpoint at each of its steps, to be averaged."""
+    """Trains a translation model with a checkpoint at each step."""
     self.run(
       'train --gin_file=pretrain/translation.gin '
       f'--gin_file={self.root}/models/transformer_base.gin '
@@ -212,7 +212,7 @@ class World:
     call = [*shlex.split(line), *arguments]
     assert cli.main(call) == 0, call
 
-  # What a name of `path` begins with -> how it is made.
+  # Mapping from the start of a name to the function that creates the file.
 
   def _make_corpus(self, path: pathlib.Path) -> None:
     shutil.copytree(self.toy / 'corpus', path)
@@ -220,7 +220,7 @@ class World:
   _make_raw = _make_corpus
 
   def _make_dump(self, path: pathlib.Path) -> None:
-    """Web pages with markup, and records that cannot be used."""
+    """Writes web pages with markup, and invalid records."""
     corpus = data.Corpus(self.toy / 'corpus')
     lines = [line.text for line in corpus.monolingual('en')][:60]
     records = [
@@ -237,7 +237,7 @@ class World:
       data.Corpus(self.toy / 'corpus'),
       path,
       size=1500,
-      model_type='bpe',  # whole words: only these have embeddings
+      model_type='bpe',  # Only complete words have embeddings.
       character_coverage=1.0,
       num_threads=1,
     )
@@ -248,12 +248,12 @@ class World:
     self.run(f'cache {self._inputs} --output={path}')
 
   def _make_jaen(self, path: pathlib.Path) -> None:
-    """Word alignments of en-ja turned round, counted from 1."""
+    """Writes reversed en-ja word alignments with first index 1."""
     name = 'alignment/test.en-ja' + ('.txt', '.gold')[path.suffix == '.gold']
     lines = (self.toy / name).read_text('utf-8').splitlines()
     mark = ' ||| '
     if path.suffix == '.gold':
-      lines = [' '.join(map(_turned, line.split())) for line in lines]
+      lines = [' '.join(map(_reverse_link, line.split())) for line in lines]
       mark = '\0'
     turned = [mark.join(line.split(mark)[::-1]) for line in lines]
     _write(path, '\n'.join(turned) + '\n')
@@ -276,7 +276,7 @@ class World:
     _write(path, ''.join('\t'.join(r.split('\t')[:2]) + '\n' for r in rows))
 
   def _make_sts_train(self, path: pathlib.Path) -> None:
-    """Pairs and how many words they share."""
+    """Writes sentence pairs and the number of words that they share."""
     rows = (self.toy / 'paraphrase/dev.en.tsv').read_text('utf-8').splitlines()
     pairs = [row.split('\t')[:2] for row in rows]
     shared = [len(set(a.split()) & set(b.split())) for a, b in pairs]
@@ -288,7 +288,7 @@ class World:
   _make_sts_test = _make_sts_test_de = _make_sts_train
 
   def _make_dictionary(self, path: pathlib.Path) -> None:
-    """`freedict/en-fr.train.tsv`, and the like."""
+    """Writes a dictionary such as `freedict/en-fr.train.tsv`."""
     pair, part, _ = path.name.split('.')
     turned = not pair.startswith('en-')
     name = '-'.join(pair.split('-')[::-1]) if turned else pair
@@ -340,7 +340,7 @@ class World:
     path.write_bytes(gzip.compress(pairs))
 
   def _make_models(self, path: pathlib.Path) -> None:
-    """`models/xlm-roberta-base`: XLM-R's folder, small."""
+    """Writes a small XLM-R model as `models/xlm-roberta-base`."""
     self._hugging_face(path)
 
   _make_xlm_roberta_base = _make_models
@@ -365,8 +365,8 @@ class World:
     transformers.XLMRobertaForMaskedLM(config).save_pretrained(path)
 
 
-def _turned(link: str) -> str:
-  """'0-1' -> '2-1': sides turned round, counted from 1."""
+def _reverse_link(link: str) -> str:
+  """Returns a reversed link with first index 1; '0-1' becomes '2-1'."""
   sign = '-' if '-' in link else 'p'
   first, second = link.split(sign)
   return f'{int(second) + 1}{sign}{int(first) + 1}'

@@ -42,11 +42,11 @@ def _fields() -> set[str]:
   return {f'{name}.{field}' for name in own_terms for field in collect(name)}
 
 
-def test_the_table_has_at_least_sixty_concepts():
+def test_table_has_at_least_60_concepts():
   assert len(_names()) == len(set(_names())) >= 60
 
 
-def test_fields_exist():
+def test_listed_fields_exist():
   fields = {name for name in _names() if not name.startswith('xlflax ')}
   assert fields <= _fields()
 
@@ -57,7 +57,7 @@ def test_fields_exist():
     {name.split(' --')[0] for name in _names() if name.startswith('xlflax ')}
   ),
 )
-def test_options_exist(command):
+def test_listed_options_exist(command):
   options = {
     name.split(' ')[-1]
     for name in _names()

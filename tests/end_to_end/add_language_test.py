@@ -1,4 +1,4 @@
-"""The commands of docs/add_language.md, on a small corpus."""
+"""Runs the commands of docs/add_language.md on a small corpus."""
 
 import json
 import shutil
@@ -26,7 +26,7 @@ def _corpus_without(corpus, language, output):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_language_is_added_and_forgetting_is_reported(tmp_path):
+def test_adding_a_language_reports_forgetting(tmp_path):
   corpus = tmp_path / 'all'
   conftest.write_corpus(corpus)
   old_corpus = _corpus_without(corpus, 'ru', tmp_path / 'old')

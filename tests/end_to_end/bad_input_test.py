@@ -1,4 +1,4 @@
-"""Each mistake ends a command with one message and status 2."""
+"""Tests that invalid input ends a command with one message and status 2."""
 
 import re
 import resource
@@ -47,7 +47,7 @@ def corpus(workspace, tmp_path):
   return shutil.copytree(workspace.root / 'corpus', tmp_path / 'corpus')
 
 
-def test_missing_corpus(fails, workspace, tmp_path):
+def test_missing_corpus_is_reported(fails, workspace, tmp_path):
   message = fails(
     *_train(workspace, tmp_path / 'run', corpus=tmp_path / 'nowhere')
   )
@@ -55,8 +55,8 @@ def test_missing_corpus(fails, workspace, tmp_path):
 
 
 @pytest.mark.slow
-def test_steps_beyond_max_epochs(fails, workspace, tmp_path):
-  """A short dataset can be trained to its end, but not any further."""
+def test_steps_beyond_max_epochs_are_rejected(fails, workspace, tmp_path):
+  """The suggested number of steps is accepted."""
   limit = '--gin.mono/dataset_config.DatasetConfig.max_epochs=1'
   arguments = _train(
     workspace, tmp_path / 'run', workspace.cache, limit, steps=100_000
@@ -72,7 +72,7 @@ def test_steps_beyond_max_epochs(fails, workspace, tmp_path):
 
 
 @pytest.mark.parametrize('mode', mark_slow([(), ('--dry_run',)], slow=[()]))
-def test_selection_by_a_metric_that_is_not_computed(
+def test_selection_by_an_unavailable_metric_is_rejected(
   fails, workspace, tmp_path, mode
 ):
   message = fails(
@@ -87,7 +87,7 @@ def test_selection_by_a_metric_that_is_not_computed(
   assert mode or not losses(tmp_path / 'run')
 
 
-def test_malformed_line(fails, workspace, corpus, tmp_path):
+def test_malformed_line_is_located(fails, workspace, corpus, tmp_path):
   path = corpus / 'parallel/en-de.tsv'
   lines = path.read_text().splitlines()
   lines[6] = 'one column only'
@@ -101,13 +101,13 @@ def test_malformed_line(fails, workspace, corpus, tmp_path):
   assert f'{path}:7' in message
 
 
-def test_language_without_text(fails, workspace, corpus, tmp_path):
+def test_language_without_text_is_reported(fails, workspace, corpus, tmp_path):
   (corpus / 'mono/fr.txt').write_text('\n')
   message = fails(*_train(workspace, tmp_path / 'run', corpus=corpus))
   assert 'fr contains no text' in message and 'fr.txt' in message
 
 
-def test_gin_typos(fails, workspace, tmp_path):
+def test_gin_typos_have_suggestions(fails, workspace, tmp_path):
   run = tmp_path / 'run'
   message = fails(*_train(workspace, run, '--gin.BATCH_SZIE=4'))
   assert 'Got: BATCH_SZIE' in message and 'BATCH_SIZE' in message
@@ -118,7 +118,9 @@ def test_gin_typos(fails, workspace, tmp_path):
   assert not run.exists()
 
 
-def test_wrong_shapes_are_found_before_a_step(fails, workspace, tmp_path):
+def test_invalid_shapes_are_rejected_before_training(
+  fails, workspace, tmp_path
+):
   run = tmp_path / 'run'
   message = fails(*_train(workspace, run, '--gin.LENGTH=64', '--dry_run'))
   assert 'max_position_embeddings' in message
@@ -150,7 +152,9 @@ def run(finished, tmp_path):
 
 
 @pytest.mark.slow
-def test_directory_of_another_configuration(fails, workspace, run):
+def test_directory_with_another_configuration_is_rejected(
+  fails, workspace, run
+):
   message = fails(
     *_train(
       workspace,
@@ -175,7 +179,7 @@ def test_directory_of_another_configuration(fails, workspace, run):
     'trainer.Trainer.ema_decay=0.9',
   ],
 )
-def test_continuing_is_not_suggested_if_the_checkpoint_does_not_fit(
+def test_resuming_is_not_suggested_for_incompatible_checkpoints(
   fails, workspace, run, setting
 ):
   message = fails(
@@ -188,7 +192,9 @@ def test_continuing_is_not_suggested_if_the_checkpoint_does_not_fit(
 
 
 @pytest.mark.slow
-def test_other_text_read_live(fails, workspace, corpus, tmp_path):
+def test_changed_text_is_rejected_without_a_cache(
+  fails, workspace, corpus, tmp_path
+):
   def train(*more: str) -> list[str]:
     return _train(workspace, tmp_path / 'run', *more, corpus=corpus)
 
@@ -201,11 +207,13 @@ def test_other_text_read_live(fails, workspace, corpus, tmp_path):
     cli.main(train('--on_config_mismatch=continue', '--stop_after_steps=3'))
     == 0
   )
-  assert cli.main(train()) == 0  # the path is recorded
+  assert cli.main(train()) == 0  # The path is recorded.
 
 
 @pytest.mark.slow
-def test_vocabulary_of_another_size(fails, workspace, run, tmp_path):
+def test_vocabulary_of_another_size_is_rejected(
+  fails, workspace, run, tmp_path
+):
   assert (
     cli.main(
       [
@@ -238,7 +246,9 @@ def test_vocabulary_of_another_size(fails, workspace, run, tmp_path):
 
 
 @pytest.mark.slow
-def test_truncated_newest_checkpoint(workspace, finished, run):
+def test_truncated_checkpoint_falls_back_to_the_previous_one(
+  workspace, finished, run
+):
   for path in (run / 'checkpoints/8/train').rglob('*'):
     if path.is_file() and path.stat().st_size > 1000:
       path.write_bytes(path.read_bytes()[:100])
@@ -264,7 +274,7 @@ sys.exit(cli.main(sys.argv[2:]))
 
 
 @pytest.mark.slow
-def test_full_disk_during_a_save(workspace, finished, run):
+def test_full_disk_during_a_save_is_reported(workspace, finished, run):
   del finished
   assert resource.RLIMIT_FSIZE is not None
   arguments = _train(

@@ -153,7 +153,7 @@ def root(tmp_path_factory) -> pathlib.Path:
   return root
 
 
-def test_a_model_that_reads_is_above_chance(root):
+def test_trained_model_is_above_chance(root):
   _run_xlflax(
     'train',
     '--gin_file=finetune/question_answering.gin',

@@ -1,4 +1,4 @@
-"""Runs in a bucket equal runs on disk, and later commands need no disk."""
+"""Tests that runs in a bucket equal runs on disk."""
 
 import functools
 import json
@@ -28,7 +28,7 @@ _FLAGS = (
   '--gin.checkpoints.CheckpointOptions.save_interval_steps=4',
   '--gin.checkpoints.CheckpointOptions.max_to_keep=2',
 )
-_STALE = 3.0  # seconds until listings of Google's buckets show a change
+_STALE = 3.0  # seconds until listings show a change
 _STEPS = '--gin.TRAIN_STEPS=8'
 
 
@@ -51,7 +51,9 @@ def _copy_run(bucket: fake_bucket.Bucket, name: str) -> pathlib.Path:
 
 
 @pytest.mark.slow
-def test_stopped_and_continued_in_a_bucket(workspace, bucket, tmp_path):
+def test_run_resumed_in_a_bucket_equals_the_run_on_disk(
+  workspace, bucket, tmp_path
+):
   """One process trains to step 6, then two processes with the same batches."""
   fake, variables = bucket
   common = ('train', *TINY, *_FLAGS, _STEPS, *workspace.inputs, workspace.cache)
@@ -85,7 +87,7 @@ def test_stopped_and_continued_in_a_bucket(workspace, bucket, tmp_path):
 
 
 @pytest.mark.slow
-def test_stopped_in_s3_is_the_run_on_disk(workspace, tmp_path):
+def test_run_resumed_in_s3_equals_the_run_on_disk(workspace, tmp_path):
   """Stops at 5 and 7 of 8 steps, with faults; compares parameters exactly."""
   with fake_s3.serve_store() as (faults, address):
     variables = fake_s3.client_environment(address)
@@ -131,7 +133,7 @@ def _treebank(path: pathlib.Path) -> str:
 
 
 @pytest.mark.slow
-def test_evaluated_and_fine_tuned_in_a_bucket(workspace, bucket, tmp_path):
+def test_bucket_runs_are_evaluated_and_fine_tuned(workspace, bucket, tmp_path):
   """Runs all steps after pretraining with no file of the run on disk."""
   fake, variables = bucket
   workspace.run(
@@ -266,7 +268,9 @@ def store(request) -> Iterator[_Store]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
-def test_from_records_to_a_published_folder(workspace, store, tmp_path):
+def test_pipeline_in_a_bucket_equals_the_pipeline_on_disk(
+  workspace, store, tmp_path
+):
   """Kills during the upload of the cache and during training, with faults.
 
   Parameters, cache, results and published files equal those on disk exactly.

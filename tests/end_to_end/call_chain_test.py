@@ -1,4 +1,4 @@
-"""Call depth of training steps and evaluations, and a user's hook."""
+"""Tests of the call depth of training and evaluation, and of user hooks."""
 
 import dataclasses
 import json
@@ -36,7 +36,7 @@ def _calls(stack) -> list[tuple[str, str]]:
   return calls[names.index('main') :]
 
 
-def test_the_optimizer_update_is_few_calls_away(
+def test_optimizer_update_is_reached_in_few_calls(
   workspace, tmp_path, monkeypatch
 ):
   """ARCHITECTURE.md lists the calls ("Life of a training step")."""
@@ -59,7 +59,7 @@ def test_the_optimizer_update_is_few_calls_away(
   assert len({file for file, _ in calls}) <= 10, calls
 
 
-def test_the_metrics_of_retrieval_are_few_calls_away(
+def test_retrieval_metrics_are_reached_in_few_calls(
   make_run, corpus, tmp_path, monkeypatch
 ):
   """ARCHITECTURE.md lists the calls ("Life of an evaluation")."""
@@ -87,7 +87,7 @@ def test_the_metrics_of_retrieval_are_few_calls_away(
 
 @dataclasses.dataclass(kw_only=True)
 class _SumOfLosses(training.Hook):
-  """Logs the sum of all losses; may end the run as a kill would."""
+  """Logs the sum of all losses and optionally kills the run."""
 
   kill_at: int | None = None
   total: float = dataclasses.field(default=0.0, init=False)
@@ -112,10 +112,8 @@ def _sums(run) -> list[tuple[int, str]]:
 
 
 @pytest.mark.slow
-def test_the_state_of_a_users_hook_survives_a_kill(
-  workspace, tmp_path, monkeypatch
-):
-  """The lines of the resumed run are those of an uninterrupted run."""
+def test_hook_state_is_restored_after_a_kill(workspace, tmp_path, monkeypatch):
+  """The resumed run logs the same lines as an uninterrupted run."""
   train = trainer.Trainer.train
 
   def run(directory, **fields):

@@ -1,4 +1,4 @@
-"""Methods of several papers combined in one run of a user's gin file."""
+"""Tests a user's gin file that combines the methods of several papers."""
 
 import json
 import shutil
@@ -185,7 +185,7 @@ def _parameters(model_dir, step):
 
 
 @pytest.mark.slow
-def test_all_methods_in_one_run(workspace, inputs, english, tmp_path):
+def test_all_methods_train_in_one_run(workspace, inputs, english, tmp_path):
   file, run = tmp_path / 'mine.gin', tmp_path / 'run'
   file.write_text(_GIN)
   workspace.run(
@@ -215,10 +215,10 @@ def test_all_methods_in_one_run(workspace, inputs, english, tmp_path):
     assert rows[_STEPS][name] < rows[8][name], name
   assert (
     rows[8]['distill/loss'] < 0.1
-  )  # the student was initialized from the teacher
+  )  # The student was initialized from the teacher.
   before, after = _parameters(run, 16), _parameters(run, _STEPS)
   assert [name for name in after if 'cross_attention/' in name]
-  for name, value in after.items():  # biases of keys have no effect
+  for name, value in after.items():  # Biases of keys have no effect.
     moved = np.abs(value - before[name]).max()
     assert moved > 1e-3 or name.endswith('key/bias'), name
   counts = json.loads((run / 'report/vocabulary_matching.json').read_text())

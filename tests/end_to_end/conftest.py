@@ -1,4 +1,4 @@
-"""Corpus, vocabulary and token cache, and processes of the real command."""
+"""Shared workspace with corpus, vocabulary and cache, and process helpers."""
 
 import dataclasses
 import json
@@ -95,7 +95,7 @@ def free_port() -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Workspace:
-  """Directory of text, vocabulary and cache, and runs of commands in it."""
+  """Directory with text, vocabulary and cache, in which commands are run."""
 
   root: pathlib.Path
 
@@ -234,7 +234,7 @@ def losses(model_dir: pathlib.Path) -> dict[int, dict[str, float]]:
 
 
 def wait_for_step(process, model_dir: pathlib.Path, step: int) -> None:
-  """Blocks until a run has logged `step` or ended."""
+  """Blocks until a run has logged `step` or has ended."""
   path = model_dir / 'metrics.jsonl'
   for _ in range(30000):
     if process.poll() is not None:

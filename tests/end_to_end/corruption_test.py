@@ -1,4 +1,4 @@
-"""Silent data corruption in real runs is detected and not saved."""
+"""Tests that silent data corruption is detected and not saved."""
 
 import pathlib
 import socket
@@ -99,8 +99,8 @@ def _arrays(run, item: str):
 
 
 @pytest.mark.slow
-def test_a_wrong_step_of_one_of_two_processes(workspace, tmp_path):
-  """Process 1 computes step 24 wrongly: it is reported, and 24 is not saved."""
+def test_wrong_step_of_one_process_is_detected(workspace, tmp_path):
+  """Process 1 computes step 24 wrongly, so step 24 is reported and not saved."""
   run = tmp_path / 'run'
   statuses, outputs = _run_job(workspace, run, 'none', 'wrong_result')
   assert statuses == [74, 74], outputs
@@ -121,8 +121,8 @@ def test_a_wrong_step_of_one_of_two_processes(workspace, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_corrupted_job_resumes_with_correct_results(workspace, tmp_path):
-  """The resumed run equals a run without replay exactly."""
+def test_corrupted_job_resumes_with_correct_results(workspace, tmp_path):
+  """The resumed run is bitwise equal to a run without replay."""
   run = tmp_path / 'run'
   statuses, outputs = _run_job(workspace, run, 'none', 'wrong_result')
   assert statuses == [74, 74], outputs
@@ -137,7 +137,7 @@ def test_a_corrupted_job_resumes_with_correct_results(workspace, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_wrong_replica_on_one_of_eight_devices(workspace, tmp_path):
+def test_wrong_replica_on_one_device_is_detected(workspace, tmp_path):
   """The replay of step 24 detects it, before step 24 would be saved."""
   run = tmp_path / 'run'
   statuses, (output,) = _run_job(workspace, run, 'wrong_replica', devices=8)
@@ -162,11 +162,15 @@ def test_a_wrong_replica_on_one_of_eight_devices(workspace, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('sdc_check_every', [100, 13])
-def test_a_wrong_replica_is_not_saved(workspace, tmp_path, sdc_check_every):
-  """Even if no step is replayed before a checkpoint is due."""
+def test_wrong_replica_is_not_saved(workspace, tmp_path, sdc_check_every):
+  """This holds even if no step is replayed before the checkpoint."""
   flag = f'--gin.trainer.Trainer.sdc_check_every={sdc_check_every}'
   statuses, (output,) = _run_job(
-    workspace, tmp_path / 'run', 'wrong_replica', devices=8, more=(flag,)
+    workspace,
+    tmp_path / 'run',
+    'wrong_replica',
+    devices=8,
+    extra_arguments=(flag,),
   )
   assert statuses == [74], output
   assert_mentions(output, 'step 24')

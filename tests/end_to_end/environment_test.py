@@ -1,4 +1,4 @@
-"""Training with environment variables that libraries read.
+"""Tests of training with environment variables that libraries read.
 
 Each run has variables with unusual but legal values. Its losses are equal to
 those of a run without these variables, or it ends with one error message.
@@ -74,7 +74,7 @@ _LIVE_TOPICS = (
   'TensorFlow',
 )
 # Variables that must not change the losses of two processes.
-_VARIABLES_OF_CONNECTIONS = {
+_CONNECTION_VARIABLES = {
   'proxies': {
     **dict.fromkeys(
       (
@@ -190,9 +190,7 @@ def test_variables_do_not_change_losses_with_tensorflow(
   assert 'Traceback' not in output
 
 
-def test_xla_flags_of_a_file_do_not_change_losses(
-  workspace, tmp_path, reference
-):
+def test_xla_flags_file_does_not_change_losses(workspace, tmp_path, reference):
   flags = tmp_path / 'flags'
   flags.write_text(workspace.environment()['XLA_FLAGS'])
   losses, _ = _train(
@@ -201,7 +199,7 @@ def test_xla_flags_of_a_file_do_not_change_losses(
   assert losses == reference
 
 
-@pytest.mark.parametrize('topic', _VARIABLES_OF_CONNECTIONS)
+@pytest.mark.parametrize('topic', _CONNECTION_VARIABLES)
 def test_variables_do_not_change_losses_of_two_processes(
   workspace, tmp_path, reference_of_two_processes, topic
 ):
@@ -210,13 +208,15 @@ def test_variables_do_not_change_losses_of_two_processes(
     tmp_path / 'run',
     workspace.cache,
     num_processes=2,
-    **_VARIABLES_OF_CONNECTIONS[topic],
+    **_CONNECTION_VARIABLES[topic],
   )
   assert losses == reference_of_two_processes
 
 
 @pytest.mark.parametrize('topic', _REJECTED)
-def test_variables_that_end_a_run_with_an_error(workspace, tmp_path, topic):
+def test_rejected_variables_end_the_run_with_an_error(
+  workspace, tmp_path, topic
+):
   variables, value, status = _REJECTED[topic]
   _, output = _train(workspace, tmp_path / 'run', status=status, **variables)
   assert value in output

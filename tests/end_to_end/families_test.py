@@ -1,4 +1,4 @@
-"""Task families other than XTREME's, from text to scores above a baseline.
+"""Tests that task families other than XTREME's score above a baseline.
 
 The families are parsing by content words, multiple choice, questions without an
 answer, frozen vectors, and SIB-200 and MASSIVE from files in their published
@@ -26,7 +26,7 @@ _FROZEN = {
   'similarity': ('spearman/aa-en', 0.0, 0.08),
   'pairs': ('average_precision/aa-en', 'positive/aa-en', 0.05),
   'ranking': ('ndcg@10/aa', 0.023, 0.3),  # sum of 1 / log2(rank + 1) / 200
-  'xsim': ('xsim/aa', 0.995, 0.3),  # an error rate: one of 200 is right
+  'xsim': ('xsim/aa', 0.995, 0.3),  # error rate if one of 200 is correct
   'topics': ('v_measure/aa', 0.0, 0.3),
 }
 _TRAINED = ('trees', 'choices', 'unanswerable')
@@ -111,14 +111,14 @@ def scores(root) -> dict[str, dict[str, float]]:
 
 
 @pytest.mark.parametrize('metric', ['clas', 'mlas', 'blex'])
-def test_trees_by_content_words(scores, metric):
+def test_parsing_is_above_the_left_branching_baseline(scores, metric):
   metrics = scores['trees']
   assert metrics[f'{metric}/aa'] > metrics['left_branching/aa']
 
 
 @pytest.mark.parametrize('task', _FROZEN)
-def test_frozen_vectors(scores, task):
-  """Vectors of a trained model are better than uninformative ones."""
+def test_frozen_vectors_are_above_the_baseline(scores, task):
+  """Scores of the trained model exceed those of uninformative vectors."""
   name, baseline, min_improvement = _FROZEN[task]
   score = scores[task][name]
   if isinstance(baseline, str):
@@ -128,13 +128,13 @@ def test_frozen_vectors(scores, task):
   ) > min_improvement
 
 
-def test_altered_sentences_beside_the_translations(scores):
-  """In xsim++, one of 400 sentences is right and 200 are nearly right."""
+def test_xsim_plus_plus_is_below_the_chance_error_rate(scores):
+  """In xsim++, one of 400 sentences is correct and 200 are altered copies."""
   assert 0.9975 - scores['xsim']['xsim++/aa'] > 0.15
 
 
-def test_candidates_are_reranked(root):
-  """One of ten is right; the random mean reciprocal rank is 0.293."""
+def test_reranking_is_above_the_random_baseline(root):
+  """One of ten is relevant, so the random mean reciprocal rank is 0.293."""
   folder = root / 'reranked/aa'
   shutil.copytree(root / 'toy/ranking/test/aa', folder)
   right = [
@@ -162,15 +162,17 @@ def test_candidates_are_reranked(root):
 
 
 @pytest.mark.parametrize('language, min_accuracy', [('en', 0.9), ('aa', 0.55)])
-def test_multiple_choice(scores, language, min_accuracy):
+def test_multiple_choice_is_above_chance(scores, language, min_accuracy):
   metrics = scores['choices']
   assert metrics[f'chance/{language}'] == 0.5
   assert metrics[f'accuracy/{language}'] > min_accuracy
 
 
 @pytest.mark.parametrize('language, min_accuracy', [('en', 0.9), ('aa', 0.5)])
-def test_questions_without_an_answer(scores, root, language, min_accuracy):
-  """Scores exceed those of never answering; both types are separated."""
+def test_unanswerable_questions_are_recognized(
+  scores, root, language, min_accuracy
+):
+  """Scores exceed those of a system that never answers."""
   metrics = scores['unanswerable']
   data = json.loads(
     (root / f'toy/unanswerable/test.{language}.json').read_text()
@@ -212,7 +214,7 @@ def _finetune(root, name, family, train, test, *settings) -> dict[str, float]:
     '--gin.LENGTH=48',
     '--gin.TRAIN_STEPS=150',
     '--gin.LEARNING_RATE=1e-3',
-    # The scheme of labels has no effect on training.
+    # The label scheme has no effect on training.
     *(setting for setting in settings if '.SCHEME=' not in setting),
   )
   _run_xlflax(
@@ -239,7 +241,7 @@ def _save(path: pathlib.Path, lines) -> None:
   path.write_text(''.join(f'{line}\n' for line in lines))
 
 
-def test_topics_in_the_form_of_sib_200(root):
+def test_sib_200_topics_are_learned(root):
   """Trains in both languages, because SIB-200 has training texts in all."""
   for code, (name, _) in _LOCALES.items():
     for split, held in (('train', 'dev'), ('test', 'test')):
@@ -265,7 +267,7 @@ def test_topics_in_the_form_of_sib_200(root):
 
 
 def _utterances(root, code: str) -> list[dict]:
-  """Returns MASSIVE rows; the intent is the kind of the first entity."""
+  """Returns MASSIVE rows whose intent is the type of the first entity."""
   utterances = []
   for split, partition in (('train', 'train'), ('test', 'test')):
     text = (root / f'toy/ner/{split}.{code}.iob2').read_text()
@@ -301,7 +303,7 @@ def massive(root):
   return _fetch(root, 'massive')
 
 
-def test_intents_in_the_form_of_massive(root, massive):
+def test_massive_intents_are_learned(root, massive):
   folder = massive / 'intents'
   metrics = _finetune(
     root,
@@ -315,7 +317,7 @@ def test_intents_in_the_form_of_massive(root, massive):
     assert metrics[f'accuracy/{code}'] > metrics[f'majority/{code}'] + 0.1
 
 
-def test_slots_in_the_form_of_massive(root, massive):
+def test_massive_slots_are_learned(root, massive):
   folder = massive / 'slots'
   metrics = _finetune(
     root,

@@ -1,4 +1,4 @@
-"""A killed grid resumes with the real command."""
+"""Tests that a killed grid resumes."""
 
 import json
 import os
@@ -82,7 +82,7 @@ def _changes(folder):
 
 
 @pytest.mark.slow
-def test_a_killed_grid_goes_on(grid):
+def test_killed_grid_resumes(grid):
   start, output = grid
   second = output / 'trials' / 'SEED=1'
   process = start()
@@ -108,11 +108,11 @@ def test_a_killed_grid_goes_on(grid):
   assert [c['status'] for c in report['trials']] == ['finished', 'finished']
   assert [row['num_examples'] > 0 for row in report['training_data']] == [True]
   (setting,) = report['settings']
-  assert setting['dev']['mean'] > 0.55  # more than the majority's 0.5
+  assert setting['dev']['mean'] > 0.55  # above the majority baseline of 0.5
   assert setting['test']['tagging_test/accuracy/de']['count'] == 2
   times = _changes(output / 'trials')
 
-  process = start()  # all trials have finished
+  process = start()  # All trials have finished.
   printed, _ = process.communicate(timeout=300)
   assert process.returncode == 0, printed
   assert 'ETA' not in printed

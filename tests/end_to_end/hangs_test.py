@@ -1,4 +1,4 @@
-"""Hangs of real jobs: stack traces of every process, and an end in time."""
+"""Tests that hanging jobs log all stack traces and exit within a limit."""
 
 import json
 import pathlib
@@ -14,10 +14,10 @@ from tests.end_to_end.conftest import free_port, losses, wait_for_step
 
 pytestmark = pytest.mark.slow
 _WORKER = pathlib.Path(__file__).with_name('faulty_worker.py')
-_LIMIT = 30  # seconds; four times as long for compiling
+_LIMIT = 30  # seconds; the limit for compilation is four times as long
 _STOPPING = 60  # seconds for a step after Ctrl-C
 _LEAVING = (
-  60  # seconds for stack traces, notification of the others, and the exit
+  60  # seconds for stack traces, notifying other processes, and exiting
 )
 _TINY = (
   '--gin_file=pretrain/mlm.gin',
@@ -37,7 +37,7 @@ _TINY = (
 
 
 class _Job:
-  """Two processes, each with a fault or none, and a log."""
+  """Job of two processes with optional faults and a log each."""
 
   def __init__(self, workspace, folder, faults, *arguments):
     folder.mkdir(exist_ok=True)
@@ -110,8 +110,10 @@ def _has_stacks(text: str) -> bool:
 
 
 @pytest.mark.parametrize('fault', _CASES)
-def test_stacks_of_all_and_a_restart(workspace, uninterrupted, tmp_path, fault):
-  """Ends within the limit, which grows to ten times the longest step."""
+def test_hang_logs_all_stacks_and_the_job_restarts(
+  workspace, uninterrupted, tmp_path, fault
+):
+  """The limit is at least ten times the duration of the longest step."""
   named_by, activity, location = _CASES[fault]
   faults = ('none', fault) if fault != 'checkpoint' else (fault, 'none')
   job = _Job(workspace, tmp_path, faults, f'--watchdog_timeout={_LIMIT}')
@@ -133,10 +135,10 @@ def test_stacks_of_all_and_a_restart(workspace, uninterrupted, tmp_path, fault):
   [(900, (0, 1)), (0, (0,))],
   ids=['both', 'the_first'],
 )
-def test_one_ctrl_c_is_enough(
+def test_one_ctrl_c_ends_a_hanging_job(
   workspace, tmp_path, fault, watchdog_timeout, hears
 ):
-  """Even if hangs have no limit and the process waits inside of JAX."""
+  """This holds without a watchdog and for processes that wait inside JAX."""
   job = _Job(
     workspace,
     tmp_path,
@@ -144,7 +146,7 @@ def test_one_ctrl_c_is_enough(
     f'--watchdog_timeout={watchdog_timeout}',
   )
   longest = job.wait_for(18)
-  time.sleep(5 + longest)  # the fault is after the 20th step or batch
+  time.sleep(5 + longest)  # The fault occurs after the 20th step or batch.
   assert job.poll() is None
   for i in hears:
     job.processes[i].send_signal(signal.SIGINT)
@@ -153,7 +155,7 @@ def test_one_ctrl_c_is_enough(
   assert all(_has_stacks(text) for text in job.texts()), job.texts()
 
 
-def test_a_process_that_holds_up_the_others_is_named(workspace, tmp_path):
+def test_slow_process_is_named_in_the_log(workspace, tmp_path):
   job = _Job(
     workspace,
     tmp_path,
@@ -172,4 +174,4 @@ def test_a_process_that_holds_up_the_others_is_named(workspace, tmp_path):
   named = re.findall(r'Process (\d) on .* delays', job.texts()[0])
   assert named[-1] == '1', job.texts()[
     0
-  ]  # a busy machine may report process 0 first
+  ]  # A busy machine may report process 0 first.

@@ -1,4 +1,4 @@
-"""An imported model is evaluated, trained and exported by the commands."""
+"""Tests of importing, evaluating, training and exporting a model."""
 
 import json
 
@@ -70,7 +70,9 @@ def _weights(folder):
 
 
 @pytest.mark.slow
-def test_import_evaluate_train_export(folder, workspace, tmp_path):
+def test_imported_model_is_evaluated_trained_and_exported(
+  folder, workspace, tmp_path
+):
   ours, run = tmp_path / 'ours', tmp_path / 'run'
   output = workspace.run(
     'convert', 'from-hf', str(folder), '--output', str(ours), '--dry_run'
@@ -116,7 +118,7 @@ def test_import_evaluate_train_export(folder, workspace, tmp_path):
   before, after = _weights(folder), _weights(tmp_path / 'back')
   assert before.keys() - after.keys() == set()
   moved = [np.abs(after[name] - before[name]).max() for name in before]
-  assert 0 < max(moved) < 0.01  # two small steps away
+  assert 0 < max(moved) < 0.01  # after two small steps
   loaded, info = transformers.AutoModelForMaskedLM.from_pretrained(
     tmp_path / 'back', output_loading_info=True
   )
@@ -128,7 +130,7 @@ def test_import_evaluate_train_export(folder, workspace, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_way_back_of_an_import_is_the_same(folder, workspace, tmp_path):
+def test_import_and_export_round_trip(folder, workspace, tmp_path):
   workspace.run(
     'convert',
     'from-hf',
@@ -164,7 +166,7 @@ def test_the_way_back_of_an_import_is_the_same(folder, workspace, tmp_path):
 
 
 @pytest.mark.slow
-def test_mistakes_are_told_in_one_message(folder, workspace, tmp_path):
+def test_invalid_input_is_reported_in_one_message(folder, workspace, tmp_path):
   output = workspace.run(
     'convert',
     'from-hf',

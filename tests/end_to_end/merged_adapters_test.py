@@ -1,4 +1,4 @@
-"""Training of a LoRA adapter, merging, and export of the merged model."""
+"""Tests of training, merging and exporting a LoRA adapter."""
 
 import numpy as np
 import pytest
@@ -102,7 +102,7 @@ def _assert_update_is_kept(logits, adapted, base):
 
 
 @pytest.mark.slow
-def test_a_merged_export_has_the_trained_update(
+def test_merged_export_contains_the_trained_update(
   pretrained, tmp_path, monkeypatch
 ):
   adapted, merged = tmp_path / 'adapted', tmp_path / 'merged'

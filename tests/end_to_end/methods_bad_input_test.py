@@ -1,4 +1,4 @@
-"""Mistakes with methods end with one message and status 2 before any step."""
+"""Tests that invalid settings of methods are rejected before training."""
 
 import re
 import shutil
@@ -65,7 +65,9 @@ def fails(workspace, tmp_path, capsys):
   return run
 
 
-def test_dictionary_line_without_two_columns(fails, workspace, tmp_path):
+def test_dictionary_line_without_two_columns_is_rejected(
+  fails, workspace, tmp_path
+):
   corpus = shutil.copytree(workspace.root / 'corpus', tmp_path / 'corpus')
   path = corpus_writer.write_dictionary(
     corpus, ('en', 'de'), [('cat', 'kater'), ('dog', 'hund')]
@@ -77,13 +79,13 @@ def test_dictionary_line_without_two_columns(fails, workspace, tmp_path):
   assert f'{path}:3' in message and 'house haus' in message
 
 
-def test_no_dictionaries(fails):
+def test_missing_dictionaries_are_reported(fails):
   message = fails('pretrain/mlm.gin', 'MONO="corpus.code_switched"')
   assert 'Got: corpus.code_switched' in message
   assert 'dictionaries/' in message
 
 
-def test_sharing_plan_of_layers_that_do_not_exist(fails, tmp_path):
+def test_sharing_plan_of_missing_layers_is_rejected(fails, tmp_path):
   file = tmp_path / 'mine.gin'
   file.write_text("""
 from __gin__ import dynamic_registration
@@ -111,7 +113,7 @@ def wider(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_veco_on_an_encoder_of_another_shape(fails, wider):
+def test_veco_with_a_checkpoint_of_another_shape_is_rejected(fails, wider):
   message = fails('pretrain/veco_phase1.gin', *_PAIRS, f'INIT_DIR="{wider}"')
   assert 'The checkpoint does not match the model' in message
   assert (
@@ -120,7 +122,7 @@ def test_veco_on_an_encoder_of_another_shape(fails, wider):
   assert str(wider) in message
 
 
-def test_veco_without_cross_attention(fails):
+def test_veco_without_cross_attention_is_rejected(fails):
   message = fails(
     'pretrain/veco.gin', *_PAIRS, 'EncoderConfig.cross_attention=False'
   )
@@ -128,7 +130,7 @@ def test_veco_without_cross_attention(fails):
   assert 'EncoderConfig.cross_attention = True' in message
 
 
-def test_queue_that_the_batch_does_not_divide(fails):
+def test_queue_size_must_be_a_multiple_of_the_batch_size(fails):
   message = fails(
     'pretrain/moco_tlm.gin',
     *_PAIRS,
@@ -141,8 +143,8 @@ def test_queue_that_the_batch_does_not_divide(fails):
 
 
 @pytest.mark.slow
-def test_another_try_in_the_same_directory(fails):
-  """A run that a mistake ended at its start leaves nothing in the way."""
+def test_failed_start_leaves_the_directory_usable(fails):
+  """A run that fails at startup leaves no files that block the next run."""
   for size in (20, 28):
     message = fails(
       'pretrain/moco_tlm.gin',
@@ -155,7 +157,7 @@ def test_another_try_in_the_same_directory(fails):
 
 
 @pytest.mark.slow
-def test_heads_that_the_other_run_did_not_train(fails, wider):
+def test_missing_heads_of_the_initial_run_are_reported(fails, wider):
   message = fails(
     'pretrain/moco_tlm.gin',
     *_PAIRS,

@@ -1,4 +1,4 @@
-"""Killed runs of methods with more state than parameters, or alternation."""
+"""Tests that killed runs of stateful or alternating methods resume exactly."""
 
 import dataclasses
 import signal
@@ -12,7 +12,7 @@ import pytest
 from tests.end_to_end.conftest import kill, losses
 from xlflax.training.checkpointing import checkpoint_reader
 
-_STEPS, _EVERY = 46, 23  # an odd step: VECO's next step has another objective
+_STEPS, _EVERY = 46, 23  # an odd step, after which VECO uses another objective
 _ENCODER, _ENCODER_DECODER = 'models/tiny.gin', 'models/tiny_transformer.gin'
 _SIZES = dict(
   hidden_dim=16,
@@ -145,7 +145,7 @@ def _wait_for_checkpoint(process, model_dir):
   raise AssertionError(process.communicate()[0])
 
 
-def _kinds(model_dir):
+def _objective_names(model_dir):
   """Returns the names of the objectives in the logged metrics of a run."""
   return {
     key.split('/')[0]
@@ -179,7 +179,7 @@ def test_killed_run_ends_bit_identical(
   assert process.returncode == -signal.SIGKILL
   assert checkpoint_reader.finished_steps(run) == [
     _EVERY
-  ]  # not also the last one
+  ]  # and not the last step
   output = workspace.run(*arguments)
   assert f'Resuming from the checkpoint of step {_EVERY}.' in output
   ours, theirs = _saved(run, _STEPS), _saved(uninterrupted, _STEPS)
@@ -190,8 +190,8 @@ def test_killed_run_ends_bit_identical(
 
 
 @pytest.mark.slow
-def test_what_the_checkpoints_of_moco_hold(uninterrupted_run):
-  """The comparison above covers the queue, its pointer and the key encoder."""
+def test_moco_checkpoints_contain_queue_and_key_encoder(uninterrupted_run):
+  """The comparison of the killed run therefore covers this state."""
   at, end = (
     _saved(uninterrupted_run('moco'), step) for step in (_EVERY, _STEPS)
   )
@@ -209,11 +209,18 @@ def test_what_the_checkpoints_of_moco_hold(uninterrupted_run):
 
 
 @pytest.mark.slow
-def test_kinds_of_steps_and_phases(uninterrupted_run):
-  """Both types of step were trained, and phase 2 began where phase 1 ended."""
-  assert _kinds(uninterrupted_run('veco')) == {'ca_mlm', 'ca_mlm_pairs', 'tlm'}
-  assert _kinds(uninterrupted_run('phase1')) == {'ca_mlm', 'ca_mlm_pairs'}
-  assert _kinds(uninterrupted_run('phase2')) == {
+def test_veco_phases_train_both_objectives(uninterrupted_run):
+  """Both types of steps are trained, and phase 2 starts from phase 1."""
+  assert _objective_names(uninterrupted_run('veco')) == {
+    'ca_mlm',
+    'ca_mlm_pairs',
+    'tlm',
+  }
+  assert _objective_names(uninterrupted_run('phase1')) == {
+    'ca_mlm',
+    'ca_mlm_pairs',
+  }
+  assert _objective_names(uninterrupted_run('phase2')) == {
     'ca_mlm',
     'ca_mlm_pairs',
     'tlm',

@@ -1,4 +1,4 @@
-"""`train --phases` plans all phases, trains them in turn and resumes."""
+"""Tests of `train --phases`, which trains several phases and resumes."""
 
 import json
 import pathlib
@@ -33,7 +33,7 @@ def _results(output):
 
 @pytest.fixture(scope='module')
 def all_phases(workspace, tmp_path_factory):
-  """All phases in one call."""
+  """Directory of a run with all phases in one call."""
   root = tmp_path_factory.mktemp('phases') / 'whole'
   results = _results(_train(workspace, root))
   assert [(r['model_dir'], r['step'], r['finished']) for r in results] == [
@@ -43,7 +43,7 @@ def all_phases(workspace, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_each_phase_begins_where_the_last_one_ended(all_phases):
+def test_each_phase_starts_from_the_previous_phase(all_phases):
   models = {n: run_directory.read_model(all_phases / n).config for n in _STEPS}
   assert [m.rope_theta for m in models.values()] == [1e4, 1.6e5, 1.6e5]
   assert all(m.local_rope_theta == 1e4 for m in models.values())
@@ -60,7 +60,7 @@ def test_moments_are_carried_and_schedules_restart(all_phases):
 
 
 @pytest.mark.slow
-def test_stopped_and_called_again_it_is_the_same(
+def test_resumed_phases_equal_uninterrupted_phases(
   all_phases, workspace, tmp_path
 ):
   root = tmp_path / 'run'
@@ -90,7 +90,7 @@ def test_stopped_and_called_again_it_is_the_same(
     '--gin_file=recipes/xlm_e/tiny.gin',
   ],
 )
-def test_the_other_recipes_learn(workspace, tmp_path, recipe):
+def test_other_recipes_reduce_the_loss(workspace, tmp_path, recipe):
   root = tmp_path / 'run'
   results = _results(
     workspace.run(
@@ -111,12 +111,14 @@ def test_the_other_recipes_learn(workspace, tmp_path, recipe):
 
 
 @pytest.mark.slow
-def test_a_phase_that_has_ended_with_other_settings(all_phases, workspace):
+def test_changed_settings_of_a_finished_phase_are_rejected(
+  all_phases, workspace
+):
   output = _train(workspace, all_phases, '--gin.BATCH_SIZE=4', status=2)
   assert 'batch_size' in output and 'Traceback' not in output
 
 
-def test_a_phase_that_goes_on_is_refused_where_later_ones_have_begun(
+def test_extending_a_phase_after_later_phases_is_rejected(
   all_phases, workspace
 ):
   output = _train(workspace, all_phases, '--gin.PHASE1_STEPS=40', status=2)

@@ -1,4 +1,4 @@
-"""A killed `xlflax pretrain` equals the separate commands."""
+"""Tests that a killed `xlflax pretrain` equals the separate commands."""
 
 import shlex
 import subprocess
@@ -19,7 +19,7 @@ def _wait_for(process, path) -> None:
     time.sleep(0.005)
 
 
-def test_killed_twice_it_equals_the_commands(workspace, tmp_path):
+def test_twice_killed_pretrain_equals_the_commands(workspace, tmp_path):
   words = [
     *('pretrain', str(workspace.root / 'corpus'), '--languages=de,en'),
     *('--steps=12', '--vocabulary_size=70', *_TINY),
@@ -58,7 +58,7 @@ def test_killed_twice_it_equals_the_commands(workspace, tmp_path):
   assert results >= {'perplexity', 'retrieval'}
 
 
-def test_a_signal_gives_the_status_asked_for(workspace, tmp_path):
+def test_signal_exits_with_preemption_exit_code(workspace, tmp_path):
   arguments = [
     *('pretrain', str(workspace.root / 'corpus'), '--preemption_exit_code=75'),
     *('--steps=100000', '--vocabulary_size=100', f'--output={tmp_path / "o"}'),

@@ -1,4 +1,4 @@
-"""A killed and resumed run equals a run that was never stopped."""
+"""Tests that a killed and resumed run equals an uninterrupted run."""
 
 import random
 import signal
@@ -66,7 +66,9 @@ def test_killed_run_ends_bit_identical(workspace, loader, tmp_path):
   kill(process)
   _check_valid(tmp_path / 'run')
   output = workspace.train(tmp_path / 'run', _EVERY, options=flags)
-  assert process.returncode == -signal.SIGKILL  # it had not ended before
+  assert (
+    process.returncode == -signal.SIGKILL
+  )  # The run had not ended before the kill.
   assert 'Resuming from the checkpoint of step' in output
   _equal(tmp_path / 'run', uninterrupted)
   _check_valid(tmp_path / 'run')
@@ -79,7 +81,7 @@ def _check_valid(run):
 
 
 def _check_repair(run):
-  """Its small files and its vocabulary can be lost together."""
+  """Checks that lost small files and the vocabulary are repaired together."""
   lost = [
     run / 'trainer.json',
     run / 'objectives.json',
@@ -101,14 +103,14 @@ def _check_repair(run):
 
 
 @pytest.mark.slow
-def test_killed_during_a_save(workspace, loader, tmp_path):
+def test_run_killed_during_a_save_resumes(workspace, loader, tmp_path):
   flags, uninterrupted = loader
   run = tmp_path / 'run'
   process = _start(workspace, run, flags)
   wait_for_unfinished_checkpoint(process, run)
   kill(process)
   assert process.returncode == -signal.SIGKILL
-  assert unfinished_checkpoints(run)  # the kill came before the rename
+  assert unfinished_checkpoints(run)  # The kill came before the rename.
   workspace.train(run, _EVERY, options=flags)
   assert not unfinished_checkpoints(run)
   _equal(run, uninterrupted)
@@ -133,15 +135,17 @@ def test_sigterm_saves_and_exits_cleanly(workspace, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('attempt', range(10))  # for both loaders: 20
-def test_killed_at_a_random_moment(workspace, loader, tmp_path, attempt):
+@pytest.mark.parametrize('attempt', range(10))  # 20 in total for both loaders
+def test_run_killed_at_a_random_step_resumes(
+  workspace, loader, tmp_path, attempt
+):
   flags, uninterrupted = loader
   rng = random.Random(attempt)
   killed = 0
   for _ in range(2):
     process = _start(workspace, tmp_path / 'run', flags)
     wait_for_step(process, tmp_path / 'run', rng.choice([3, 6, 12, 18, 21]))
-    time.sleep(rng.random() * 0.4)  # saves start and end within this time
+    time.sleep(rng.random() * 0.4)  # Saves start and end within this time.
     kill(process)
     killed += process.returncode == -signal.SIGKILL
   assert killed, 'the run ended before both kills'

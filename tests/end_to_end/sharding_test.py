@@ -1,4 +1,4 @@
-"""The same losses on one device, on eight, and on several processes."""
+"""Tests of equal losses on one device, eight devices and several processes."""
 
 import pathlib
 import subprocess
@@ -50,7 +50,7 @@ def test_eight_devices_equal_one(workspace, single, tmp_path):
   'mesh, options', [(_MESH[1:], TINY_MLM), (_MESH, TINY)]
 )
 def test_two_processes_equal_one_device(workspace, tmp_path, mesh, options):
-  """Parameters and layers are split; each process has half of the devices."""
+  """Parameters and layers are sharded, with half of the devices per process."""
   run = dict(steps=_STEPS, options=options)
   workspace.train(tmp_path / 'single', workspace.cache, **run)
   outputs = workspace.train_together(
@@ -62,7 +62,7 @@ def test_two_processes_equal_one_device(workspace, tmp_path, mesh, options):
 
 
 @pytest.mark.slow
-def test_run_continues_on_two_processes(workspace, single, tmp_path):
+def test_run_resumes_on_two_processes(workspace, single, tmp_path):
   workspace.train(
     tmp_path / 'run', workspace.cache, '--stop_after_steps=10', steps=_STEPS
   )

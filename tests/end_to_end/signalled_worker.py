@@ -12,7 +12,10 @@ import time
 from typing import Any
 
 PHASES = ('start', 'restore', 'compile', 'first_step', 'save', 'end', 'leave')
-TOO_LATE = ('end', 'leave')  # too late for a checkpoint before the last one
+TOO_LATE = (
+  'end',
+  'leave',
+)  # too late to save a checkpoint before the final one
 _LATE = 2.0  # seconds
 
 

@@ -1,4 +1,4 @@
-"""A stop request in any phase of a run is followed, on one or two processes."""
+"""Tests of stop requests in all phases of a run, with 1 or 2 processes."""
 
 import pathlib
 import signal
@@ -19,7 +19,7 @@ _STOPPED = 75
 
 
 def _start_job(workspace, run, whens, *more, stopped=_STOPPED):
-  """Starts one job with a process for each of `whens`."""
+  """Starts one job with one process for each entry of `whens`."""
   port = free_port()
   command = [
     *('train', *TINY_MLM, *workspace.inputs, workspace.cache, _EVERY),
@@ -44,13 +44,15 @@ def _start_job(workspace, run, whens, *more, stopped=_STOPPED):
   ]
 
 
-def _ends(processes) -> tuple[list[int], str]:
+def _wait_for_exit(processes) -> tuple[list[int], str]:
   outputs = [process.communicate(timeout=300)[0] for process in processes]
   return [p.returncode for p in processes], '\n'.join(outputs)
 
 
 def _run(workspace, run, whens, *more, stopped=_STOPPED):
-  return _ends(_start_job(workspace, run, whens, *more, stopped=stopped))
+  return _wait_for_exit(
+    _start_job(workspace, run, whens, *more, stopped=stopped)
+  )
 
 
 @pytest.fixture(scope='module')
@@ -69,7 +71,7 @@ _ENDS = {
 
 @pytest.mark.parametrize('phase', signalled_worker.PHASES)
 @pytest.mark.parametrize('processes', [1, 2])
-def test_a_stop_is_followed(
+def test_stop_request_ends_the_run(
   workspace, uninterrupted_run, tmp_path, phase, processes
 ):
   """The stopped run resumes from step 4 and ends like an uninterrupted run.
@@ -96,10 +98,10 @@ def test_a_stop_is_followed(
 
 @pytest.mark.parametrize('name', ['SIGTERM', 'SIGINT'])
 @pytest.mark.parametrize('phase', ['start', 'restore'])
-def test_a_stop_before_the_first_step_has_nothing_to_save(
+def test_stop_before_the_first_step_saves_nothing(
   workspace, tmp_path, name, phase
 ):
-  """The earlier checkpoint of a resumed run stays the last one."""
+  """The last checkpoint of a resumed run is unchanged."""
   run = tmp_path / 'run'
   for finished in (0, 4):
     statuses, output = _run(workspace, run, [f'{name}:{phase}'], stopped=0)
@@ -115,7 +117,7 @@ def test_a_stop_before_the_first_step_has_nothing_to_save(
 
 
 @pytest.mark.parametrize('name', ['SIGHUP', 'SIGUSR1', 'SIGINT'])
-def test_each_signal_saves(workspace, tmp_path, name):
+def test_each_signal_saves_a_checkpoint(workspace, tmp_path, name):
   run = tmp_path / 'run'
   statuses, output = _run(workspace, run, [f'{name}:first_step'])
   assert statuses == [_STOPPED], output
@@ -124,7 +126,7 @@ def test_each_signal_saves(workspace, tmp_path, name):
 
 
 @pytest.mark.parametrize('closed', ['2>&-', '<&- >&- 2>&-', '2>&1 | true'])
-def test_training_goes_on_where_nobody_reads(workspace, tmp_path, closed):
+def test_training_continues_with_closed_output(workspace, tmp_path, closed):
   command = [
     *('train', *TINY_MLM, *workspace.inputs, workspace.cache, _EVERY),
     *(f'--model_dir={tmp_path / "run"}', '--gin.TRAIN_STEPS=4'),

@@ -1,4 +1,4 @@
-"""Synthetic languages, from text to the scores of a correct pipeline.
+"""Tests the pipeline on synthetic languages, from text to scores.
 
 Everything runs with the commands and gin files of docs/measured/synthetic.md,
 with fewer steps and the tasks that need the fewest steps.
@@ -16,7 +16,7 @@ from studies.synthetic import __main__ as synthetic
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _FILES = _ROOT / 'studies/synthetic'
-# task -> its metric, and the score of an untrained model
+# Mapping from tasks to (metric, metric of an untrained model or None).
 _TASKS = {
   'reviews': ('accuracy', 'majority'),
   'pos': ('accuracy', 'majority'),
@@ -92,14 +92,14 @@ def scores(tmp_path_factory) -> dict[str, dict[str, float]]:
 
 
 @pytest.mark.parametrize('task', _TASKS)
-def test_language_of_fine_tuning(scores, task):
+def test_fine_tuning_language_is_learned(scores, task):
   metric, _ = _TASKS[task]
   assert scores[task][f'{metric}/en'] > 0.95
 
 
 @pytest.mark.parametrize('language', ['aa', 'bb'])
 @pytest.mark.parametrize('task', _TRANSFERRED)
-def test_transfer(scores, task, language):
+def test_other_languages_are_above_the_baseline(scores, task, language):
   metric, baseline = _TASKS[task]
   chance = scores[task][f'{baseline}/{language}'] if baseline else 0
   assert scores[task][f'{metric}/{language}'] > chance + 0.15

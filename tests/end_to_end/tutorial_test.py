@@ -41,7 +41,9 @@ def _install_all(environment_dir: pathlib.Path, wheel: pathlib.Path) -> None:
   )
 
 
-def _install_above(environment_dir: pathlib.Path, wheel: pathlib.Path) -> None:
+def _install_without_dependencies(
+  environment_dir: pathlib.Path, wheel: pathlib.Path
+) -> None:
   """Installs only the wheel, on top of the libraries of this environment."""
   venv.create(environment_dir)
   (packages,) = environment_dir.glob('lib/python*/site-packages')
@@ -53,14 +55,14 @@ def _install_above(environment_dir: pathlib.Path, wheel: pathlib.Path) -> None:
   script = environment_dir / 'bin/xlflax'
   body = script.read_text().split('\n', 1)[1]
   script.write_text(f'#!{environment_dir}/bin/python\n{body}')
-  # Excludes the hooks that make a checkout importable.
+  # Excludes the hooks of an editable installation.
   libraries = [path for path in sys.path if path.endswith('site-packages')]
   (packages / 'libraries.pth').write_text('\n'.join(libraries) + '\n')
 
 
 @pytest.fixture(scope='module')
 def environment(tmp_path_factory):
-  """Variables under which `xlflax` and `python` are those of a new wheel."""
+  """Environment variables that select `xlflax` and `python` of a new wheel."""
   root = tmp_path_factory.mktemp('installed')
   # Uses a copy, because building writes files.
   build = [sys.executable, '-m', 'pip', 'wheel', '--no-deps']
@@ -78,7 +80,7 @@ def environment(tmp_path_factory):
   if os.environ.get('XLFLAX_TOUR') == 'empty':
     _install_all(environment_dir, wheel)
   else:
-    _install_above(environment_dir, wheel)
+    _install_without_dependencies(environment_dir, wheel)
   return os.environ | {
     'PATH': f'{environment_dir}/bin:{os.environ["PATH"]}',
     # Copies the studies without the checkout's xlflax.
@@ -122,7 +124,7 @@ def _normalize_line(line: str) -> str:
 
 
 def _run(command: str, folder, environment, *, interrupt_at: str | None) -> str:
-  """Returns the terminal output of a command; Ctrl-C follows the given line."""
+  """Returns the terminal output of a command, with Ctrl-C after a given line."""
   stop = interrupt_at and _normalize_line(interrupt_at)
   lines = terminal.run_in_terminal(
     ['bash', '-c', f'exec {command}' if stop else command],
@@ -137,7 +139,7 @@ def _run(command: str, folder, environment, *, interrupt_at: str | None) -> str:
 def _typed_commands(
   text: str, folder: pathlib.Path
 ) -> list[tuple[str, list[str]]]:
-  """Yields all commands of a page in order; a listing becomes a program."""
+  """Returns all commands of a page in order, with listings as programs."""
   typed = []
   for language, block in _blocks(text):
     if language == 'console':
@@ -173,7 +175,7 @@ def _find_difference(expected_output: list[str], output: str) -> str | None:
   return None if re.fullmatch(pattern, text) else 'end'
 
 
-def test_the_tour(environment, tmp_path):
+def test_tutorial_output_equals_the_page(environment, tmp_path):
   text = (ROOT / 'docs/tutorial.md').read_text(encoding='utf-8')
   differences = {}
   for command, expected_output in _typed_commands(text, tmp_path):
@@ -215,7 +217,7 @@ def _page_problems(folder: pathlib.Path) -> list[str]:
   ]
 
 
-def test_the_page_is_read_rightly():
+def test_page_parsing():
   steps = _steps('$ a \\\n  b\nx 1\n…\n$ c\n')
   assert steps == [('a    b', ['x 1', '…']), ('c', [])]
   assert (
@@ -239,7 +241,7 @@ def test_the_page_is_read_rightly():
     'a 1\n^C\nc',
   ],
 )
-def test_output_that_the_page_shows(page):
+def test_matching_output_has_no_difference(page):
   assert _find_difference(page.splitlines(), 'a 1\n\nb 2.5\nc\n') is None
 
 
@@ -258,10 +260,10 @@ def test_output_that_the_page_shows(page):
     'a 1\nb 2.5\nc\nd',
   ],
 )
-def test_output_that_the_page_does_not_show(page):
+def test_other_output_has_a_difference(page):
   assert _find_difference(page.splitlines(), 'a 1\nb 2.5\nc\n')
 
 
-def test_no_output():
+def test_empty_output_matches_an_empty_page():
   assert _find_difference([], '\n') is None
   assert _find_difference(['a'], '') is not None

@@ -1,4 +1,4 @@
-"""Training and evaluating from a cache without TensorFlow."""
+"""Tests of training and evaluation from a cache without TensorFlow."""
 
 import pytest
 
@@ -16,15 +16,17 @@ machinery.PathFinder.find_spec = find_spec
 
 
 @pytest.fixture
-def without(tmp_path):
-  """PYTHONPATH of an environment without TensorFlow and SeqIO."""
+def without_tensorflow(tmp_path):
+  """Environment variables that hide TensorFlow and SeqIO."""
   (tmp_path / 'absent').mkdir()
   (tmp_path / 'absent/sitecustomize.py').write_text(_BLOCKER)
   return {'PYTHONPATH': str(tmp_path / 'absent')}
 
 
 @pytest.mark.slow
-def test_trains_and_evaluates_from_a_cache(workspace, tmp_path, without):
+def test_cache_is_trained_and_evaluated_without_tensorflow(
+  workspace, tmp_path, without_tensorflow
+):
   from tests.end_to_end.conftest import TINY
 
   run = tmp_path / 'run'
@@ -35,7 +37,7 @@ def test_trains_and_evaluates_from_a_cache(workspace, tmp_path, without):
     workspace.cache,
     f'--model_dir={run}',
     '--gin.TRAIN_STEPS=6',
-    **without,
+    **without_tensorflow,
   )
   assert sorted(losses(run)) == [3, 6]
   workspace.run(
@@ -43,12 +45,14 @@ def test_trains_and_evaluates_from_a_cache(workspace, tmp_path, without):
     f'--model_dir={run}',
     '--tasks=retrieval',
     f'--corpus={workspace.root / "corpus"}',
-    **without,
+    **without_tensorflow,
   )
   assert list(run.glob('eval/retrieval/test-*/6.json'))
 
 
-def test_reading_live_says_what_is_missing(workspace, tmp_path, without):
+def test_training_without_a_cache_reports_the_missing_package(
+  workspace, tmp_path, without_tensorflow
+):
   from tests.end_to_end.conftest import TINY
 
   output = workspace.run(
@@ -58,7 +62,7 @@ def test_reading_live_says_what_is_missing(workspace, tmp_path, without):
     f'--model_dir={tmp_path / "run"}',
     '--gin.TRAIN_STEPS=6',
     status=2,
-    **without,
+    **without_tensorflow,
   )
   assert 'pip install seqio' in output
   assert 'Traceback' not in output

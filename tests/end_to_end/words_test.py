@@ -1,4 +1,4 @@
-"""Tagging and parsing from files to scores, through the commands."""
+"""Tests of fine-tuning and evaluating tagging and parsing models."""
 
 import json
 
@@ -116,10 +116,10 @@ def _evaluate(family, files, model_dir, partitioner=None):
     ),
   ],
 )
-def test_fine_tuned_and_evaluated(
+def test_fine_tuned_models_are_above_the_baseline(
   files, make_run, tmp_path, family, bindings, metric, baseline
 ):
-  """Trains 60 steps (30 epochs); scores are equal on one device."""
+  """Trains for 60 steps (30 epochs) and compares with scores on one device."""
   pretrained = make_run(tmp_path / 'pretrained', steps=(1,))
   _train(family, files, pretrained, tmp_path / 'run', *bindings)
   scores = _evaluate(family, files, tmp_path / 'run')
