@@ -65,9 +65,9 @@ class Session:
     self._count += 1
     message = {'id': self._count, 'method': method, 'params': parameters}
     os.write(self._sent, json.dumps(message | self._session).encode() + b'\0')
-    answer = self._until(lambda one: one.get('id') == self._count)
-    assert 'result' in answer, answer
-    return answer['result']
+    response = self._until(lambda message: message.get('id') == self._count)
+    assert 'result' in response, response
+    return response['result']
 
   def _until(self, fits) -> Mapping[str, Any]:
     while True:
@@ -93,18 +93,18 @@ class Session:
 
   def loaded(self) -> None:
     """Waits until the page is loaded."""
-    self._until(lambda one: one.get('method') == 'Page.loadEventFired')
+    self._until(lambda message: message.get('method') == 'Page.loadEventFired')
 
   def run(self, script: str) -> Any:
     """Returns the value of an expression on the page."""
-    answer = self._call(
+    response = self._call(
       'Runtime.evaluate',
       expression=script,
       awaitPromise=True,
       returnByValue=True,
     )
-    assert 'exceptionDetails' not in answer, answer
-    return answer['result'].get('value')
+    assert 'exceptionDetails' not in response, response
+    return response['result'].get('value')
 
   def press(self, key: str) -> None:
     """Presses a key: 'Tab', 'Enter'."""
@@ -129,17 +129,17 @@ class Session:
 @contextlib.contextmanager
 def open_session() -> Iterator[Session]:
   """Context manager that runs Chromium."""
-  (theirs, sent), (received, answers) = os.pipe(), os.pipe()
+  (theirs, sent), (received, responses) = os.pipe(), os.pipe()
   with tempfile.TemporaryDirectory() as profile:
     flags = '--headless=new --no-sandbox --disable-gpu --remote-debugging-pipe'
     command = f'exec chromium {flags} --user-data-dir="$0" "$@"'
     process = subprocess.Popen(
-      ['bash', '-c', f'{command} 3<&{theirs} 4>&{answers}', profile],
-      pass_fds=(theirs, answers),
+      ['bash', '-c', f'{command} 3<&{theirs} 4>&{responses}', profile],
+      pass_fds=(theirs, responses),
       stderr=subprocess.DEVNULL,
     )
     os.close(theirs)
-    os.close(answers)
+    os.close(responses)
     try:
       yield Session(sent, received)
     finally:

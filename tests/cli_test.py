@@ -57,7 +57,9 @@ def failing(monkeypatch):
   'argument', ['--model_dir=runs/\udcff', '--model_dir=runs/a\r']
 )
 @pytest.mark.parametrize('command', ['train', 'evaluate', 'inspect', 'convert'])
-def test_arguments_that_cannot_be_recorded(capsys, command, argument):
+def test_arguments_with_invalid_characters_are_rejected(
+  capsys, command, argument
+):
   assert cli.main([command, argument]) == errors.ExitStatus.MISTAKE
   assert 'runs/' in capsys.readouterr().err
 
@@ -303,7 +305,7 @@ def test_closed_output_pipe_is_not_an_error():
 
 
 def test_command_processes_reduce_garbage_collection():
-  done = subprocess.run(
+  process = subprocess.run(
     [
       sys.executable,
       '-c',
@@ -315,7 +317,7 @@ def test_command_processes_reduce_garbage_collection():
     text=True,
     check=True,
   )
-  assert int(done.stdout) > 10 * 700
+  assert int(process.stdout) > 10 * 700
 
 
 def _run_in_command(code: str) -> subprocess.CompletedProcess:
@@ -343,7 +345,7 @@ def _run_in_command(code: str) -> subprocess.CompletedProcess:
 
 
 def test_failed_event_loop_reports_no_second_error():
-  done = _run_in_command("""
+  process = _run_in_command("""
     import asyncio, resource
     resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))
     held = []
@@ -357,7 +359,7 @@ def test_failed_event_loop_reports_no_second_error():
     except OSError:
       print('told')
   """)
-  assert (done.stdout, done.stderr) == ('told\n', '')
+  assert (process.stdout, process.stderr) == ('told\n', '')
 
 
 def test_signal_after_the_end_is_ignored():
@@ -376,17 +378,17 @@ def test_signal_after_the_end_is_ignored():
     sys.argv = ['xlflax', 'train']
     sys.exit(cli.main())
   """
-  done = subprocess.run(
+  process = subprocess.run(
     [sys.executable, '-c', textwrap.dedent(code)],
     capture_output=True,
     text=True,
     check=False,
   )
-  assert (done.returncode, done.stderr) == (3, '')
+  assert (process.returncode, process.stderr) == (3, '')
 
 
 def test_signal_in_a_finalizer_stops_the_command_with_one_message():
-  done = _run_in_command("""
+  process = _run_in_command("""
     import os, signal, time, weakref
     class Thing:
       pass
@@ -396,14 +398,14 @@ def test_signal_in_a_finalizer_stops_the_command_with_one_message():
     time.sleep(30)
     print('lost')
   """)
-  assert (done.returncode, done.stdout) == (130, '')
-  assert done.stderr == 'xlflax verify: stopped by SIGTERM.\n'
+  assert (process.returncode, process.stdout) == (130, '')
+  assert process.stderr == 'xlflax verify: stopped by SIGTERM.\n'
 
 
 @pytest.mark.parametrize('error', ['ImportError', 'errors.ConfigError'])
 def test_signal_converted_to_another_error_stops_the_command(error):
   """Extension modules raise ImportError if their initialization is stopped."""
-  done = _run_in_command(f"""
+  process = _run_in_command(f"""
     import os, signal, time
     from xlflax.utils import errors
     try:
@@ -412,8 +414,8 @@ def test_signal_converted_to_another_error_stops_the_command(error):
     except KeyboardInterrupt:
       raise {error}('The initialization failed') from None
   """)
-  assert (done.returncode, done.stdout) == (130, '')
-  assert done.stderr == 'xlflax verify: stopped by SIGTERM.\n'
+  assert (process.returncode, process.stdout) == (130, '')
+  assert process.stderr == 'xlflax verify: stopped by SIGTERM.\n'
 
 
 def test_help_fits_a_terminal(capsys, monkeypatch):

@@ -22,15 +22,17 @@ def texts(sentences):
 
 def _means(eval_model, texts, vocabulary_words):
   """Returns {word: mean [L + 1, H]} for texts with single spaces between words."""
-  places = {}
+  states_by_word = {}
   for text in texts:
     split = text.split()
     (reading,) = word_states.word_states(eval_model, [split], [('de', 0)])
     for i, word in enumerate(split):
       row = word if word in vocabulary_words else word.lower()
       if row in vocabulary_words:
-        places.setdefault(row, []).append(reading.states[:, i])
-  return {word: np.mean(states, axis=0) for word, states in places.items()}
+        states_by_word.setdefault(row, []).append(reading.states[:, i])
+  return {
+    word: np.mean(states, axis=0) for word, states in states_by_word.items()
+  }
 
 
 def test_means_are_over_tokens_then_over_the_corpus(eval_model, texts):
@@ -80,13 +82,13 @@ def test_interrupted_corpus_is_resumed(
   store = word_vectors.Store(tmp_path / 'de.npz', identity='run at step 3, de')
   monkeypatch.setattr(corpus_hidden_states, '_SAVE_SECONDS', -1.0)
 
-  def broken():
+  def interrupted_texts():
     yield from texts[:12]
     raise KeyboardInterrupt
 
   with pytest.raises(KeyboardInterrupt):
     corpus_hidden_states.mean_word_states(
-      eval_model, broken(), 'de', _WORDS, block=5, store=store
+      eval_model, interrupted_texts(), 'de', _WORDS, block=5, store=store
     )
   read = []
   means = corpus_hidden_states.mean_word_states(
@@ -106,26 +108,26 @@ def test_interrupted_corpus_is_resumed(
   assert means.sentences == 20 and len(read) == 20
   np.testing.assert_array_equal(means.counts, expected.counts)
   np.testing.assert_allclose(means.sums, expected.sums, atol=1e-4)
-  again = corpus_hidden_states.mean_word_states(
+  restored = corpus_hidden_states.mean_word_states(
     eval_model, texts, 'de', _WORDS, store=store
   )
-  np.testing.assert_array_equal(again.sums, means.sums)
+  np.testing.assert_array_equal(restored.sums, means.sums)
 
 
 def test_store_of_another_corpus_is_rejected(tmp_path):
-  fresh = word_vectors.WordMeans(['a', 'b'], layers=1, dimension=2)
+  word_means = word_vectors.WordMeans(['a', 'b'], layers=1, dimension=2)
   store = word_vectors.Store(tmp_path / 'x.npz', identity='de')
-  store.save(fresh)
+  store.save(word_means)
   other = word_vectors.Store(tmp_path / 'x.npz', identity='en')
   with raises_error(errors.AnalysisError, where='x.npz', mentions=(2, 'de')):
-    other.restore(fresh)
+    other.restore(word_means)
   with raises_error(errors.AnalysisError, where='x.npz', mentions=(2, 'de')):
     store.restore(word_vectors.WordMeans(['a'], layers=1, dimension=2))
   (tmp_path / 'x.npz').write_bytes(b'PK')
   with raises_error(
     errors.AnalysisError, where='x.npz', mentions='allow_pickle='
   ):
-    store.restore(fresh)
+    store.restore(word_means)
 
 
 def test_word_means_match_hand_computed_values():

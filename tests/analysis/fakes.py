@@ -73,10 +73,10 @@ def rotated(seed=0, *, layers=3, count=60, dimension=8):
   """Returns states [layers, N, D] and a copy with a rotation per layer."""
   random = np.random.default_rng(seed)
   first = random.normal(size=(layers, count, dimension)).astype(np.float32)
-  turns = [
+  rotations = [
     np.linalg.qr(random.normal(size=(dimension, dimension)))[0]
     for _ in range(layers)
   ]
   return first, np.stack(
-    [x @ turn for x, turn in zip(first, turns, strict=True)]
+    [x @ rotation for x, rotation in zip(first, rotations, strict=True)]
   ).astype(np.float32)

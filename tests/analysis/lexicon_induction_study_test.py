@@ -34,10 +34,12 @@ def vectors(tmp_path):
   """Files en.vec and fr.vec, whose rows are rotated and words prefixed with x."""
   random = np.random.default_rng(1)
   rows = random.normal(size=(50, 6)).astype(np.float32)
-  turn = np.linalg.qr(random.normal(size=(6, 6)))[0]
+  rotation = np.linalg.qr(random.normal(size=(6, 6)))[0]
   word_list = [f'w{i}' for i in range(50)]
   _write_vectors(tmp_path / 'en.vec', word_list, rows)
-  _write_vectors(tmp_path / 'fr.vec', ['x' + w for w in word_list], rows @ turn)
+  _write_vectors(
+    tmp_path / 'fr.vec', ['x' + w for w in word_list], rows @ rotation
+  )
   return {'en': str(tmp_path / 'en.vec'), 'fr': str(tmp_path / 'fr.vec')}
 
 
@@ -133,8 +135,8 @@ def test_study_covers_layers_and_embeddings_of_a_model(
   assert {json.loads(str(archive['about']))['run'] for archive in archives} == {
     'runs/mine@2'
   }
-  again = study.run(fakes.FakeModels(eval_model=eval_model))
-  assert again.rows == result.rows
+  repeated = study.run(fakes.FakeModels(eval_model=eval_model))
+  assert repeated.rows == result.rows
 
 
 def test_restricted_vectors_have_the_words_of_the_embeddings(
@@ -207,7 +209,7 @@ def test_non_finite_embeddings_and_states_are_failures(
   for language in ('de', 'en'):
     (tmp_path / language).write_text('\n'.join(sentences(language, 9)))
   (tmp_path / 'd').write_text('1\t1\n2\t2\n')
-  broken = dataclasses.replace(
+  nan_model = dataclasses.replace(
     eval_model, params=jax.tree.map(lambda x: x * np.nan, eval_model.params)
   )
   result = lexicon_induction_study.LexiconInductionStudy(
@@ -217,7 +219,7 @@ def test_non_finite_embeddings_and_states_are_failures(
     text=text_files.TextFiles(
       files={x: str(tmp_path / x) for x in ('de', 'en')}
     ),
-  ).run(fakes.FakeModels(eval_model=broken))
+  ).run(fakes.FakeModels(eval_model=nan_model))
   assert not result.rows
   assert [failure.part for failure in result.failures] == [
     f'mine de-en at step 2, {kind}' for kind in ('embeddings', 'layers')
@@ -238,9 +240,11 @@ def test_streamed_text_matches_loaded_text(tmp_path, corpus):
   same = text_files.TextFiles(files={'en': str(tmp_path / 'x')}, max_lines=3)
   other = text_files.TextFiles(files={'en': str(tmp_path / 'x')}, max_lines=2)
   assert text.fingerprint() == same.fingerprint() != other.fingerprint()
-  held = text_files.CorpusLines(directory=corpus, split='test', max_lines=5)
-  assert held.languages_found() == ('de', 'en', 'ja')
-  assert held.load('de') == text_sources.CorpusText(
+  held_out_lines = text_files.CorpusLines(
+    directory=corpus, split='test', max_lines=5
+  )
+  assert held_out_lines.languages_found() == ('de', 'en', 'ja')
+  assert held_out_lines.load('de') == text_sources.CorpusText(
     directory=corpus, max_lines=5
   ).load('de')
 

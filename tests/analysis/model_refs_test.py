@@ -44,31 +44,34 @@ def _embeddings(eval_model):
 
 
 def test_models_resolves_and_loads_checkpoints(run, eval_model):
-  opened = model_refs.Models()
+  run_models = model_refs.Models()
   last = model_refs.ModelRef(run)
-  assert opened.resolve(last) == model_refs.ModelRef(run, 3)
-  assert opened.num_layers(last) == 3
+  assert run_models.resolve(last) == model_refs.ModelRef(run, 3)
+  assert run_models.num_layers(last) == 3
   np.testing.assert_allclose(
-    _embeddings(opened.eval_model(last)),
+    _embeddings(run_models.eval_model(last)),
     _embeddings(eval_model) * 1.03,
     rtol=1e-6,
   )
-  assert opened.eval_model(last) is opened.eval_model(
+  assert run_models.eval_model(last) is run_models.eval_model(
     model_refs.ModelRef(run, 3)
   )
-  fresh = model_refs.ModelRef(run, 'untrained')
-  assert opened.at_steps((last, fresh), 'all') == [
-    (model_refs.ModelRef(run, step), fresh) for step in (1, 3)
+  untrained_ref = model_refs.ModelRef(run, 'untrained')
+  assert run_models.at_steps((last, untrained_ref), 'all') == [
+    (model_refs.ModelRef(run, step), untrained_ref) for step in (1, 3)
   ]
-  assert opened.at_steps((fresh, fresh), 'all') == [(fresh, fresh)]
-  assert opened.at_steps((last, fresh), [1]) == [
-    (model_refs.ModelRef(run, 1), fresh)
+  assert run_models.at_steps((untrained_ref, untrained_ref), 'all') == [
+    (untrained_ref, untrained_ref)
+  ]
+  assert run_models.at_steps((last, untrained_ref), [1]) == [
+    (model_refs.ModelRef(run, 1), untrained_ref)
   ]
   identities = [
-    opened.identity(ref) for ref in (last, model_refs.ModelRef(run, 1), fresh)
+    run_models.identity(ref)
+    for ref in (last, model_refs.ModelRef(run, 1), untrained_ref)
   ]
   assert identities[0] != identities[1] != identities[2]
-  assert model_refs.Models(seed=1).identity(fresh) != identities[2]
+  assert model_refs.Models(seed=1).identity(untrained_ref) != identities[2]
 
 
 def test_prompt_changes_the_identity_of_states(make_run, tmp_path):
@@ -87,13 +90,13 @@ def test_prompt_changes_the_identity_of_states(make_run, tmp_path):
 
 def test_runs_of_different_lengths_share_common_steps(run, make_run, tmp_path):
   short = model_refs.ModelRef(str(make_run(tmp_path / 'short', (1, 2))))
-  opened = model_refs.Models()
+  run_models = model_refs.Models()
   models = model_refs.ModelRef(run), short
-  assert opened.at_steps(models, 'last') == [
+  assert run_models.at_steps(models, 'last') == [
     (model_refs.ModelRef(run, 3), model_refs.ModelRef(short.directory, 2))
   ]
   assert [
-    ref.step for refs in opened.at_steps(models, 'all') for ref in refs
+    ref.step for refs in run_models.at_steps(models, 'all') for ref in refs
   ] == [1, 1]
 
 
@@ -114,7 +117,7 @@ def test_stored_states_equal_computed_states(
   eval_model, sentences, stored_states
 ):
   texts = sentences('de', 20)
-  opened = fakes.FakeModels(eval_model=eval_model)
+  run_models = fakes.FakeModels(eval_model=eval_model)
   expected = np.concatenate(
     list(
       corpus_hidden_states.sentence_blocks(eval_model, texts, 'de', block=8)
@@ -123,12 +126,12 @@ def test_stored_states_equal_computed_states(
   )
   for _ in range(2):
     np.testing.assert_array_equal(
-      _read(stored_states, opened, _LAST_CHECKPOINT, texts, 'de'), expected
+      _read(stored_states, run_models, _LAST_CHECKPOINT, texts, 'de'), expected
     )
   assert expected.shape == (3, 20, 16)
-  without = activation_cache.SentenceReader(block=8)
+  uncached_reader = activation_cache.SentenceReader(block=8)
   np.testing.assert_array_equal(
-    _read(without, opened, _LAST_CHECKPOINT, texts, 'de'), expected
+    _read(uncached_reader, run_models, _LAST_CHECKPOINT, texts, 'de'), expected
   )
 
 
@@ -136,8 +139,8 @@ def test_interrupted_reading_is_resumed(
   eval_model, sentences, stored_states, tmp_path
 ):
   texts = sentences('de', 20)
-  opened = fakes.FakeModels(eval_model=eval_model)
-  blocks = stored_states.blocks(opened, _LAST_CHECKPOINT, texts, 'de')
+  run_models = fakes.FakeModels(eval_model=eval_model)
+  blocks = stored_states.blocks(run_models, _LAST_CHECKPOINT, texts, 'de')
   first = next(blocks)
   blocks.close()
   (folder,) = tmp_path.iterdir()
@@ -149,15 +152,15 @@ def test_interrupted_reading_is_resumed(
   # The stored states are reused without recomputation.
   np.savez(folder / '00000.npz', states=first + 1)
   manifests.record_files(folder, manifests.Kind.STATES, ['00000.npz'])
-  states = _read(stored_states, opened, _LAST_CHECKPOINT, texts, 'de')
+  states = _read(stored_states, run_models, _LAST_CHECKPOINT, texts, 'de')
   np.testing.assert_array_equal(states[:, :8], first + 1)
   assert states.shape == (3, 20, 16)
-  nothing = fakes.FakeModels()  # no model: all states are read from disk
+  no_models = fakes.FakeModels()  # no model: all states are read from disk
   np.testing.assert_array_equal(
-    _read(stored_states, nothing, _LAST_CHECKPOINT, texts, 'de'), states
+    _read(stored_states, no_models, _LAST_CHECKPOINT, texts, 'de'), states
   )
   # States of other languages are stored in a separate folder.
-  _read(stored_states, opened, _LAST_CHECKPOINT, texts, 'en')
+  _read(stored_states, run_models, _LAST_CHECKPOINT, texts, 'en')
   assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -165,23 +168,21 @@ def test_damaged_states_are_rejected(
   eval_model, sentences, stored_states, tmp_path
 ):
   texts = sentences('de', 9)
-  opened = fakes.FakeModels(eval_model=eval_model)
-  _read(stored_states, opened, _LAST_CHECKPOINT, texts, 'de')
+  run_models = fakes.FakeModels(eval_model=eval_model)
+  _read(stored_states, run_models, _LAST_CHECKPOINT, texts, 'de')
   next(tmp_path.glob('*/00001.npz')).write_bytes(b'PK broken')
   with raises_error(errors.AnalysisError, where='00001.npz'):
-    _read(stored_states, opened, _LAST_CHECKPOINT, texts, 'de')
+    _read(stored_states, run_models, _LAST_CHECKPOINT, texts, 'de')
   [first] = tmp_path.glob('*/00000.npz')
   # The new content does not match the recorded digest.
   np.savez(first, states=np.zeros((3, 8, 16), np.float32))
   with raises_error(errors.AnalysisError, where='00000.npz'):
-    _read(stored_states, opened, _LAST_CHECKPOINT, texts, 'de')
+    _read(stored_states, run_models, _LAST_CHECKPOINT, texts, 'de')
   for path in tmp_path.glob('*/*.npz'):
     path.unlink()
-  assert _read(stored_states, opened, _LAST_CHECKPOINT, texts, 'de').shape == (
-    3,
-    9,
-    16,
-  )
+  assert _read(
+    stored_states, run_models, _LAST_CHECKPOINT, texts, 'de'
+  ).shape == (3, 9, 16)
 
 
 def _tsv(tmp_path, sentences, count):
@@ -265,20 +266,20 @@ def test_map_of_words_in_context(eval_model, sentences, tmp_path):
   links.write_text('0-0 1-1\n' * 11 + '0-0 99-1\n')
   (failure,) = study.run(fakes.FakeModels(eval_model=eval_model)).failures
   assert_mentions(failure, 99)
-  turned = dataclasses.replace(study, links={'en-de': str(links)})
+  reversed_study = dataclasses.replace(study, links={'en-de': str(links)})
   links.write_text('0-1 2-0\n')
-  (result,) = turned._read_links(('de', 'en'), 1)
+  (result,) = reversed_study._read_links(('de', 'en'), 1)
   assert sorted(result.tolist()) == [[0, 2], [1, 0]]
   links.write_text('0-0\n')
   for count in (1, 13):
     links.write_text('0-0\n' * count)
     other = study.run(fakes.FakeModels(eval_model=eval_model))
     assert_mentions(other.failures[0], count, 12)
-  some = dataclasses.replace(
+  limited_study = dataclasses.replace(
     study, source=dataclasses.replace(study.source, max_pairs=1)
   )
   # Only the links of the first pair are read.
-  assert len(some._read_links(('de', 'de'), 1)) == 1
+  assert len(limited_study._read_links(('de', 'de'), 1)) == 1
 
 
 def test_multiway_files_give_pairs_with_the_first_language(tmp_path):

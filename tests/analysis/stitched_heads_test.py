@@ -54,20 +54,20 @@ class _Model(one_hot_model.OneHot):
 _VOCABULARY = _Vocabulary(('Ada', 'King', 'Rom'))
 
 
-def _subjects():
+def _make_models():
   """Returns a source that reads rotated states, a target and the rotation."""
-  turn = np.linalg.qr(np.random.default_rng(0).normal(size=(32, 32)))[0]
+  rotation = np.linalg.qr(np.random.default_rng(0).normal(size=(32, 32)))[0]
   head = one_hot_model.tagger(
     _VOCABULARY, _LABELS, {'Ada': 'A', 'King': 'B', 'Rom': 'C'}
   )
-  head['output']['kernel'] = (turn @ head['output']['kernel']).astype(
+  head['output']['kernel'] = (rotation @ head['output']['kernel']).astype(
     np.float32
   )
   source = dataclasses.replace(
     one_hot_model.make_eval_model(_OBJECTIVE, head, _VOCABULARY), model=_Model()
   )
   target = dataclasses.replace(source, params={'model': {}}, objectives={})
-  return source, target, turn
+  return source, target, rotation
 
 
 def _saved(matrix, **about):
@@ -153,10 +153,10 @@ def _study(tmp_path, saved, **settings):
 @pytest.mark.parametrize('back', [False, True])
 def test_head_requires_the_map_to_read_target_states(tmp_path, back):
   """Covers maps that were learned in either direction."""
-  source, target, turn = _subjects()
+  source, target, rotation = _make_models()
   models = [f'{name}@2' for name in ('target', 'source')[:: -1 if back else 1]]
   saved = _saved(
-    turn.T if back else turn, layer=1, first=models[0], second=models[1]
+    rotation.T if back else rotation, layer=1, first=models[0], second=models[1]
   )
   result = _study(tmp_path, saved).run(_Models(source, target))
   assert not result.failures and not result.notes
@@ -168,10 +168,10 @@ def test_head_requires_the_map_to_read_target_states(tmp_path, back):
 
 
 def test_equal_heads_share_a_compiled_program():
-  source, target, turn = _subjects()
+  source, target, rotation = _make_models()
   first, second = (
     stitched_heads.stitch_eval_model(
-      source, target, _NAME, _saved(turn)
+      source, target, _NAME, _saved(rotation)
     ).objectives[_NAME]
     for _ in range(2)
   )
@@ -181,14 +181,18 @@ def test_equal_heads_share_a_compiled_program():
 
 
 def test_incompatible_maps_are_rejected_or_noted(tmp_path):
-  source, target, turn = _subjects()
+  source, target, rotation = _make_models()
   with raises_error(errors.AnalysisError, got='(32, 5)'):
-    stitched_heads.stitch_eval_model(source, target, _NAME, _saved(turn[:, :5]))
+    stitched_heads.stitch_eval_model(
+      source, target, _NAME, _saved(rotation[:, :5])
+    )
   with raises_error(errors.AnalysisError, got='parsing'):
     stitched_heads.stitch_eval_model(source, target, 'parsing', None)
-  result = _study(tmp_path, _saved(turn, layer=0)).run(_Models(source, target))
+  result = _study(tmp_path, _saved(rotation, layer=0)).run(
+    _Models(source, target)
+  )
   assert_mentions(result.failures[0], 0, 1)
-  result = _study(tmp_path, _saved(turn, first='a@1', second='b@1')).run(
+  result = _study(tmp_path, _saved(rotation, first='a@1', second='b@1')).run(
     _Models(source, target)
   )
   assert result.rows
@@ -207,7 +211,7 @@ def test_incompatible_maps_are_rejected_or_noted(tmp_path):
 def test_non_finite_states_heads_and_maps_are_failures(
   tmp_path, broken, values
 ):
-  source, target, turn = _subjects()
+  source, target, rotation = _make_models()
   nan = {'scale': np.float32(np.nan)}
   if broken == 'target':
     target = dataclasses.replace(target, params={'model': nan})
@@ -220,31 +224,31 @@ def test_non_finite_states_heads_and_maps_are_failures(
       | {'heads': jax.tree.map(lambda x: x * np.nan, source.params['heads'])},
     )
   else:
-    turn = turn * np.nan
-  result = _study(tmp_path, _saved(turn)).run(_Models(source, target))
+    rotation = rotation * np.nan
+  result = _study(tmp_path, _saved(rotation)).run(_Models(source, target))
   assert not result.rows
   assert_mentions(result.failures[0], *values)
 
 
 def test_layer_of_deeper_and_shallower_targets(tmp_path):
-  source, target, turn = _subjects()
+  source, target, rotation = _make_models()
   deep = dataclasses.replace(target, model=_Model(depth=3))
   stitched = stitched_heads.stitch_eval_model(source, deep, _NAME, None)
   assert stitched.objectives[_NAME].layer == 1  # the last layer of the source
-  stitched = _study(tmp_path, _saved(turn)).run(
+  stitched = _study(tmp_path, _saved(rotation)).run(
     _Models(source, dataclasses.replace(target, model=_Model(depth=0)))
   )
   assert_mentions(stitched.failures[0], 1, 'target@2', 0)
 
 
 def test_failing_language_does_not_affect_others(tmp_path):
-  source, target, turn = _subjects()
+  source, target, rotation = _make_models()
   broken = errors.CorpusError('There is no such file')
   task = dataclasses.replace(
     _task(),
     source=one_hot_model.Held(parts=(('fr', broken), *_task().source.parts)),
   )
-  result = _study(tmp_path, _saved(turn), task=task).run(
+  result = _study(tmp_path, _saved(rotation), task=task).run(
     _Models(source, target)
   )
   assert {row['pair'] for row in result.rows} == {'en'}

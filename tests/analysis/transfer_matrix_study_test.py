@@ -79,8 +79,8 @@ def test_gains_are_relative_to_the_first_model(folders):
     '-5.0',
     '+0.0',
   }
-  alone = _run({'a': folders['a']})
-  assert set(alone.pictures) == {'nli'}
+  single_model = _run({'a': folders['a']})
+  assert set(single_model.pictures) == {'nli'}
 
 
 def test_matrices_share_languages_and_color_range(folders):

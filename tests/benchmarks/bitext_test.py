@@ -14,9 +14,9 @@ def test_short_lines_are_kept_in_the_context_of_their_file():
   measurements = bitext.measure_language_filters(
     {code: texts * 4 for code, texts in lines.items()}
   )
-  alone = measurements['0% foreign']
-  assert alone['good refused, all, in its file'] == '0.00% of 24'
-  assert alone['good refused, all, by itself'] != '0.00% of 24'
+  without_foreign = measurements['0% foreign']
+  assert without_foreign['good refused, all, in its file'] == '0.00% of 24'
+  assert without_foreign['good refused, all, by itself'] != '0.00% of 24'
   long = measurements['50% foreign'][
     'foreign kept, from  25 characters, in its file'
   ]

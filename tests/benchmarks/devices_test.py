@@ -23,7 +23,7 @@ def test_measure_devices_returns_positive_rates():
 
 
 def test_all_reduce_rate_of_two_devices_is_measured():
-  done = subprocess.run(
+  process = subprocess.run(
     [
       *(sys.executable, '-m', 'benchmarks.devices', '--matmul_size=64'),
       *('--memory_mib=1', '--link_mib=1', '--repeats=2'),
@@ -39,7 +39,7 @@ def test_all_reduce_rate_of_two_devices_is_measured():
     timeout=200,
     check=True,
   )
-  results = json.loads(done.stdout)
+  results = json.loads(process.stdout)
   assert results['devices'] == 2 and results['all_reduce']['rate'] > 0
 
 

@@ -23,8 +23,8 @@ def test_compare_curves_pairs_seeds():
   }
   same = row_orders.compare_curves(full, full)
   assert same['difference'] == same['standard_error'] == [0, 0]
-  alone = row_orders.compare_curves(full[:1], full[:1])
-  assert alone['standard_error'] == [None, None]
+  single_seed = row_orders.compare_curves(full[:1], full[:1])
+  assert single_seed['standard_error'] == [None, None]
 
 
 @pytest.mark.slow

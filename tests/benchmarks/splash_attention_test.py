@@ -37,8 +37,8 @@ def test_splash_attention_equals_plain_attention():
       scale=0.125,
     )
 
-  got, want = (run(f, _arrays()) for f in (splash, plain))
-  for a, b in zip(*map(jax.tree.leaves, (got, want)), strict=True):
+  actual, expected = (run(f, _arrays()) for f in (splash, plain))
+  for a, b in zip(*map(jax.tree.leaves, (actual, expected)), strict=True):
     np.testing.assert_allclose(a, b, atol=1e-3, rtol=1e-4)
 
 

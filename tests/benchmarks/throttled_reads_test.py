@@ -15,11 +15,14 @@ def test_order_with_locality_reads_fewer_bytes(tmp_path, capsys):
       '--full_rows=512',
     ]
   )
-  near, full = map(json.loads, capsys.readouterr().out.splitlines())
+  with_locality, full = map(json.loads, capsys.readouterr().out.splitlines())
   # The cache is smaller than the memory limit, so all of it is read once.
-  assert near['rows'] == 1024 and 1 <= near['bytes_per_byte_used'] < 1.5
+  assert (
+    with_locality['rows'] == 1024
+    and 1 <= with_locality['bytes_per_byte_used'] < 1.5
+  )
   assert full['rows'] == 512 and full['requests'] >= 4
-  assert full['bytes_per_byte_used'] > near['bytes_per_byte_used']
+  assert full['bytes_per_byte_used'] > with_locality['bytes_per_byte_used']
 
 
 def test_throttled_store_delays_requests(tmp_path):

@@ -86,14 +86,14 @@ def test_interrupted_analysis_is_resumed(run, sentences, tmp_path, monkeypatch):
   ]
   read = []
 
-  def counted(eval_model, texts, *args, **settings):
+  def interrupt_third_call(eval_model, texts, *args, **settings):
     read.append(texts[0])
     if len(read) == 3:
       raise KeyboardInterrupt
     return sentence_states(eval_model, texts, *args, **settings)
 
   sentence_states = hidden_states.sentence_states
-  monkeypatch.setattr(hidden_states, 'sentence_states', counted)
+  monkeypatch.setattr(hidden_states, 'sentence_states', interrupt_third_call)
   assert _analyze('cka', tmp_path / 'out', *flags) == 130
   assert not (tmp_path / 'out').exists() and len(read) == 3
   assert _analyze('cka', tmp_path / 'out', *flags) == 0

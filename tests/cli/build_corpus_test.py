@@ -61,7 +61,7 @@ def test_corpus_is_built_from_gettext_catalogs(tmp_path, capsys):
   assert next(iter(corpus.parallel('en', 'fi'))).target.split()[0] == 'viesti'
 
 
-def _stand_in(folder, name, script):
+def _write_fake_command(folder, name, script):
   path = folder / name
   path.write_text(f'#!/bin/sh\n{script}\n')
   path.chmod(0o755)
@@ -73,12 +73,12 @@ def test_packages_are_fetched_and_unpacked_once(tmp_path, capsys, monkeypatch):
   for code in ('en', 'zh'):
     name = libreoffice.language_name(code)
     _pages(tmp_path / 'made' / name / 'text', code)
-  _stand_in(
+  _write_fake_command(
     programs,
     'apt-get',
     'echo "$2" >> ../fetched; touch "$2_4%3a7.4.7-1_all.deb"',
   )
-  _stand_in(
+  _write_fake_command(
     programs,
     'dpkg',
     f'[ -e "$2" ] || exit 2\n'  # a path relative to the working directory
@@ -135,8 +135,8 @@ def test_language_names_of_packages(code, name):
 def test_package_that_links_to_another_language_is_rejected(
   tmp_path, monkeypatch
 ):
-  _stand_in(tmp_path, 'apt-get', 'touch "$2_4_all.deb"')
-  _stand_in(
+  _write_fake_command(tmp_path, 'apt-get', 'touch "$2_4_all.deb"')
+  _write_fake_command(
     tmp_path,
     'dpkg',
     'mkdir -p "$3/usr/share/libreoffice/help"\n'
@@ -148,7 +148,9 @@ def test_package_that_links_to_another_language_is_rejected(
 
 
 def test_missing_package_is_an_error(tmp_path, capsys, monkeypatch):
-  _stand_in(tmp_path, 'apt-get', 'echo "E: Unable to locate" >&2; exit 100')
+  _write_fake_command(
+    tmp_path, 'apt-get', 'echo "E: Unable to locate" >&2; exit 100'
+  )
   monkeypatch.setenv('PATH', f'{tmp_path}{os.pathsep}{os.environ["PATH"]}')
   command = ['build-corpus', 'libreoffice', '--languages=en,xx']
   assert cli.main([*command, f'--output={tmp_path / "corpus"}']) == 2

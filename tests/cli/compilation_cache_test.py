@@ -41,14 +41,14 @@ def _compiled() -> tuple[float, int]:
   jax.clear_caches()
   public.reset_cache()
 
-  def heard(name, **_):
+  def record_event(name, **_):
     events.append(name)
 
-  jax.monitoring.register_event_listener(heard)
+  jax.monitoring.register_event_listener(record_event)
   try:
     value = jax.jit(lambda x: jnp.sin(x) * 2 + x**3)(jnp.float32(0.5))
   finally:
-    jax.monitoring.unregister_event_listener(heard)
+    jax.monitoring.unregister_event_listener(record_event)
   return float(value), events.count('/jax/compilation_cache/cache_hits')
 
 

@@ -207,12 +207,12 @@ def test_stopped_training_is_not_finished(tmp_path):
   assert not pretrain.is_finished(['xlflax', 'train'], str(tmp_path))
 
 
-def _cut(out):
+def _truncate(out):
   file = out / 'pretrain.json'
   file.write_bytes(file.read_bytes()[:20])
 
 
-def _flip(out):
+def _flip_bit(out):
   file = out / 'pretrain.json'
   text = file.read_text('utf-8')
   assert '"steps": 4' in text
@@ -220,7 +220,7 @@ def _flip(out):
 
 
 @pytest.mark.parametrize(
-  'damage', [_cut, _flip, lambda out: (out / 'pretrain.json').unlink()]
+  'damage', [_truncate, _flip_bit, lambda out: (out / 'pretrain.json').unlink()]
 )
 def test_damaged_settings_are_rejected(call, capsys, damage):
   assert call()[0] == 0

@@ -134,7 +134,7 @@ def test_task_modules_show_raw_sources(tmp_path, monkeypatch, capsys):
   seqio.TaskRegistry.remove('shown')
 
 
-def test_a_missing_feature_is_reported_with_the_task(
+def test_missing_feature_is_reported_with_the_task(
   tmp_path, monkeypatch, capsys
 ):
   (tmp_path / 'unnamed_tasks.py').write_text(

@@ -86,12 +86,15 @@ def test_paths_need_no_quotes():
 
 
 def test_values_of_macros_need_no_quotes():
-  odd = 'it\'s\\a "b"'
+  quoted_path = 'it\'s\\a "b"'
   configuration = gin_config.load_gin_files(
-    _FILES, _GIVEN[1:], macros={'MODEL_DIR': odd, 'TRAIN_STEPS': 3}
+    _FILES, _GIVEN[1:], macros={'MODEL_DIR': quoted_path, 'TRAIN_STEPS': 3}
   )
   settings = _trainer_settings(configuration)
-  assert (settings['model_dir'], settings['num_train_steps']) == (odd, 5000)
+  assert (settings['model_dir'], settings['num_train_steps']) == (
+    quoted_path,
+    5000,
+  )
   assert 'TRAIN_STEPS = 5000' in configuration.operative()
 
 

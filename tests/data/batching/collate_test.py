@@ -58,9 +58,9 @@ def test_batch_of_sentences():
 def test_full_rows_do_not_depend_on_shorter_rows_in_the_batch():
   """Batches of only full rows are copied by another code path."""
   full_rows = [([([7, 8, 9, 10],)], (1,)), ([([11, 12, 13, 14],)], (2,))]
-  alone = _batch(full_rows, 'sentences', 6)
+  full_batch = _batch(full_rows, 'sentences', 6)
   mixed = _batch([*full_rows, ([([7],)], (1,))], 'sentences', 6)
-  assert alone == {key: value[:2] for key, value in mixed.items()}
+  assert full_batch == {key: value[:2] for key, value in mixed.items()}
 
 
 def test_batch_of_packed_sentences():

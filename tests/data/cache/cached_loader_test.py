@@ -28,13 +28,13 @@ def test_blocks_contain_the_text_of_the_corpus(
   expected, row = tokens[:-1], 0
   while expected:
     batch = loader.rows(row // 8, row % 8, row % 8 + 1)
-    part, expected = expected[:64], expected[64:]
-    assert batch['token_ids'][0, : len(part) + 2].tolist() == [
+    chunk, expected = expected[:64], expected[64:]
+    assert batch['token_ids'][0, : len(chunk) + 2].tolist() == [
       toy_vocabulary.spec.bos_id,
-      *part,
+      *chunk,
       eos,
     ]
-    assert batch['segment_ids'].sum() == len(part) + 2
+    assert batch['segment_ids'].sum() == len(chunk) + 2
     row += 1
   assert row == statistics.rows
 
@@ -199,8 +199,8 @@ with prefetch.Prefetcher(opened, sharding=sharding) as feed:
 print([m for m in sys.modules
        if m.split('.')[0] in ('tensorflow', 'seqio', 'tensorflow_datasets')])
 """
-  done = subprocess.run(
+  process = subprocess.run(
     [sys.executable, '-c', program], text=True, capture_output=True, check=False
   )
-  assert done.returncode == 0, done.stderr
-  assert done.stdout.split('\n')[:2] == ['(8, 16)', '[]']
+  assert process.returncode == 0, process.stderr
+  assert process.stdout.split('\n')[:2] == ['(8, 16)', '[]']

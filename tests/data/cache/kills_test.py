@@ -33,21 +33,21 @@ def test_killed_workers_write_the_same_files(
   running, kills = {0, 1, 2}, 0
   while running:
     workers = {
-      share: context.Process(
-        target=cache_writer.write_partition, args=(plan, (share, 3))
+      partition_index: context.Process(
+        target=cache_writer.write_partition, args=(plan, (partition_index, 3))
       )
-      for share in sorted(running)
+      for partition_index in sorted(running)
     }
     for worker in workers.values():
       worker.start()
-    for share, worker in workers.items():
+    for partition_index, worker in workers.items():
       if kills < 12:
         worker.join(rng.random() / 10)
         worker.kill()
         kills += 1
       worker.join()
       if worker.exitcode == 0:
-        running.remove(share)
+        running.remove(partition_index)
   assert kills >= 3
   cache_writer.finalize_cache(plan)
   assert writing.files(tmp_path) == complete_cache

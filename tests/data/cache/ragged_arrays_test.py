@@ -45,15 +45,15 @@ def cache_of_many_shards(tmp_path_factory, toy_vocabulary):
 
 def test_open_shards_stay_below_the_file_limit(cache_of_many_shards):
   """The number of shards exceeds the limit on open files."""
-  done = subprocess.run(
+  process = subprocess.run(
     [sys.executable, '-c', _READ, str(cache_of_many_shards)],
     capture_output=True,
     text=True,
     check=False,
     cwd=os.getcwd(),
   )
-  assert done.returncode == 0, done.stderr
-  values, max_open = eval(done.stdout.replace('] ', '], '))
+  assert process.returncode == 0, process.stderr
+  values, max_open = eval(process.stdout.replace('] ', '], '))
   assert [name for name, _, _ in values] == ['corpus.mono.de', 'corpus.mono.en']
   assert all(shards >= 30 for _, shards, _ in values), values
   assert len({total for _, _, total in values}) == 1 and max_open <= 48

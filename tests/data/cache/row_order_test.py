@@ -38,10 +38,10 @@ def test_each_row_is_used_once_per_epoch(open_both, live):
 def test_locality_shuffles_all_rows_of_an_epoch(open_cached):
   settings = {'layout': 'sentences', 'length': 80}
   plain = open_cached(**settings)
-  near = open_cached(
+  with_locality = open_cached(
     **settings, locality=dataset_config.Locality(block_rows=4, window_blocks=3)
   )
-  rows = loading.epoch_rows(near, 'corpus.mono.de', 70)
+  rows = loading.epoch_rows(with_locality, 'corpus.mono.de', 70)
   first, second = rows[:60], rows[60:120]
   assert len(set(first)) == 60
   assert sorted(first) == sorted(second) and first != second

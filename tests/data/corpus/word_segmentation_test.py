@@ -131,13 +131,15 @@ def test_scripts_without_a_dictionary_are_split_at_known_words():
 )
 @hypothesis.given(
   text=strategies.text('กาิ์ เแខ្ញុំ\u200bຂ້ຳမြ်猫がー\ua9b2\ua9c0བོ་हि्ሰ፡a-\u0301'),
-  known=strategies.lists(strategies.text('กาิเ猫がມြ', max_size=3), max_size=4),
+  known_words=strategies.lists(
+    strategies.text('กาิเ猫がມြ', max_size=3), max_size=4
+  ),
 )
 @hypothesis.settings(max_examples=100, deadline=None)
 def test_words_do_not_start_with_marks_and_text_is_preserved(
-  language, text, known
+  language, text, known_words
 ):
-  parts = Segmenter(language, known).split(text)
+  parts = Segmenter(language, known_words).split(text)
   assert ''.join(parts) == text
   for word in parts[1::2]:
     assert unicodedata.category(word[0])[0] != 'M'

@@ -33,12 +33,12 @@ def _altered(sentence, ratio, rng):
   )
 
 
-def _jaccard(one, two):
+def _jaccard(first_text, second_text):
   first, second = (
     text_similarity.n_grams(
       text_similarity.normalize_for_comparison(text), _FUZZY.ngram_size
     )
-    for text in (one, two)
+    for text in (first_text, second_text)
   )
   return len(first & second) / len(first | second)
 
@@ -138,7 +138,7 @@ def test_training_pairs_with_a_held_out_side_are_dropped(tmp_path, settings):
     tmp_path, 'en', [[english[6]]], split='validation'
   )
   duplicates = fuzzy_deduplication.find_duplicates(Corpus(tmp_path), settings)
-  dropped = {name: places.tolist() for name, places in duplicates.items()}
+  dropped = {name: indices.tolist() for name, indices in duplicates.items()}
   assert dropped.pop('parallel/de-en.tsv') == [2, 4, 6]
   assert not any(dropped.values())
 
@@ -158,7 +158,7 @@ def test_held_out_text_may_be_a_side_of_held_out_pairs(tmp_path, settings):
   corpus_writer.write_monolingual(tmp_path, 'de', [german], split='validation')
   corpus_writer.write_monolingual(tmp_path, 'en', [english])
   duplicates = fuzzy_deduplication.find_duplicates(Corpus(tmp_path), settings)
-  dropped = {name: places.tolist() for name, places in duplicates.items()}
+  dropped = {name: indices.tolist() for name, indices in duplicates.items()}
   assert dropped.pop('mono/en.txt') == [0, 1, 2, 3, 4, 5]
   assert not any(dropped.values())
 

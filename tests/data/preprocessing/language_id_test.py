@@ -49,8 +49,11 @@ def test_identify_language():
 
 def test_short_lines_are_kept_in_the_context_of_their_file():
   """Individually, most of them are not identified as English."""
-  alone = [language_id.identify_language(text) for text in _SHORT]
-  assert sum(code == 'en' and p >= 0.5 for code, p in alone) < len(_SHORT) / 2
+  individual_results = [language_id.identify_language(text) for text in _SHORT]
+  assert (
+    sum(code == 'en' and p >= 0.5 for code, p in individual_results)
+    < len(_SHORT) / 2
+  )
   assert _filter_texts(_FILE, _FILE) == _FILE
 
 

@@ -75,9 +75,9 @@ def test_shards_in_any_order_equal_one_process(source, tmp_path):
     assert [(p.path, p.lines) for p in done] == expected
     assert all(p.reused for p in done)
     texts = _content(out)
-    noted = texts.pop('.prepared.json')
+    record = texts.pop('.prepared.json')
     unsharded = _content(tmp_path / 'one')
-    assert sorted(noted.splitlines()) == sorted(
+    assert sorted(record.splitlines()) == sorted(
       unsharded.pop('.prepared.json').splitlines()
     )
     assert texts == unsharded

@@ -79,10 +79,10 @@ def test_uses_of_each_task_are_consecutive(batching):
 
 
 def test_slots_do_not_depend_on_previous_calls():
-  forward, jumping = _make([0.6, 0.4]), _make([0.6, 0.4])
+  forward, random_access = _make([0.6, 0.4]), _make([0.6, 0.4])
   expected = {step: forward.slots(step) for step in range(60)}
   for step in (57, 3, 31, 2, 59, 0):
-    np.testing.assert_array_equal(jumping.slots(step), expected[step])
+    np.testing.assert_array_equal(random_access.slots(step), expected[step])
 
 
 def test_one_language_batches_have_a_single_task():
@@ -175,12 +175,12 @@ def test_draws_do_not_exceed_the_maximum_per_task(batching):
     max_rows=max_draws,
     name='text',
   )
-  free = _make(rates, batching, key=2)
+  unlimited = _make(rates, batching, key=2)
   counts = np.zeros(3, int)
   for step in range(max_draws.sum() // 4):
     tasks, uses = schedule.slots(step)
     if step < 160:  # no task has reached its maximum
-      np.testing.assert_array_equal(tasks, free.slots(step)[0])
+      np.testing.assert_array_equal(tasks, unlimited.slots(step)[0])
     for task, use in zip(tasks, uses, strict=True):
       assert use == counts[task] < max_draws[task]
       counts[task] += 1
@@ -255,12 +255,12 @@ def test_concurrent_threads_get_the_slots_of_one_thread():
       block_steps=4,
     )
 
-  alone, shared = make(), make()
+  single_threaded, shared = make(), make()
   steps = [40, 0, 17, 3, 60, 9, 33, 21]
   with concurrent.futures.ThreadPoolExecutor(len(steps)) as pool:
     results = list(pool.map(shared.slots, steps))
   for step, slots in zip(steps, results, strict=True):
-    for ours, theirs in zip(slots, alone.slots(step), strict=True):
+    for ours, theirs in zip(slots, single_threaded.slots(step), strict=True):
       np.testing.assert_array_equal(ours, theirs)
 
 

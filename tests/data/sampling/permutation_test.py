@@ -41,14 +41,14 @@ def test_sizes_and_keys_apply_per_element():
   size = np.array([3, 1000, 3, 1000])
   key = np.array([1, 2, 1, 2], np.uint64)
   index = np.array([2, 999, 0, 5])
-  together = permutation.permute_index(index, size, key)
-  apart = [
+  batched = permutation.permute_index(index, size, key)
+  separate = [
     permutation.permute_index(
       index[i : i + 1], size[i : i + 1], key[i : i + 1]
     )[0]
     for i in range(4)
   ]
-  np.testing.assert_array_equal(together, apart)
+  np.testing.assert_array_equal(batched, separate)
 
 
 def test_large_sizes_stay_in_range():
@@ -79,10 +79,10 @@ def test_windows_are_a_permutation(size):
 def test_windows_read_few_blocks():
   """128 consecutive indices are in 16 blocks of 8."""
   size = 4099
-  places = _windows(size)
-  for begin in range(0, size - 128, 128):
-    here = np.sort(places[begin : begin + 128])
-    runs = 1 + np.count_nonzero(np.diff(here) != 1)
+  positions = _windows(size)
+  for start in range(0, size - 128, 128):
+    window_positions = np.sort(positions[start : start + 128])
+    runs = 1 + np.count_nonzero(np.diff(window_positions) != 1)
     # The block offset and the end of the range may add one each.
     assert runs <= 18
 
@@ -98,10 +98,11 @@ def test_keys_change_the_window_boundaries():
 def test_blocks_are_distributed_uniformly():
   """Applies a chi-square test to tenths of rows and tenths of the epoch."""
   size = 40_960
-  places = _windows(size, block=4, window=64)
-  tenth, when = places * 10 // size, np.arange(size) * 10 // size
+  positions = _windows(size, block=4, window=64)
+  row_tenth, epoch_tenth = positions * 10 // size, np.arange(size) * 10 // size
   counts = np.zeros((10, 10))
-  np.add.at(counts, (tenth, when), 1 / 4)  # blocks of 4 rows move together
+  # Blocks of 4 rows move together.
+  np.add.at(counts, (row_tenth, epoch_tenth), 1 / 4)
   expected = size / 4 / 100
   # The limit is the 0.1 % quantile for 81 degrees of freedom.
   assert ((counts - expected) ** 2 / expected).sum() < 127
@@ -109,6 +110,6 @@ def test_blocks_are_distributed_uniformly():
 
 def test_correlation_of_adjacent_rows_matches_the_window_size():
   """Adjacent rows are in the same window, the mean of 64 random blocks."""
-  places = _windows(65_536, block=16, window=64).astype(float)
-  correlation = np.corrcoef(places[:-1], places[1:])[0, 1]
+  positions = _windows(65_536, block=16, window=64).astype(float)
+  correlation = np.corrcoef(positions[:-1], positions[1:])[0, 1]
   assert abs(correlation - 1 / 64) < 0.015

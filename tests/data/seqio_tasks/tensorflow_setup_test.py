@@ -46,10 +46,10 @@ def test_python_without_docstrings_is_rejected():
     'except errors.ConfigError as error:\n'
     '  print(error.where)\n'
   )
-  done = subprocess.run(
+  process = subprocess.run(
     [sys.executable, '-OO', '-c', code],
     capture_output=True,
     text=True,
     check=True,
   )
-  assert done.stdout == 'PYTHONOPTIMIZE\n'
+  assert process.stdout == 'PYTHONOPTIMIZE\n'
