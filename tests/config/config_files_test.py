@@ -74,10 +74,16 @@ def test_phases_are_ordered_by_number(tmp_path):
   ]
 
 
+def test_missing_model_is_one_of_several_flags():
+  fix = config_files.missing_value_error(['MODEL', 'TRAIN_STEPS']).fix
+  flags = '--gin_file=models/SIZE.gin --gin.TRAIN_STEPS=VALUE'
+  assert fix.startswith(f'Pass {flags}. ')
+
+
 def test_missing_text_is_shown_with_gin_and_shell_quotes():
   """Gin requires the inner quotes, and the shell removes the outer ones."""
   names = ['MODEL_DIR', 'INIT_DIR', 'EPOCHS', 'FORMAT']
   assert config_files.missing_value_error(names).fix == (
     'Pass --model_dir=DIR --gin.INIT_DIR="\'DIR\'" --gin.EPOCHS=VALUE '
-    '--gin.FORMAT="\'NAME\'"'
+    '--gin.FORMAT="\'NAME\'".'
   )

@@ -350,6 +350,21 @@ def find_replaced_objectives(
   return [entry for entry in dropped if entry[2]]
 
 
+def find_replacement(bindings: Sequence[Binding], macro: str) -> Binding | None:
+  """Returns the binding that replaces a binding which uses a macro, or None.
+
+  Args:
+    bindings: Bindings in the order in which they are read.
+    macro: Name of the macro.
+  """
+  for i, binding in enumerate(bindings):
+    if macro in binding.macros:
+      for later in reversed(bindings[i + 1 :]):
+        if _order_key(later) == _order_key(binding):
+          return later
+  return None
+
+
 def find_macros_without_effect(tree: config_files.Tree) -> set[str]:
   """Finds the macros that do not supply a value to any constructed object.
 

@@ -26,8 +26,7 @@ _REQUIRED = '%gin.REQUIRED'
 # Option that binds macros and parameters, as in --gin.NAME=VALUE.
 GIN_OPTION = '--gin'
 _FLAG_BY_MACRO: dict[str, str] = {
-  'MODEL': '--gin_file=models/SIZE.gin, or the recipe that sets MODEL, after the '
-  'other files',
+  'MODEL': '--gin_file=models/SIZE.gin',
   'MODEL_DIR': '--model_dir=DIR',
   'VOCABULARY': '--vocabulary=DIR',
 }
@@ -195,14 +194,19 @@ def missing_value_error(
     names: Names of the macros or parameters.
     option: Option that binds them, such as '--eval_gin'.
   """
+  flags = [
+    _FLAG_BY_MACRO.get(name)
+    or format_flag(name, _VALUE_BY_MACRO.get(name, 'VALUE'), option)
+    for name in names
+  ]
+  fix = f'Pass {" ".join(flags)}.'
+  if 'MODEL' in names:
+    fix += (
+      ' Pass the gin file of the model, or a recipe that sets MODEL, after all '
+      'other gin files.'
+    )
   return errors.ConfigError(
-    f'The configuration must set a value for {", ".join(names)}',
-    fix='Pass '
-    + ' '.join(
-      _FLAG_BY_MACRO.get(name)
-      or format_flag(name, _VALUE_BY_MACRO.get(name, 'VALUE'), option)
-      for name in names
-    ),
+    f'The configuration must set a value for {", ".join(names)}', fix=fix
   )
 
 

@@ -191,7 +191,9 @@ class Configuration:
     with configuration._lent_to_gin(), gin_errors.converting_read_errors():
       for name, value in values.items():
         configuration._set(name, value)
-    gin_errors.check_macros(configuration.bound, configuration.flags, SHIPPED)
+    gin_errors.check_macros(
+      configuration.bound, configuration.flags, SHIPPED, configuration.bindings
+    )
     return configuration
 
   def macro(self, name: str) -> Any:
@@ -502,7 +504,9 @@ def load_gin_files(
       configuration._set(name, value)
     for binding in bindings:
       _bind(command_line_bindings.quote_bare_word(binding), modules)
-  gin_errors.check_macros(configuration.bound, configuration.flags, SHIPPED)
+  gin_errors.check_macros(
+    configuration.bound, configuration.flags, SHIPPED, configuration.bindings
+  )
   if not partial:
     gin_errors.check_required(configuration.bound)
   return configuration

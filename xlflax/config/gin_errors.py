@@ -88,7 +88,10 @@ def _configurable_of(error: BaseException) -> str | None:
 
 
 def check_macros(
-  bound: Bound, flags: Collection[str], shipped: pathlib.Path
+  bound: Bound,
+  flags: Collection[str],
+  shipped: pathlib.Path,
+  bindings: Sequence[binding_locations.Binding] = (),
 ) -> None:
   """Raises an error if a macro is never used or is not set.
 
@@ -102,6 +105,8 @@ def check_macros(
       `with_macros`. Each of these macros must be used.
     shipped: Folder of the gin files shipped with xlflax. Macros of these files
       may be unused.
+    bindings: Bindings in the order in which they are read. If one of them
+      replaces the binding that uses a macro, the error contains its location.
 
   Raises:
     ConfigError: If a macro is never used or not set.
@@ -113,6 +118,15 @@ def check_macros(
     similar = difflib.get_close_matches(name, used, cutoff=0.8)
     if name not in flags and (not similar or _is_macro_of(shipped, name)):
       continue
+    if replacement := binding_locations.find_replacement(bindings, name):
+      raise errors.ConfigError(
+        f'The macro {name} has no effect, because '
+        f'{replacement.name} is bound to a value that does not use it',
+        got=name,
+        where=replacement.location,
+        fix=f'Pass --gin.{replacement.name}=VALUE, or remove the binding of '
+        f'{replacement.name}.',
+      )
     equivalent = equivalent_settings.suggest_for_macro(name, used)
     raise errors.ConfigError(
       'The configuration sets a macro that it never uses',
