@@ -213,9 +213,8 @@ def test_all_methods_train_in_one_run(workspace, inputs, english, tmp_path):
     'rtd/discriminator_loss',
   ):
     assert rows[_STEPS][name] < rows[8][name], name
-  assert (
-    rows[8]['distill/loss'] < 0.1
-  )  # The student was initialized from the teacher.
+  # The student was initialized from the teacher.
+  assert rows[8]['distill/loss'] < 0.1
   before, after = _parameters(run, 16), _parameters(run, _STEPS)
   assert [name for name in after if 'cross_attention/' in name]
   for name, value in after.items():  # Biases of keys have no effect.

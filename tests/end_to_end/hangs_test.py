@@ -172,6 +172,5 @@ def test_slow_process_is_named_in_the_log(workspace, tmp_path):
   assert {s['slowest_process'] for s in speeds} == {1}
   assert min(s['loading_seconds_slowest'] for s in speeds) > 0.3
   named = re.findall(r'Process (\d) on .* delays', job.texts()[0])
-  assert named[-1] == '1', job.texts()[
-    0
-  ]  # A busy machine may report process 0 first.
+  # A busy machine may report process 0 first.
+  assert named[-1] == '1', job.texts()[0]

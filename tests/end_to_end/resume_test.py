@@ -66,9 +66,8 @@ def test_killed_run_ends_bit_identical(workspace, loader, tmp_path):
   kill(process)
   _check_valid(tmp_path / 'run')
   output = workspace.train(tmp_path / 'run', _EVERY, options=flags)
-  assert (
-    process.returncode == -signal.SIGKILL
-  )  # The run had not ended before the kill.
+  # The run had not ended before the kill.
+  assert process.returncode == -signal.SIGKILL
   assert 'Resuming from the checkpoint of step' in output
   _equal(tmp_path / 'run', uninterrupted)
   _check_valid(tmp_path / 'run')

@@ -12,10 +12,8 @@ import time
 from typing import Any
 
 PHASES = ('start', 'restore', 'compile', 'first_step', 'save', 'end', 'leave')
-TOO_LATE = (
-  'end',
-  'leave',
-)  # too late to save a checkpoint before the final one
+# phases that are too late to save a checkpoint before the final one
+TOO_LATE = ('end', 'leave')
 _LATE = 2.0  # seconds
 
 

@@ -44,7 +44,7 @@ def run(tmp_path):
   'steps, expected',
   [('last', [30]), ('all', [10, 20, 30]), ('none', []), ([30, 10], [10, 30])],
 )
-def test_choices(run, steps, expected):
+def test_select_checkpoints(run, steps, expected):
   assert checkpoint_selection.select_checkpoints(run, steps) == expected
 
 
@@ -57,14 +57,14 @@ def test_choices(run, steps, expected):
     ('word_alignment/best_aer/mean', 10),
   ],
 )
-def test_best_is_as_the_metric_is_declared(run, metric, expected):
-  # Step 40 has the highest accuracy, but its checkpoint is gone.
+def test_best_follows_the_direction_of_the_metric(run, metric, expected):
+  # Step 40 has the highest accuracy, but its checkpoint was deleted.
   assert checkpoint_selection.select_checkpoints(
     run, 'best', metric_for_best_model=metric
   ) == [expected]
 
 
-def test_best_needs_a_metric_that_was_recorded(run):
+def test_best_requires_a_recorded_metric(run):
   with raises_error(
     errors.ConfigError,
     got='bleu',
@@ -81,7 +81,7 @@ def test_best_needs_a_metric_that_was_recorded(run):
     )
 
 
-def test_a_metric_that_failed_says_why(run):
+def test_missing_metric_reports_the_failure(run):
   result = {
     'step': 10,
     'metrics': {},
@@ -98,26 +98,26 @@ def test_a_metric_that_failed_says_why(run):
     )
 
 
-def test_no_best_of_a_metric_without_better_and_worse(run):
+def test_best_rejects_metrics_without_a_direction(run):
   with raises_error(errors.ConfigError, got='word_alignment/best_layer/mean'):
     checkpoint_selection.select_checkpoints(
       run, 'best', metric_for_best_model='word_alignment/best_layer/mean'
     )
 
 
-def test_best_without_any_evaluation(tmp_path):
+def test_best_without_evaluations_is_rejected(tmp_path):
   with raises_error(errors.ConfigError, where='metrics.jsonl'):
     checkpoint_selection.select_checkpoints(_Run(tmp_path, [10]), 'best')
 
 
-def test_a_step_without_checkpoint(run):
+def test_steps_without_checkpoints_are_rejected(run):
   with raises_error(
     errors.CheckpointError, got='15, 40', mentions=(10, 20, 30)
   ):
     checkpoint_selection.select_checkpoints(run, [15, 20, 40])
 
 
-def test_a_run_without_checkpoints(tmp_path):
+def test_run_without_checkpoints_is_rejected_unless_optional(tmp_path):
   run = _Run(tmp_path, [])
   assert (
     checkpoint_selection.select_checkpoints(run, 'all', may_be_none=True) == []
@@ -126,7 +126,7 @@ def test_a_run_without_checkpoints(tmp_path):
     checkpoint_selection.select_checkpoints(run, 'last')
 
 
-def test_an_unknown_choice():
+def test_unknown_steps_are_rejected():
   with raises_error(
     errors.ConfigError, got='newest', mentions=('steps', 'last')
   ):

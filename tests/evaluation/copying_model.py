@@ -1,4 +1,4 @@
-"""An encoder-decoder that writes what it reads, made by hand."""
+"""A hand-written encoder-decoder that copies its input."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ from xlflax.utils import class_registry
 @class_registry.register('copying_model_config_of_the_tests')
 @dataclasses.dataclass(frozen=True)
 class Config:
-  """What the library asks a model for."""
+  """Fields of a model configuration that xlflax reads."""
 
   vocab_size: int
   max_position_embeddings: int = 32
@@ -21,9 +21,9 @@ class Config:
 
 @class_registry.register('copying_model_of_the_tests')
 class CopyingModel(nn.Module):
-  """Its i-th token is the source's: after bos, up to eos and with it.
+  """Model whose i-th target token is that of the source, up to and with eos.
 
-  The other tokens have a little probability, the smaller their id the more.
+  The other tokens have small probabilities that decrease with the id.
   """
 
   config: Config

@@ -1,4 +1,4 @@
-"""Evaluation during training: when, of which parameters, and its record."""
+"""Tests of evaluation during training."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ from xlflax.utils import errors
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Bias(eval_task.EvalTask):
-  """Says what the parameter 'bias' is, or fails."""
+  """Returns the parameter 'bias' as a metric, or fails."""
 
   fails: bool = False
 
@@ -58,7 +58,7 @@ def _state(step):
   )
 
 
-def test_when():
+def test_evaluation_is_due_at_intervals_and_the_last_step():
   evaluation = during_training.Evaluation(tasks=(), eval_interval_steps=10)
   assert [s for s in range(1, 26) if evaluation.is_due(s, 25)] == [10, 20, 25]
 
@@ -106,7 +106,7 @@ def test_interval_must_be_positive():
 def test_metrics_that_no_task_computes_are_rejected(
   tmp_path, metric, is_computed
 ):
-  """The text has no English; the languages of `_Bias` are unknown."""
+  """The text has no English, and the languages of `_Bias` are unknown."""
   file = tmp_path / 'de.txt'
   file.write_text('Ein Satz.\n')
   source = text_sources.FileText(files={'de': str(file)})
@@ -139,7 +139,7 @@ def test_results_are_returned_and_recorded(tmp_path):
   ('ema_decay', 'use_ema', 'bias'),
   [(0.9, True, 9.0), (0.9, False, 0.5), (None, True, 0.5)],
 )
-def test_average_is_evaluated_where_it_is_on(
+def test_ema_parameters_are_evaluated_if_enabled(
   tmp_path, ema_decay, use_ema, bias
 ):
   evaluation = during_training.Evaluation(
@@ -155,10 +155,10 @@ def test_primary_metrics_are_logged(tmp_path, caplog):
     tasks=(_Bias(name='a'),), eval_interval_steps=1
   )
   evaluation.run(_setup(tmp_path), _state(3))
-  assert_mentions(caplog.text, 3)  # there is no mean
+  assert_mentions(caplog.text, 3)  # The task has no mean.
 
 
-def test_task_that_fails_is_left_out(tmp_path, caplog):
+def test_failed_task_is_omitted(tmp_path, caplog):
   evaluation = during_training.Evaluation(
     tasks=(_Bias(name='bad', fails=True), _Bias(name='good')),
     eval_interval_steps=1,

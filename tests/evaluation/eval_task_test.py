@@ -44,7 +44,7 @@ class _Task(eval_task.EvalTask):
     return eval_task.EvalResult(metrics={'m/x': 1.0})
 
 
-def test_a_result_survives_json():
+def test_result_round_trips_through_json():
   result = eval_task.EvalResult(
     metrics={'m/de': 0.5},
     tables={'t': [{'layer': 1, 'value': 0.25}]},
@@ -72,7 +72,7 @@ def test_invalid_layers_are_rejected(layers):
     eval_task.EvalResult.from_json(value)
 
 
-def test_the_test_data_of_a_task_is_its_directory_or_mixture():
+def test_test_data_is_the_directory_or_mixture():
   mixture = types.SimpleNamespace(directory=None, mixture='flores')
   for source, expected in (
     (_Text(directory='corpus', text='x'), 'corpus'),
@@ -117,7 +117,7 @@ def test_results_record_the_maximum_number_of_examples(limit, expected):
     eval_task.EvalResult.from_json(value | {'max_examples': 'all'})
 
 
-def test_numbers_that_are_not_finite_become_null_and_nan():
+def test_non_finite_numbers_are_stored_as_null():
   result = eval_task.EvalResult(
     metrics={'m': math.inf}, tables={'t': [{'v': math.nan}]}
   )
@@ -127,14 +127,14 @@ def test_numbers_that_are_not_finite_become_null_and_nan():
   assert math.isnan(eval_task.EvalResult.from_json(value).metrics['m'])
 
 
-def test_a_task_that_fails_is_named():
+def test_failure_names_the_task():
   result = eval_task.evaluate_task(_Task(error=errors.CorpusError), None)
   assert result.metrics == {}
   (failure,) = result.failures
   assert str(failure) == 'task: the reason.'
 
 
-def test_an_exception_of_a_users_task_is_reported_with_its_line(caplog):
+def test_exception_of_a_user_task_is_reported_with_its_line(caplog):
   result = eval_task.evaluate_task(_Task(error=ZeroDivisionError), None)
   (failure,) = result.failures
   assert failure.status == errors.ExitStatus.MISTAKE
@@ -148,7 +148,7 @@ def test_an_exception_of_a_users_task_is_reported_with_its_line(caplog):
   assert not caplog.text
 
 
-def test_a_bug_leaves_its_traceback_in_the_log(caplog):
+def test_unexpected_exception_is_logged_with_traceback(caplog):
   failures = eval_task.Failures('task')
   with failures.guard('de'):
     raise ZeroDivisionError('the reason')
@@ -259,12 +259,12 @@ def test_a_task_without_evaluate_is_reported(caplog):
   assert not caplog.text
 
 
-def test_an_interrupt_is_no_failure_of_a_task():
+def test_keyboard_interrupt_is_not_a_task_failure():
   with pytest.raises(KeyboardInterrupt):
     eval_task.evaluate_task(_Task(error=KeyboardInterrupt), None)
 
 
-def test_settings_know_text_but_not_where_it_lies():
+def test_settings_depend_on_text_but_not_on_its_path():
   first = eval_task.task_settings(_Task())
   moved = eval_task.task_settings(_Task(source=_Text(directory='b', text='x')))
   other = eval_task.task_settings(_Task(source=_Text(directory='a', text='y')))
@@ -274,7 +274,7 @@ def test_settings_know_text_but_not_where_it_lies():
   assert first['kind'] == 'one'
 
 
-def test_every_setting_counts():
+def test_settings_hash_depends_on_all_settings():
   hashes = {
     eval_task.settings_hash(eval_task.task_settings(task))
     for task in (_Task(), _Task(kind=_Kind.TWO), _Task(name='other'))
@@ -287,7 +287,7 @@ def test_batch_size_must_be_positive():
     eval_task.EvalModel(model=None, params=None, vocabulary=None, batch_size=0)
 
 
-def test_a_result_in_a_notebook():
+def test_result_repr_html():
   failure = eval_task.Failure(task='t', part='<de>', message='no text')
   result = eval_task.EvalResult(
     metrics={'accuracy/en': 0.5}, failures=(failure,)
@@ -298,7 +298,7 @@ def test_a_result_in_a_notebook():
 
 
 def test_fields_are_validated_without_a_decorator():
-  """`_Task` is only a dataclass, as the tasks of users are."""
+  """`_Task` is a plain dataclass like the tasks of users."""
   with raises_error(errors.ConfigError, where='_Task.source', mentions='_Text'):
     _Task(source='a folder')
   with raises_error(errors.ConfigError, where='_Task.kind'):
@@ -306,7 +306,7 @@ def test_fields_are_validated_without_a_decorator():
   assert _Task(kind='two').kind is _Kind.TWO
 
 
-def test_annotations_that_only_type_checkers_know_are_accepted():
+def test_unresolvable_annotations_are_accepted():
   @dataclasses.dataclass(frozen=True, kw_only=True)
   class _Unresolved(eval_task.EvalTask):
     METRICS = (metric.ACCURACY,)

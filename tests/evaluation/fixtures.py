@@ -1,4 +1,4 @@
-"""A tiny vocabulary, model and corpus, shared by the tests of evaluation."""
+"""Fixtures with a tiny vocabulary, model and corpus."""
 
 import dataclasses
 import pathlib
@@ -23,7 +23,7 @@ _WORDS = {
 
 
 def make_sentences(language: str, count: int) -> list[str]:
-  """Different sentences; number i has the same meaning in every language."""
+  """Returns different sentences; sentence i has the same meaning in all languages."""
   language_words = _WORDS[language]
   return [
     ' '.join(
@@ -42,7 +42,7 @@ def sentences():
 
 @pytest.fixture(scope='session')
 def corpus(tmp_path_factory) -> str:
-  """A corpus directory of de, en, ja with 40 test sentences and pairs."""
+  """Corpus directory of de, en and ja with 40 test sentences and pairs."""
   directory = tmp_path_factory.mktemp('corpus')
   for split, count in (('train', 60), ('test', 40)):
     for language in _WORDS:
@@ -75,7 +75,7 @@ def vocabulary(vocabulary_dir) -> base_vocabulary.Vocabulary:
 
 @pytest.fixture(scope='session')
 def model(vocabulary) -> encoder.Encoder:
-  """Two layers of 16 dimensions with language embeddings."""
+  """Encoder with two layers of 16 dimensions and language embeddings."""
   return encoder.Encoder(
     encoder_config.with_vocabulary(
       encoder_config.EncoderConfig(
@@ -107,7 +107,7 @@ def with_batch_size(eval_model):
 
 @pytest.fixture(scope='session')
 def make_run(eval_model, vocabulary_dir):
-  """A function that writes a run directory with checkpoints of some steps."""
+  """Function that writes a run directory with checkpoints at given steps."""
 
   def make(directory: pathlib.Path, steps=()) -> pathlib.Path:
     directory.mkdir(exist_ok=True)

@@ -20,8 +20,8 @@ def texts(sentences):
   return sentences('de', 20) + sentences('ja', 17)
 
 
-def _alone(eval_model, text, language, pooling):
-  """One sentence without padding, pooled in numpy."""
+def _pool_single_sentence(eval_model, text, language, pooling):
+  """Returns the states of one sentence without padding, pooled in NumPy."""
   spec = eval_model.vocabulary.spec
   ids = np.array(
     [[spec.bos_id, *eval_model.vocabulary.encode(text), spec.eos_id]]
@@ -43,7 +43,7 @@ def _alone(eval_model, text, language, pooling):
 
 
 @pytest.mark.parametrize('pooling', list(Pooling))
-def test_states_are_those_of_each_sentence_alone(eval_model, pooling, texts):
+def test_states_equal_those_of_single_sentences(eval_model, pooling, texts):
   states = hidden_states.sentence_states(
     eval_model, texts, LANGUAGES, pooling=pooling
   )
@@ -53,13 +53,13 @@ def test_states_are_those_of_each_sentence_alone(eval_model, pooling, texts):
   for i in (0, 24):
     np.testing.assert_allclose(
       states.states[:, i],
-      _alone(eval_model, texts[i], LANGUAGES[i], pooling),
+      _pool_single_sentence(eval_model, texts[i], LANGUAGES[i], pooling),
       atol=1e-5,
     )
 
 
 @pytest.mark.parametrize('batch_size', [1, 40])
-def test_batch_size_does_not_matter(
+def test_states_do_not_depend_on_the_batch_size(
   eval_model, with_batch_size, batch_size, texts
 ):
   expected = hidden_states.sentence_states(eval_model, texts, LANGUAGES).states
@@ -87,7 +87,7 @@ def test_eight_devices_agree_with_one(eval_model, shape, texts):
   np.testing.assert_allclose(batch_states, expected, atol=1e-5)
 
 
-def test_long_sentences_are_cut_and_counted(eval_model, texts):
+def test_long_sentences_are_truncated_and_counted(eval_model, texts):
   long_texts = [texts[8], texts[0], texts[8] + ' und so weiter']
   short = len(eval_model.vocabulary.encode(texts[0]))
   states = hidden_states.sentence_states(
@@ -99,7 +99,7 @@ def test_long_sentences_are_cut_and_counted(eval_model, texts):
   )
 
 
-def test_text_without_pieces_is_pooled_over_bos_and_eos(eval_model, texts):
+def test_empty_text_is_pooled_over_bos_and_eos(eval_model, texts):
   batch_states = hidden_states.sentence_states(
     eval_model, ['', texts[0]], [0, 0]
   ).states
@@ -116,7 +116,7 @@ def test_text_without_pieces_is_pooled_over_bos_and_eos(eval_model, texts):
   )
 
 
-def test_no_text_gives_no_states(eval_model):
+def test_empty_input_has_no_states(eval_model):
   assert hidden_states.sentence_states(eval_model, [], []).states.shape == (
     3,
     0,

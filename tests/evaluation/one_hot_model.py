@@ -37,7 +37,7 @@ class OneHot(nn.Module):
     return jax.nn.one_hot(token_ids, self.size)
 
 
-# Input settings of a fine-tuned head, as a run records them.
+# Recorded input settings of a fine-tuned head.
 INPUTS = {
   'length': 128,
   'separator': 'xlmr',

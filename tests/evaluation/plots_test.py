@@ -53,7 +53,7 @@ def test_available_results_are_plotted(tmp_path, results, names):
   assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
   for path in paths:
     image = matplotlib.image.imread(path)
-    assert image.std() > 0.05  # something is on it
+    assert image.std() > 0.05  # The image is not empty.
 
 
 def test_the_untrained_model_is_drawn_at_step_0():
@@ -77,7 +77,7 @@ def test_two_results_are_bars_and_more_are_curves(tmp_path, monkeypatch):
   assert drawn_axes == ['_task_bars', '_task_curves']
 
 
-def test_bars_name_both_models_and_every_part():
+def test_bars_are_labeled_with_models_and_parts():
   results = {'untrained': _result(0.25), 1000: _result(0.5)}
   figure = plots._task_bars(_Task(), results)
   (axes,) = figure.axes
@@ -125,7 +125,7 @@ def test_large_numbers_of_bars_have_thousands_separators():
   assert axes.yaxis.get_major_formatter()(12000) == '12,000'
 
 
-def test_the_heat_map_has_the_mean_of_both_directions():
+def test_heat_map_shows_the_mean_of_both_directions():
   rows = [{'pair': 'de', 'layer': 0, 'accuracy': value} for value in (0.2, 0.6)]
   figure = plots._task_layers(
     _Task(), 10, eval_task.EvalResult(metrics={}, tables={'layers': rows})
@@ -134,7 +134,7 @@ def test_the_heat_map_has_the_mean_of_both_directions():
   assert image.get_array().tolist() == [[pytest.approx(0.4)]]
 
 
-def test_one_unit_in_cells_title_and_colour_bar():
+def test_heat_map_uses_one_unit():
   rows = [{'pair': 'de', 'layer': 0, 'accuracy': 0.18}]
   figure = plots._task_layers(
     _Task(), 10, eval_task.EvalResult(metrics={}, tables={'layers': rows})
@@ -181,7 +181,7 @@ def test_bars_have_their_confidence_intervals():
   )
 
 
-def test_a_curve_says_which_way_is_better():
+def test_curves_state_the_direction_of_the_metric():
   task = _Task(name='p', primary_metric='perplexity')
   result = eval_task.EvalResult(metrics={'perplexity/de': 10.0})
   (axes,) = plots._task_curves(task, {1: result, 2: result}).axes
@@ -189,7 +189,7 @@ def test_a_curve_says_which_way_is_better():
 
 
 def _baseline_lines(axes):
-  """Heights and horizontal ranges of the lines of baselines, by label."""
+  """Returns heights and horizontal ranges of baselines by label."""
   return {
     collection.get_label(): [
       (segment[0, 1], segment[:, 0].tolist())

@@ -50,7 +50,7 @@ def described(monkeypatch):
   )
 
 
-def test_a_result_is_found_by_its_settings(tmp_path):
+def test_results_are_found_by_their_settings(tmp_path):
   file = result_store.write_result(
     tmp_path, RESULT, step=10, identity=_identity()
   )
@@ -78,8 +78,10 @@ def test_a_result_is_found_by_its_settings(tmp_path):
     dict(sentence=sentence_embedding.SentenceEmbedding(normalize=True)),
   ],
 )
-def test_results_of_other_splits_text_and_settings_lie_apart(tmp_path, other):
-  """Neither replaces the other, and neither joins the other's curve."""
+def test_results_of_other_splits_text_and_settings_are_separate(
+  tmp_path, other
+):
+  """The results do not replace each other and have separate curves."""
   for step in (10, 20):
     result_store.write_result(tmp_path, RESULT, step=step, identity=_identity())
   changed = eval_task.EvalResult(metrics={'m/de': 0.9})
@@ -116,7 +118,7 @@ class OwnTask(own_base.OwnBase):
 """
 
 
-def _own_task(folder, package, *, base=_OWN_BASE, task=_OWN_TASK):
+def _import_user_task(folder, package, *, base=_OWN_BASE, task=_OWN_TASK):
   """Writes the modules of a task to a new package and imports them."""
   (folder / package).mkdir()
   (folder / package / 'own_base.py').write_text(base)
@@ -127,18 +129,18 @@ def _own_task(folder, package, *, base=_OWN_BASE, task=_OWN_TASK):
   return importlib.import_module(f'{package}.own_task').OwnTask()
 
 
-def test_changed_code_of_an_own_task_is_evaluated_again(tmp_path, monkeypatch):
+def test_changed_code_of_a_user_task_is_evaluated_again(tmp_path, monkeypatch):
   monkeypatch.syspath_prepend(tmp_path)
-  first = _identity(_own_task(tmp_path, 'rst_first'))
+  first = _identity(_import_user_task(tmp_path, 'rst_first'))
   result_store.write_result(tmp_path, RESULT, step=1, identity=first)
   assert result_store.read_finished(tmp_path, first, 1) == RESULT
-  moved = _identity(_own_task(tmp_path, 'rst_moved'))
+  moved = _identity(_import_user_task(tmp_path, 'rst_moved'))
   assert result_store.read_finished(tmp_path, moved, 1) == RESULT
   for package, sources in (
     ('rst_task', {'task': _OWN_TASK + '\n# Changed.\n'}),
     ('rst_base', {'base': _OWN_BASE.replace('1.0', '2.0')}),
   ):
-    changed = _identity(_own_task(tmp_path, package, **sources))
+    changed = _identity(_import_user_task(tmp_path, package, **sources))
     assert result_store.read_finished(tmp_path, changed, 1) is None
     # The new result replaces the previous one.
     assert result_store.result_path(
@@ -146,14 +148,14 @@ def test_changed_code_of_an_own_task_is_evaluated_again(tmp_path, monkeypatch):
     ) == result_store.result_path(tmp_path, first, 1)
 
 
-def test_code_of_the_package_does_not_identify_results():
+def test_package_code_is_not_part_of_the_identity():
 
   assert user_modules.digest_code(retrieval_task.Retrieval) is None
   assert 'code' in _identity(_Task())
 
 
 def test_the_direction_of_a_metric_is_stored_with_the_result(tmp_path):
-  """A report without the module of the task would take higher for better."""
+  """Otherwise, a report without the task's module would assume higher is better."""
   declared = metric.Metric('spread_of_a_stored_result', metric.Better.LOWER)
   result = dataclasses.replace(RESULT, declarations=(declared,))
   file = result_store.write_result(
@@ -165,7 +167,7 @@ def test_the_direction_of_a_metric_is_stored_with_the_result(tmp_path):
   assert task_families.find_metric(declared.name).better is better.LOWER
 
 
-def test_groups_are_named_after_the_properties_in_which_they_differ():
+def test_group_names_contain_the_differing_properties():
   group = result_store.Group('retrieval', 'test', 'a1')
   other_text = group._replace(settings='b2')
   other_split = group._replace(split='validation')
@@ -205,12 +207,12 @@ def test_groups_are_named_after_the_properties_in_which_they_differ():
   ]
 
 
-def test_a_task_without_splits(tmp_path):
+def test_group_of_a_task_without_splits(tmp_path):
   group = result_store.result_group(_identity(_Task(source=None)))
   assert (group.task, group.split) == ('task', 'all')
 
 
-def test_a_split_that_is_no_file_name():
+def test_split_is_converted_to_a_file_name():
   group = result_store.result_group(
     _identity(_Task(source=_Source(split='test[:5%]/x')))
   )
@@ -229,7 +231,7 @@ def test_a_result_with_failures_is_not_finished(tmp_path):
 
 
 def test_a_result_of_another_run_is_not_used(tmp_path, caplog):
-  """Although task, text and seed are the same: in no report, nor again."""
+  """This holds even if task, text and seed are equal."""
   files = []
   for name in 'ab':
     run_directory.write_json(tmp_path / name / 'model.json', {'run': name})
@@ -245,7 +247,8 @@ def test_a_result_of_another_run_is_not_used(tmp_path, caplog):
   assert caplog.records
   elsewhere = tmp_path / 'elsewhere' / files[0].relative_to(tmp_path / 'a')
   elsewhere.parent.mkdir(parents=True)
-  files[0].replace(elsewhere)  # where no run says that it is another's
+  # Without model.json, the run of the result is unknown.
+  files[0].replace(elsewhere)
   assert result_store.read_result(elsewhere) == RESULT
 
 
@@ -256,14 +259,14 @@ def test_invalid_result_files_are_none(tmp_path, text):
   assert result_store.read_result(tmp_path / 'missing.json') is None
 
 
-def test_nothing_but_the_result_is_left_in_the_folder(tmp_path):
+def test_write_result_leaves_no_temporary_files(tmp_path):
   file = result_store.write_result(
     tmp_path, RESULT, step=1, identity=_identity()
   )
   assert [path.name for path in file.parent.iterdir()] == ['1.json']
 
 
-def test_find_orders_by_step_after_the_untrained_model(tmp_path):
+def test_find_results_sorts_by_step(tmp_path):
   for step in (100, 'untrained', 20):
     result_store.write_result(tmp_path, RESULT, step=step, identity=_identity())
   (task_results,) = result_store.find_results(tmp_path).values()
@@ -271,7 +274,7 @@ def test_find_orders_by_step_after_the_untrained_model(tmp_path):
   assert result_store.find_results(tmp_path, 'other') == {}
 
 
-def test_the_checkpoint_identity_is_that_of_its_content(tmp_path):
+def test_checkpoint_identity_depends_on_its_content(tmp_path):
   folder = tmp_path / 'checkpoints' / '5'
   for item in ('params', 'train'):
     (folder / item).mkdir(parents=True)
@@ -282,8 +285,8 @@ def test_the_checkpoint_identity_is_that_of_its_content(tmp_path):
   assert first and result_store.checkpoint_identity(tmp_path, 5) != first
 
 
-def test_predictions_that_have_changed_are_refused(tmp_path):
-  """Tables of examples and submissions are made from these predictions."""
+def test_changed_prediction_files_are_rejected(tmp_path):
+  """Example tables and submissions are created from these predictions."""
   identity = _identity()
   result = eval_task.EvalResult(metrics={'a': 1.0}, files={'en.tsv': 'x\n'})
   folder = result_store.write_result(

@@ -24,7 +24,7 @@ def _result(**metrics):
 
 
 def _printed(by_step, task=_Task(), **options) -> list[list[str]]:
-  """The words of each line of the table, frames left out."""
+  """Returns the words of each table line without borders."""
   console = rich.console.Console(width=120)
   with console.capture() as capture:
     console.print(result_tables.result_table(task, by_step, **options))
@@ -32,7 +32,7 @@ def _printed(by_step, task=_Task(), **options) -> list[list[str]]:
   return [line.split() for line in lines if line.split()]
 
 
-def test_a_table_has_parts_down_and_steps_across():
+def test_table_has_parts_as_rows_and_steps_as_columns():
   lines = _printed(
     {
       'untrained': _result(de=0.1, mean=0.1),
@@ -65,7 +65,7 @@ def test_a_long_table_shows_the_first_and_the_last_steps():
   assert list(map(int, header)) == [100, *range(113, 120)]
 
 
-def test_further_metrics_are_shown_next_to_the_main_one():
+def test_further_metrics_are_shown_next_to_the_primary_metric():
   class Further(_Task):
     further_metrics = ('alone', 'not_found')
 
@@ -84,7 +84,7 @@ def test_further_metrics_are_shown_next_to_the_main_one():
   ) == ('retrieval accuracy -, alone 1.000')
 
 
-def test_languages_that_the_vocabulary_lacks_are_marked():
+def test_languages_outside_the_vocabulary_are_marked():
   result = _result(de=0.1, xx=0.9, mean=0.5)
   result.tables['pairs'] = [{'pair': 'de', 'sentences': 1200}]
   lines = _printed({20: result}, languages=('de', 'en'))
@@ -95,7 +95,7 @@ def test_languages_that_the_vocabulary_lacks_are_marked():
     'mean 0.500',
     'mean over 1 in the vocabulary 0.100',
   ]
-  # Parts that are no languages, and those of a vocabulary that names none.
+  # Parts that are not languages, and a vocabulary without languages.
   for languages in ((), ('fr', 'es')):
     printed = _printed({20: result}, languages=languages)
     assert 'vocabulary' not in str(printed)
@@ -114,7 +114,7 @@ def test_baselines_of_a_mean_over_the_vocabulary_are_means_too():
 
 
 def test_intervals_of_perplexities_show_both_bounds():
-  """They are not symmetric, so half of the width would be misread."""
+  """The intervals are not symmetric, so half of the width is misleading."""
   assert result_tables.format_interval('accuracy', (0.4, 0.6)) == ' ± 0.100'
   format_interval = result_tables.format_interval
   assert format_interval('perplexity', (9.123, 12.34)) == ' [9.123 … 12.34]'
@@ -155,7 +155,7 @@ def test_comparison_with_the_untrained_model_follows_the_direction():
   )
 
 
-def test_the_csv_has_every_number(tmp_path):
+def test_csv_contains_all_scores(tmp_path):
   file = result_tables.write_csv(
     tmp_path,
     {
@@ -180,13 +180,13 @@ def test_the_csv_has_every_number(tmp_path):
   assert len(rows) == 8
 
 
-def test_the_log_line_says_the_mean():
+def test_log_line_contains_the_mean():
   assert result_tables.summary_line(_Task(), _result(mean=0.6123)) == (
     'retrieval accuracy 0.612'
   )
 
 
-def test_the_log_line_of_a_task_that_is_named_like_its_metric():
+def test_log_line_does_not_repeat_a_task_named_after_its_metric():
   task = result_tables.Recorded('perplexity', 'all', 'perplexity')
   result = eval_task.EvalResult(metrics={'perplexity/mean': 12.5})
   line = result_tables.summary_line(task, result)
@@ -308,7 +308,8 @@ def test_intervals_follow_the_content_of_the_result(tmp_path):
   for hits in ([1, 0] * 20, [1, 1, 0, 0] * 10, [1, 0] * 80):
     result = _write_statistics(tmp_path, hits)
     bounds = result_tables.result_intervals(task, result, tmp_path)
-    bounds['accuracy/fr'] = (0.0, 1.0)  # The caller's own copy.
+    # Changes of the returned copy have no effect.
+    bounds['accuracy/fr'] = (0.0, 1.0)
     low, high = bounds['accuracy/de']
     widths.append(high - low)
   # Four times as many examples have intervals of half the width.
@@ -316,7 +317,7 @@ def test_intervals_follow_the_content_of_the_result(tmp_path):
   assert 'accuracy/fr' not in result_tables.result_intervals(
     task, result, tmp_path
   )
-  # The score is that of other examples.
+  # The score does not belong to these examples.
   other = eval_task.EvalResult(metrics={'accuracy/de': 0.25})
   assert not result_tables.result_intervals(task, other, tmp_path)
   (tmp_path / eval_task.statistics_file('de')).unlink()
@@ -374,7 +375,7 @@ def test_the_best_step_and_the_worst_language_depend_on_the_direction():
   assert not is_better('accuracy', None, by_step[10])
 
 
-def test_a_table_names_the_layers_of_its_hidden_states(tmp_path):
+def test_table_title_names_the_layers(tmp_path):
   result = dataclasses.replace(_result(de=0.5), layers=(8,), num_layers=12)
   table = result_tables.result_table(_Task(), {7: result}, folder=tmp_path)
   assert_mentions(table.title, 8, 12)

@@ -1,4 +1,4 @@
-"""Number formats of scores, perplexities and axes."""
+"""Tests of number formats of scores, perplexities and axes."""
 
 import math
 import re
@@ -30,7 +30,7 @@ def test_numbers_have_at_most_four_significant_digits(value, text):
   assert score_format.format_score(value) == text
 
 
-def test_numbers_of_every_size_have_one_notation():
+def test_numbers_of_all_magnitudes_have_the_same_notation():
   for exponent in range(-3, 15):
     for factor in (1.0, 1.13, 9.99999):
       text = score_format.format_score(factor * 10.0**exponent)

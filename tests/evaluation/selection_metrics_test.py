@@ -1,4 +1,4 @@
-"""Metrics that can select a model, and their table in the guide."""
+"""Tests of metrics for model selection and of their table in the guide."""
 
 import pathlib
 import re

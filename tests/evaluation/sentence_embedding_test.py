@@ -1,4 +1,4 @@
-"""One definition of a model's vector, for `encode` and for every task."""
+"""Tests that `encode` and all tasks use the same sentence embedding."""
 
 import dataclasses
 import types
@@ -33,7 +33,7 @@ _FIRST, _SECOND = TEXTS[:2], TEXTS[2:]
 
 @pytest.fixture(scope='module', params=list(STYLES))
 def published(request, tmp_path_factory):
-  """(its folder, the imported run, its style)."""
+  """Returns (folder, imported run, style) of a published encoder."""
   style = STYLES[request.param]
   folder = published_encoders.write_encoder(
     tmp_path_factory.mktemp('published') / 'model', style
@@ -41,7 +41,7 @@ def published(request, tmp_path_factory):
   return folder, xlflax.from_huggingface(folder, languages=['en']), style
 
 
-def _own(published, texts, *names):
+def _reference_vectors(published, texts, *names):
   """Returns the vectors of the library with the first prompt that exists."""
   folder, _, style = published
   own_prompts = [style.prompts[name] for name in names if name in style.prompts]
@@ -51,7 +51,7 @@ def _own(published, texts, *names):
   )
 
 
-def _compared(run, tasks, monkeypatch):
+def _record_compared_vectors(run, tasks, monkeypatch):
   """Returns the vectors that each task compares, by task name.
 
   The vectors of all sides are concatenated.
@@ -61,9 +61,8 @@ def _compared(run, tasks, monkeypatch):
 
   def centred(self, eval_model, sides, notes):
     centered = original(self, eval_model, sides, notes)
-    vectors_by_task[self.name] = np.concatenate(
-      centered
-    )  # of retrieval: the last layer's
+    # Retrieval uses the last layer.
+    vectors_by_task[self.name] = np.concatenate(centered)
     return centered
 
   monkeypatch.setattr(sentence_task.SentenceTask, 'center_vectors', centred)
@@ -109,7 +108,7 @@ _RATED = tuple(
 
 
 def _tasks():
-  """One of each kind, of the same four texts in the same order."""
+  """Returns one task of each type on the same four texts."""
   pairs = one_hot_model.Held(parts=(('en', _RATED),))
   mined = _Mined()
   return [
@@ -122,19 +121,17 @@ def _tasks():
   ]
 
 
-def test_encode_and_every_task_have_the_models_own_vectors(
-  published, monkeypatch
-):
+def test_encode_and_all_tasks_use_the_published_vectors(published, monkeypatch):
   run = published[1]
-  want = _own(published, TEXTS)
+  want = _reference_vectors(published, TEXTS)
   np.testing.assert_allclose(run.encode(TEXTS), want, atol=1e-6)
-  compared_vectors = _compared(run, _tasks(), monkeypatch)
+  compared_vectors = _record_compared_vectors(run, _tasks(), monkeypatch)
   assert len(compared_vectors) == 6
   for name, vectors in compared_vectors.items():
     np.testing.assert_allclose(vectors, want, atol=1e-6, err_msg=name)
 
 
-def test_queries_and_documents_have_their_prompts(
+def test_queries_and_documents_use_their_prompts(
   published, monkeypatch, tmp_path
 ):
   part = tmp_path / 'en'
@@ -145,10 +142,12 @@ def test_queries_and_documents_have_their_prompts(
   (part / 'relevance.tsv').write_text('q0 0 d0 1\nq1 0 d1 1\n')
   task = mteb_tasks.Ranking(source=beir.BeirDataset(directory=str(tmp_path)))
   run = published[1]
-  compared_vectors = _compared(run, [task], monkeypatch)['ranking']
+  compared_vectors = _record_compared_vectors(run, [task], monkeypatch)[
+    'ranking'
+  ]
   want = [
-    _own(published, _FIRST, 'query'),
-    _own(published, _SECOND, 'document', 'passage'),
+    _reference_vectors(published, _FIRST, 'query'),
+    _reference_vectors(published, _SECOND, 'document', 'passage'),
   ]
   np.testing.assert_allclose(compared_vectors, np.concatenate(want), atol=1e-6)
   for texts, name, vectors in zip(
@@ -161,7 +160,7 @@ def test_queries_and_documents_have_their_prompts(
   changed = dataclasses.replace(task, prompts=prompts)
   folder = published[0]
   np.testing.assert_allclose(
-    _compared(run, [changed], monkeypatch)['ranking'],
+    _record_compared_vectors(run, [changed], monkeypatch)['ranking'],
     np.concatenate(
       [
         published_encoders.compute_vectors(folder, _FIRST, 'a '),
@@ -172,7 +171,7 @@ def test_queries_and_documents_have_their_prompts(
   )
 
 
-def test_mteb_has_the_prompts_of_the_side_the_task_and_the_kind(published):
+def test_mteb_prompts_depend_on_side_task_and_type(published):
   folder, run, _ = published
   task = types.SimpleNamespace(
     hf_subsets_to_langscripts={}, name='Hard', type='Retrieval'
@@ -194,10 +193,12 @@ def test_mteb_has_the_prompts_of_the_side_the_task_and_the_kind(published):
     (None, ()),
   ):
     np.testing.assert_allclose(
-      encode(model, side), _own(published, TEXTS, *names), atol=1e-6
+      encode(model, side),
+      _reference_vectors(published, TEXTS, *names),
+      atol=1e-6,
     )
   prompts = {'query': 'a ', 'Retrieval-query': 'cat ', 'Hard': 'dog '}
-  for text in ('dog ', 'cat ', 'a '):  # the first that there is
+  for text in ('dog ', 'cat ', 'a '):  # the first existing prompt
     model = mteb_encoder.MtebEncoder(
       run, default_language='en', prompts=prompts
     )
@@ -229,9 +230,7 @@ def test_layer_and_style_of_a_task_are_noted(published):
     run.encode(TEXTS, prompt_name='qeury')
 
 
-def test_a_definition_is_saved_with_the_run_and_part_of_results(
-  published, tmp_path
-):
+def test_embedding_definition_is_stored_in_run_and_results(published, tmp_path):
   _, run, style = published
   source = one_hot_model.Held(parts=(('en', _RATED),))
   task = mteb_tasks.SemanticSimilarity(source=source)
@@ -265,26 +264,24 @@ def _damaged(directory, encoding):
   sentence_embedding.read_sentence_encoding(directory)
 
 
-def test_without_its_dense_layers_a_vector_is_of_the_states(caplog, published):
+def test_missing_dense_layers_are_skipped_with_a_warning(caplog, published):
   run = published[1]
   embedding = sentence_embedding.of_run(run.directory, {'model': {}})
   assert embedding.dense == () and embedding.pooling is run.sentence.pooling
   assert ('dense layers' in caplog.text) == bool(run.sentence.dense)
 
 
-def test_analyses_pool_as_the_model_does(published):
+def test_analyses_use_the_pooling_of_the_model(published):
   run = published[1]
   (block,) = corpus_hidden_states.sentence_blocks(run.eval_model(), TEXTS, 'en')
   np.testing.assert_allclose(block, run.encode_layers(TEXTS), atol=1e-6)
 
 
-def test_a_run_that_starts_from_the_model_keeps_its_definition(
-  published, tmp_path
-):
+def test_initialized_run_keeps_the_embedding_definition(published, tmp_path):
   run = published[1]
   run_directory.copy_origin([run.directory], tmp_path)
   assert sentence_embedding.read_sentence_encoding(tmp_path) == run.sentence
   other = sentence_embedding.SentenceEmbedding(pooling=Pooling.FIRST)
   sentence_embedding.write_sentence_encoding(tmp_path, other)
-  run_directory.copy_origin([run.directory], tmp_path)  # it is resumed
+  run_directory.copy_origin([run.directory], tmp_path)  # The run is resumed.
   assert sentence_embedding.read_sentence_encoding(tmp_path) == other

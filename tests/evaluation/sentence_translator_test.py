@@ -1,4 +1,4 @@
-"""Batches of sentences through an encoder-decoder."""
+"""Tests of batched translation with an encoder-decoder."""
 
 import dataclasses
 
@@ -33,7 +33,7 @@ def _best(candidates):
   return [hypotheses[0].text for hypotheses in candidates.hypotheses]
 
 
-def test_copies_come_back_in_order(copier, sentences):
+def test_translations_keep_the_order_of_the_input(copier, sentences):
   texts = [*sentences('en', 20), '', *sentences('de', 15)]
   translations = _translate(copier, texts)
   assert _best(translations) == texts and translations.cut == 0
@@ -44,8 +44,8 @@ def test_copies_come_back_in_order(copier, sentences):
   )
 
 
-def test_the_rule_full_ends_in_the_middle_of_sentences(copier, sentences):
-  """The end symbol is among the five best tokens everywhere."""
+def test_early_stopping_full_may_truncate_sentences(copier, sentences):
+  """The eos token is among the five best tokens at every position."""
   texts = sentences('en', 20)
   full = _translate(copier, texts, early_stopping='full')
   exact = _translate(copier, texts, early_stopping='exact')
@@ -63,7 +63,7 @@ def test_the_rule_full_ends_in_the_middle_of_sentences(copier, sentences):
   )
 
 
-def test_long_sentences_are_cut_and_counted(copier):
+def test_long_sentences_are_truncated_and_counted(copier):
   translations = _translate(
     copier, ['milk ' * 40, 'milk', 'dog ' * 50], max_length=12
   )
@@ -74,7 +74,7 @@ def test_long_sentences_are_cut_and_counted(copier):
 
 @pytest.fixture(scope='module')
 def untrained(copier):
-  """A model that says something else for each sentence and language."""
+  """Untrained model whose output differs by sentence and language."""
   model = encoder_decoder.EncoderDecoder(
     encoder_decoder_config.EncoderDecoderConfig(
       family='post_ln',
@@ -97,7 +97,9 @@ def untrained(copier):
 
 
 @pytest.mark.slow
-def test_batches_and_devices_do_not_matter(untrained, sentences):
+def test_translations_do_not_depend_on_batches_and_devices(
+  untrained, sentences
+):
   eval_model, boxed = untrained
   texts = sentences('en', 11)
   options = dict(beam_size=2, n_best=2, max_length=16)
@@ -123,8 +125,8 @@ def test_batches_and_devices_do_not_matter(untrained, sentences):
 
 
 @pytest.mark.slow
-def test_a_sentence_has_a_limit_of_its_own(untrained):
-  """3 tokens may become 10 + 1, in a batch with longer ones, too."""
+def test_length_limit_depends_on_the_sentence(untrained):
+  """Three tokens become at most 10 + 1, even in a batch with longer sentences."""
   eval_model, _ = untrained
   encode = eval_model.vocabulary.encode
   short, long = _best(
@@ -142,7 +144,7 @@ def test_a_sentence_has_a_limit_of_its_own(untrained):
   assert len(encode(free)) > 10 and free.startswith(short[:3])
 
 
-def test_options_come_from_what_was_trained(copier):
+def test_decoding_symbols_follow_the_trained_objective(copier):
   def find_decoder_start(*objectives, **options):
     return translation_options.decoding_symbols(
       _Options(**options), {o.name: o for o in objectives}
@@ -171,8 +173,8 @@ def test_options_come_from_what_was_trained(copier):
   )
 
 
-def test_symbols_of_the_source_are_those_of_training(copier):
-  """With `x </s> <lang:en>` the copy lacks x's first token."""
+def test_source_symbols_are_those_of_training(copier):
+  """With `x </s> <lang:en>`, the copy lacks the first token of x."""
   translations = _translate(
     copier,
     ['warm milk'],
@@ -193,11 +195,11 @@ def test_symbols_of_the_source_are_those_of_training(copier):
     (dict(decoder_start='x'), ('x', 'language', 'bos', 'pad', 'eos')),
   ],
 )
-def test_impossible_options(options, values):
+def test_invalid_options_are_rejected(options, values):
   with raises_error(errors.ConfigError, mentions=values):
     _Options(**options)
 
 
-def test_a_model_without_a_decoder(eval_model):
+def test_model_without_a_decoder_is_rejected(eval_model):
   with raises_error(errors.ConfigError, got='Encoder'):
     sentence_translator.Translator(eval_model, source='en', target='de')

@@ -1,4 +1,4 @@
-"""A run under a sharing plan: trained, continued, fine-tuned, evaluated."""
+"""Tests of training, resuming, fine-tuning and evaluating a sharing plan."""
 
 import dataclasses
 
@@ -65,7 +65,7 @@ def corpus(tmp_path_factory) -> str:
 
 @pytest.fixture(scope='module')
 def vocabulary(corpus, tmp_path_factory) -> str:
-  """A vocabulary of each language's own, whose ids overlap."""
+  """Separate vocabularies of the languages, with overlapping ids."""
   directory = tmp_path_factory.mktemp('vocabulary') / 'separate'
   vocabulary_training.train_vocabulary(
     corpus_directory.Corpus(corpus),
@@ -79,7 +79,7 @@ def vocabulary(corpus, tmp_path_factory) -> str:
 
 @pytest.fixture(scope='module')
 def train(corpus, vocabulary, tmp_path_factory):
-  """A function that trains in a directory, on one device."""
+  """Function that trains in a directory on one device."""
   seqio = pytest.importorskip('seqio')
   registries = (seqio.TaskRegistry, seqio.MixtureRegistry)
   before = [set(registry.names()) for registry in registries]
@@ -121,7 +121,7 @@ def train(corpus, vocabulary, tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def trained(train):
-  """A run of 20 steps, stopped and continued at step 10."""
+  """Run of 20 steps that was stopped and resumed at step 10."""
   first = train('pretrained', stop_after_steps=10)
   last = train('pretrained')
   return first, last, saved_run.load_run(last['model_dir'])
@@ -138,8 +138,8 @@ def eval_model(trained) -> eval_task.EvalModel:
   )
 
 
-def _ordinary(eval_model, language: int) -> eval_task.EvalModel:
-  """The encoder that one language's text is read with, without a plan."""
+def _language_encoder(eval_model, language: int) -> eval_task.EvalModel:
+  """Returns the encoder of one language without a sharing plan."""
   model = eval_model.model.clone(
     config=dataclasses.replace(eval_model.model.config, sharing=None)
   )
@@ -149,7 +149,7 @@ def _ordinary(eval_model, language: int) -> eval_task.EvalModel:
   return dataclasses.replace(eval_model, model=model, params={'model': params})
 
 
-def test_twenty_steps_make_a_run_that_learned(trained):
+def test_resumed_run_learns(trained):
   first, last, run = trained
   assert (first['step'], last['step']) == (10, 20)
   assert run.steps == [10, 20] and run.model.config.sharing == _PLAN
@@ -158,31 +158,29 @@ def test_twenty_steps_make_a_run_that_learned(trained):
   for name, leaf in param_tree.flatten_params(run.restore_params(20)).items():
     assert leaf.shape == before[name].shape
     if 'language_specific' in name and not name.endswith('key/bias'):
-      for language in range(2):  # each had batches
+      for language in range(2):  # Each language had batches.
         assert (leaf[language] != before[name][language]).any(), name
 
 
-def test_states_are_those_of_each_languages_own_encoder(eval_model):
+def test_states_equal_those_of_the_language_encoders(eval_model):
   texts = _sentences('en', 5) + _sentences('fr', 9) + _sentences('en', 12)
   languages = [0] * 5 + [1] * 9 + [0] * 12
   states = hidden_states.sentence_states(eval_model, texts, languages).states
   for language in range(2):
     mine = np.flatnonzero(np.array(languages) == language)
     alone = hidden_states.sentence_states(
-      _ordinary(eval_model, language),
+      _language_encoder(eval_model, language),
       [texts[i] for i in mine],
       [language] * len(mine),
     ).states
     np.testing.assert_allclose(states[:, mine], alone, atol=1e-5)
   other = hidden_states.sentence_states(
-    _ordinary(eval_model, 1), texts[:1], [0]
+    _language_encoder(eval_model, 1), texts[:1], [0]
   ).states
   assert np.abs(states[:, :1] - other).max() > 0.1
 
 
-def test_perplexity_of_a_language_is_that_of_its_own_encoder(
-  eval_model, corpus
-):
+def test_perplexity_equals_that_of_the_language_encoder(eval_model, corpus):
   task = perplexity.Perplexity(
     source=text_sources.CorpusText(directory=corpus), length=16, batch_size=4
   )
@@ -193,7 +191,7 @@ def test_perplexity_of_a_language_is_that_of_its_own_encoder(
     name='perplexity', mixture='', layout='blocks', length=16, batch_size=4
   )
   for language, code in enumerate(_WORDS):
-    ordinary = _ordinary(eval_model, language)
+    ordinary = _language_encoder(eval_model, language)
     lines = eval_model.vocabulary.encode_batch(
       _sentences(code, 20), language=code
     )
@@ -213,7 +211,7 @@ def test_perplexity_of_a_language_is_that_of_its_own_encoder(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Unknown(text_sources.PairSource):
-  """English with a language that the model was not trained on."""
+  """Pairs of English and a language that the model was not trained on."""
 
   def pairs(self):
     return (('en', 'ja'),)
@@ -222,7 +220,7 @@ class _Unknown(text_sources.PairSource):
     return text_sources.PairedText(['a'], ['b'])
 
 
-def test_retrieval_needs_a_language_of_the_model(eval_model, corpus):
+def test_retrieval_rejects_untrained_languages(eval_model, corpus):
   result = eval_task.evaluate_task(
     retrieval_task.Retrieval(
       source=text_sources.ParallelCorpus(directory=corpus)
@@ -239,7 +237,7 @@ def test_retrieval_needs_a_language_of_the_model(eval_model, corpus):
   )
 
 
-def test_two_languages_in_a_row_are_not_scored(eval_model, corpus):
+def test_sequences_of_two_languages_are_rejected(eval_model, corpus):
   (failure,) = eval_task.evaluate_task(
     perplexity.TranslationPerplexity(
       source=text_sources.ParallelCorpus(directory=corpus)
@@ -249,7 +247,7 @@ def test_two_languages_in_a_row_are_not_scored(eval_model, corpus):
   assert 'translation_perplexity' in failure.message
 
 
-def test_fine_tuning_with_frozen_language_specific_parts(train, trained):
+def test_fine_tuning_keeps_frozen_language_parameters(train, trained):
   _, last, run = trained
   tuned = train(
     'tuned',
@@ -266,7 +264,7 @@ def test_fine_tuning_with_frozen_language_specific_parts(train, trained):
     assert np.array_equal(leaf, before[name]) == frozen, name
 
 
-def test_states_on_eight_devices(eval_model, trained):
+def test_states_on_eight_devices_equal_one_device(eval_model, trained):
   _, _, run = trained
   texts = _sentences('en', 3) + _sentences('fr', 4)
   languages = [0] * 3 + [1] * 4

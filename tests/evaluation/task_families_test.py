@@ -1,4 +1,4 @@
-"""Task families register themselves and declare what they report."""
+"""Tests of the registry of task families and metrics."""
 
 import dataclasses
 import re
@@ -17,13 +17,13 @@ _OPTIONS = {'corpus': 'c', 'mixture': 'm', 'tatoeba': 't'}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OneFile(eval_task.EvalTask):
-  """A family of a user's own, without a source."""
+  """User-defined task family without a source."""
 
   METRICS = (Metric('test_gap', Better.LOWER, title='gap'), metric.F1)
   name: str = 'one_file'
 
 
-def test_every_family_of_the_package_declares_its_metrics():
+def test_all_shipped_families_declare_metrics():
   assert set(task_families.task_names()) >= {
     'bitext_mining',
     'classification',
@@ -54,7 +54,7 @@ def test_every_family_of_the_package_declares_its_metrics():
       )
 
 
-def test_text_of_a_family():
+def test_task_arguments_contain_the_source():
   arguments = task_families.task_arguments('tatoeba', _OPTIONS)
   assert (arguments['name'], arguments['source'].directory) == ('tatoeba', 't')
   assert (
@@ -66,7 +66,7 @@ def test_text_of_a_family():
     task_families.task_arguments('parsing', {'corpus': 'c'})
 
 
-def test_tasks_on_labeled_examples_name_their_gin_files():
+def test_tasks_on_labeled_examples_have_gin_files():
   for name in task_families.task_names():
     mixture = task_families.text_options(name).get('mixture')
     is_required = mixture is not None and mixture.default is mixture.empty
@@ -90,14 +90,14 @@ def test_tasks_on_labeled_examples_name_their_gin_files():
     ('tatoeba', '--tatoeba=DIR'),
   ],
 )
-def test_required_sources(name, option):
+def test_missing_source_has_a_hint(name, option):
   with raises_error(errors.ConfigError) as caught:
     task_families.task_arguments(name, {})
   assert option in caught.value.fix
   assert '--gin_file' not in caught.value.fix
 
 
-def test_text_options_are_what_the_source_of_a_task_reads():
+def test_text_options_equal_the_options_of_the_source():
   corpus = {'corpus', 'mixture', 'split', 'languages', 'max_examples'}
   assert set(task_families.text_options('retrieval')) == corpus
   assert set(task_families.text_options('tatoeba')) == {
@@ -109,7 +109,7 @@ def test_text_options_are_what_the_source_of_a_task_reads():
   assert set(task_families.text_options('one_file')) == set()
 
 
-def test_metrics():
+def test_find_metric():
   assert task_families.find_metric('test_gap').better is Better.LOWER
   assert task_families.find_metric('bleu').unit is Unit.POINTS
   assert task_families.find_metric('exact_match').title == 'exact match'
@@ -122,7 +122,7 @@ def test_metrics():
       task_families.better_of(unknown)
 
 
-def test_names_and_metrics_are_declared_once():
+def test_duplicate_names_and_metrics_are_rejected():
   with raises_error(errors.ConfigError, mentions='one_file'):
 
     class Second(eval_task.EvalTask):
@@ -133,7 +133,7 @@ def test_names_and_metrics_are_declared_once():
     errors.ConfigError,
     mentions=(
       'aer',
-      'test_names_and_metrics_are_declared_once.<locals>.Third.METRICS',
+      'test_duplicate_names_and_metrics_are_rejected.<locals>.Third.METRICS',
     ),
   ):
 
@@ -146,7 +146,7 @@ def test_names_and_metrics_are_declared_once():
   assert OneFile().score_metrics == ('test_gap',)
 
 
-def test_a_task_without_metrics():
+def test_task_without_metrics_is_rejected():
   with raises_error(errors.ConfigError, where='EvalTask'):
     _ = eval_task.EvalTask(name='x').primary_metric
 

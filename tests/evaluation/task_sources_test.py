@@ -23,7 +23,7 @@ def registered(corpus):
     seqio.MixtureRegistry.remove(name)
 
 
-def test_text_of_a_mixture_is_that_of_the_corpus(corpus):
+def test_text_of_a_mixture_equals_the_corpus(corpus):
   by_task = task_sources.TaskText(mixture='evaluated.mono')
   by_corpus = text_sources.CorpusText(directory=corpus)
   assert by_task.languages_found() == ('de', 'en', 'ja')
@@ -31,14 +31,14 @@ def test_text_of_a_mixture_is_that_of_the_corpus(corpus):
   assert by_task.fingerprint() == by_corpus.fingerprint()
 
 
-def test_pairs_of_a_mixture_are_those_of_the_corpus(corpus):
+def test_pairs_of_a_mixture_equal_the_corpus(corpus):
   by_task = task_sources.SeqioPairs(mixture='evaluated.parallel', max_pairs=4)
   by_corpus = text_sources.ParallelCorpus(directory=corpus, max_pairs=4)
   assert by_task.pairs() == by_corpus.pairs()
   assert by_task.load(('de', 'en')) == by_corpus.load(('de', 'en'))
 
 
-def test_shifted_pairs_of_a_task(tmp_path, caplog):
+def test_shifted_pairs_of_a_task_cause_a_warning(tmp_path, caplog):
   corpus_writer.write_parallel(
     tmp_path, ('en', 'de'), shifted_pairs(lines=1), split='test'
   )
@@ -55,7 +55,7 @@ def test_shifted_pairs_of_a_task(tmp_path, caplog):
     seqio.MixtureRegistry.remove(name)
 
 
-def test_a_single_task_and_chosen_languages():
+def test_single_task_and_selected_languages():
   source = task_sources.TaskText(mixture='evaluated.mono.de', max_lines=2)
   assert source.languages_found() == ('de',)
   assert len(source.load('de')) == 2
@@ -77,12 +77,12 @@ def test_a_single_task_and_chosen_languages():
     (dict(mixture='evaluated.mono', split='validation'), 'evaluated.mono'),
   ],
 )
-def test_wrong_names(settings, values):
+def test_unknown_names_are_rejected(settings, values):
   with raises_error(errors.CorpusError, mentions=values):
     task_sources.TaskText(**settings).languages_found()
 
 
-def test_perplexity_of_a_task_is_that_of_the_same_text(corpus, eval_model):
+def test_perplexity_of_task_and_corpus_are_equal(corpus, eval_model):
   numbers = [
     perplexity.Perplexity(source=source, length=16, batch_size=8)
     .evaluate(eval_model)

@@ -39,18 +39,18 @@ def test_tatoeba_pairs_are_limited(tatoeba):
 
 
 @pytest.mark.parametrize('languages', [('sw',), ('swh',)])
-def test_tatoeba_languages_can_be_chosen(tatoeba, languages):
+def test_tatoeba_languages_can_be_selected(tatoeba, languages):
   source = tatoeba_pairs.Tatoeba(directory=tatoeba, languages=languages)
   assert source.pairs() == (('sw', 'en'),)
 
 
-def test_tatoeba_names_languages_that_are_missing(tatoeba):
+def test_missing_tatoeba_languages_are_rejected(tatoeba):
   source = tatoeba_pairs.Tatoeba(directory=tatoeba, languages=('de', 'tur'))
   with raises_error(errors.CorpusError, got='tr', mentions=('de-en', 'sw-en')):
     source.pairs()
 
 
-def test_parent_of_the_tatoeba_folder(tmp_path):
+def test_parent_of_the_tatoeba_folder_has_a_hint(tmp_path):
   (tmp_path / 'data').mkdir()
   _tatoeba(tmp_path / 'data', {'tatoeba.deu-eng.deu': ['a']})
   source = tatoeba_pairs.Tatoeba(directory=str(tmp_path))
@@ -60,7 +60,7 @@ def test_parent_of_the_tatoeba_folder(tmp_path):
     source.pairs()
 
 
-def test_tatoeba_files_of_different_length(tmp_path):
+def test_tatoeba_files_of_different_length_are_rejected(tmp_path):
   source = tatoeba_pairs.Tatoeba(
     directory=_tatoeba(
       tmp_path,
@@ -71,7 +71,7 @@ def test_tatoeba_files_of_different_length(tmp_path):
     source.load(('de', 'en'))
 
 
-def test_shifted_tatoeba_lines(tmp_path, caplog):
+def test_shifted_tatoeba_lines_cause_a_warning(tmp_path, caplog):
   first, second = zip(*shifted_pairs(lines=1), strict=True)
   directory = _tatoeba(
     tmp_path, {'tatoeba.eng-deu.eng': first, 'tatoeba.eng-deu.deu': second}
@@ -81,7 +81,7 @@ def test_shifted_tatoeba_lines(tmp_path, caplog):
   assert_mentions(record.getMessage(), directory, 'en-de', '1 line')
 
 
-def test_tatoeba_file_without_counterpart(tmp_path):
+def test_missing_tatoeba_translations_are_rejected(tmp_path):
   source = tatoeba_pairs.Tatoeba(
     directory=_tatoeba(tmp_path, {'tatoeba.deu-eng.deu': ['a']})
   )
@@ -89,7 +89,7 @@ def test_tatoeba_file_without_counterpart(tmp_path):
     source.load(('de', 'en'))
 
 
-def test_tatoeba_file_that_is_empty(tmp_path):
+def test_empty_tatoeba_file_is_rejected(tmp_path):
   source = tatoeba_pairs.Tatoeba(
     directory=_tatoeba(
       tmp_path, {'tatoeba.deu-eng.deu': [], 'tatoeba.deu-eng.eng': []}
@@ -99,7 +99,7 @@ def test_tatoeba_file_that_is_empty(tmp_path):
     source.load(('de', 'en'))
 
 
-def test_tatoeba_file_that_is_not_utf8(tmp_path):
+def test_invalid_utf8_in_tatoeba_file_is_located(tmp_path):
   directory = _tatoeba(tmp_path, {'tatoeba.deu-eng.eng': ['a']})
   (tmp_path / 'tatoeba.deu-eng.deu').write_bytes(b'\xff\n')
   source = tatoeba_pairs.Tatoeba(directory=directory)
@@ -110,13 +110,13 @@ def test_tatoeba_file_that_is_not_utf8(tmp_path):
 
 
 @pytest.mark.parametrize('name', ['nothing', '.'])
-def test_a_folder_without_tatoeba_files(tmp_path, name):
+def test_folder_without_tatoeba_files_is_rejected(tmp_path, name):
   source = tatoeba_pairs.Tatoeba(directory=str(tmp_path / name))
   with raises_error(errors.CorpusError, mentions=tmp_path / name):
     source.pairs()
 
 
-def test_a_byte_order_mark_is_no_text(tmp_path):
+def test_byte_order_marks_are_removed(tmp_path):
   source = tatoeba_pairs.Tatoeba(
     directory=_tatoeba(
       tmp_path,
@@ -132,7 +132,7 @@ def test_a_byte_order_mark_is_no_text(tmp_path):
   )
 
 
-def test_a_fingerprint_can_be_taken_of_broken_text(tmp_path):
+def test_fingerprint_of_incomplete_files(tmp_path):
   source = tatoeba_pairs.Tatoeba(
     directory=_tatoeba(tmp_path, {'tatoeba.deu-eng.deu': ['a']})
   )

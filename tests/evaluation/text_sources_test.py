@@ -28,7 +28,7 @@ def test_corpus_pairs_by_language_or_pair(corpus, languages):
   assert source.pairs() == (('en', 'ja'),)
 
 
-def test_a_language_that_is_in_no_pair_is_guessed(corpus):
+def test_unknown_language_has_a_suggestion(corpus):
   source = text_sources.ParallelCorpus(directory=corpus, languages=('jp',))
   with raises_error(errors.CorpusError, got='jp', mentions='ja'):
     source.pairs()
@@ -49,7 +49,7 @@ def test_corpus_text(corpus, sentences):
   assert source.load('de') == sentences('de', 40)
 
 
-def test_a_split_without_text(corpus):
+def test_split_without_text_is_rejected(corpus):
   source = text_sources.CorpusText(directory=corpus, split='validation')
   with pytest.raises(errors.CorpusError):
     source.languages_found()
@@ -58,7 +58,7 @@ def test_a_split_without_text(corpus):
 @pytest.mark.parametrize(
   'source', [text_sources.CorpusText, text_sources.ParallelCorpus]
 )
-def test_the_folder_of_a_split_is_not_a_corpus_directory(tmp_path, source):
+def test_split_folder_instead_of_the_corpus_has_a_hint(tmp_path, source):
   for name in ('mono/de.txt', 'parallel/de-en.tsv'):
     path = tmp_path / 'c/test' / name
     path.parent.mkdir(parents=True)
@@ -69,14 +69,14 @@ def test_the_folder_of_a_split_is_not_a_corpus_directory(tmp_path, source):
     languages()
 
 
-def test_a_language_without_text(corpus):
+def test_language_without_text_is_rejected(corpus):
   source = text_sources.CorpusText(directory=corpus, languages=('de', 'tr'))
   with raises_error(errors.CorpusError, got='tr', mentions=('de', 'en', 'ja')):
     source.languages_found()
 
 
-def test_files_that_are_added_later_are_read(tmp_path, monkeypatch):
-  """A directory is listed again, also if its path is relative."""
+def test_directories_are_listed_again(tmp_path, monkeypatch):
+  """The same relative path may refer to another directory later."""
   for name in ('first', 'second'):
     folder = tmp_path / name / 'corpus' / 'test' / 'mono'
     folder.mkdir(parents=True)
@@ -91,7 +91,7 @@ def test_files_that_are_added_later_are_read(tmp_path, monkeypatch):
   assert text.languages_found() == ('de',)
 
 
-def test_the_fingerprint_follows_the_text_not_the_path(tmp_path):
+def test_fingerprint_depends_on_text_not_path(tmp_path):
   prints = []
   for name, lines in (('a', 'x\ny\n'), ('b', 'x\ny\n'), ('c', 'x\nz\n')):
     folder = tmp_path / name / 'test' / 'mono'
@@ -113,7 +113,7 @@ def test_pair_name(pair, name):
   assert text_sources.pair_name(pair) == name
 
 
-def test_columns_and_aligned_files(tmp_path):
+def test_parallel_files_read_columns_and_aligned_files(tmp_path):
   (tmp_path / 'a.tsv').write_text('1\tcat\t猫\n2\tdog\t犬\n')
   (tmp_path / 'x.de').write_text('Katze\n')
   (tmp_path / 'x.ru').write_text('кошка\n')
@@ -133,7 +133,7 @@ def test_columns_and_aligned_files(tmp_path):
 
 
 @pytest.mark.parametrize('lines', [0, 1])
-def test_shifted_lines(tmp_path, caplog, lines):
+def test_shifted_lines_cause_a_warning(tmp_path, caplog, lines):
   sides = zip(*shifted_pairs(lines=lines), strict=True)
   paths = tmp_path / 'test.en', tmp_path / 'test.de'
   for path, side in zip(paths, sides, strict=True):
@@ -145,7 +145,7 @@ def test_shifted_lines(tmp_path, caplog, lines):
 
 
 @pytest.mark.parametrize('lines', [0, 1])
-def test_shifted_lines_of_a_corpus(tmp_path, caplog, lines):
+def test_shifted_lines_of_a_corpus_cause_a_warning(tmp_path, caplog, lines):
   pairs = shifted_pairs(lines=lines)
   corpus_writer.write_parallel(tmp_path, ('en', 'de'), pairs, split='test')
   source = text_sources.ParallelCorpus(directory=str(tmp_path))
@@ -156,7 +156,7 @@ def test_shifted_lines_of_a_corpus(tmp_path, caplog, lines):
     assert_mentions(record.getMessage(), tmp_path, 'test', '1 line')
 
 
-def test_swapped_languages_of_a_corpus(tmp_path):
+def test_swapped_languages_of_a_corpus_are_rejected(tmp_path):
   pairs = [('кошка спит', 'the cat sleeps')] * 20
   corpus_writer.write_parallel(tmp_path, ('en', 'ru'), pairs, split='test')
   source = text_sources.ParallelCorpus(directory=str(tmp_path))
@@ -164,7 +164,7 @@ def test_swapped_languages_of_a_corpus(tmp_path):
     source.load(('en', 'ru'))
 
 
-def test_max_pairs(tmp_path):
+def test_max_pairs_limits_pairs(tmp_path):
   (tmp_path / 'a.tsv').write_text('cat\tchat\ndog\tchien\n')
   source = text_sources.ParallelFiles(
     files={'en-fr': str(tmp_path / 'a.tsv')}, max_pairs=1
@@ -172,14 +172,14 @@ def test_max_pairs(tmp_path):
   assert source.load(('en', 'fr')) == (['cat'], ['chat'])
 
 
-def test_names_of_pairs():
+def test_invalid_pair_names_are_rejected():
   with raises_error(
     errors.ConfigError, got='en', where='ParallelFiles.files', mentions='en-ja'
   ):
     text_sources.ParallelFiles(files={'en': 'a.tsv'})
 
 
-def test_two_directions_of_a_pair_would_have_one_result():
+def test_both_directions_of_a_pair_are_rejected():
   files = {'en-fr': 'a.tsv', 'fr-en': 'b.tsv', 'de-fr': 'c.tsv'}
   with raises_error(
     errors.ConfigError, got='en-fr, fr-en, de-fr', where='ParallelFiles.files'
@@ -189,7 +189,7 @@ def test_two_directions_of_a_pair_would_have_one_result():
   assert len(text_sources.ParallelFiles(files=files).pairs()) == 2
 
 
-def test_pairs_of_a_corpus_inside_another_directory(tmp_path):
+def test_pairs_in_directory_finds_a_nested_corpus(tmp_path):
   pairs = [('ein Haus', 'a house')]
   corpus_writer.write_parallel(
     tmp_path / 'iwslt14', ('de', 'en'), pairs, split='test'
@@ -213,7 +213,7 @@ def test_pairs_of_a_corpus_inside_another_directory(tmp_path):
     (tagging_task.Tagging, 'xlflax.data.FileDataset'),
   ],
 )
-def test_a_path_in_place_of_a_source(task, source):
+def test_path_instead_of_a_source_has_a_hint(task, source):
   with raises_error(errors.ConfigError, got='x') as error:
     task(source='x')
   assert source in error.value.fix

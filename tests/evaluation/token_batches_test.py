@@ -18,7 +18,7 @@ def _dataset(length, **pairs):
   )
 
 
-def test_blocks_join_lines_and_keep_the_rest():
+def test_blocks_join_lines_and_keep_the_remainder():
   cut = token_batches.split_into_blocks(
     [[7, 8], [], [9, 9, 9]], capacity=4, separator=2
   )
@@ -26,7 +26,7 @@ def test_blocks_join_lines_and_keep_the_rest():
   assert token_batches.split_into_blocks([[]], capacity=4, separator=2) == []
 
 
-def test_pairs_are_filtered_and_cut():
+def test_pairs_are_filtered_and_truncated():
   first = [[5, 6, 7, 8, 9], [], [4], [1] * 9]
   second = [[3], [3], [2, 2], [2] * 9]
   pairs = token_batches.fitting_pairs(first, second, _dataset(8, max_tokens=9))
@@ -37,7 +37,7 @@ def test_pairs_are_filtered_and_cut():
   assert token_batches.fitting_pairs([], [], _dataset(8)) == []
 
 
-def test_batches_hold_every_row_once_and_padding_at_the_end(vocabulary):
+def test_batches_contain_each_row_once_and_trailing_padding(vocabulary):
   dataset = dataset_config.DatasetConfig(
     name='s',
     mixture='',

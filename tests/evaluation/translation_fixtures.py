@@ -1,4 +1,4 @@
-"""The copying model with a vocabulary, and as a run; needs `fixtures`."""
+"""Fixtures with the copying model; they require those of `fixtures`."""
 
 import pathlib
 
@@ -21,7 +21,7 @@ from xlflax.training.checkpointing import (
 
 @pytest.fixture(scope='session')
 def copier(vocabulary) -> eval_task.EvalModel:
-  """Copies in batches of 8; trained with bos as the decoder's start."""
+  """Copying model with batch size 8 and bos as the start of the decoder."""
   model = copying_model.CopyingModel(
     copying_model.Config(vocab_size=len(vocabulary))
   )
@@ -37,7 +37,7 @@ def copier(vocabulary) -> eval_task.EvalModel:
 
 @pytest.fixture(scope='session')
 def copying_run(copier, vocabulary_dir, tmp_path_factory) -> pathlib.Path:
-  """A run directory of it, with the checkpoints 10 and 20."""
+  """Run directory of the copying model with checkpoints at steps 10 and 20."""
   directory = tmp_path_factory.mktemp('copying_run')
   run_directory.write_model(directory, copier.model)
   objective_config.write_objectives(directory, copier.objectives.values())

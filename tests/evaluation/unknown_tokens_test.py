@@ -1,4 +1,4 @@
-"""Unknown tokens in evaluation text, and the metrics that depend on them."""
+"""Tests of unknown tokens in evaluation text and of dependent metrics."""
 
 import dataclasses
 
@@ -23,7 +23,7 @@ def test_unknown_tokens_are_found():
 
 
 @pytest.mark.parametrize('role', ['pad_id', 'bos_id', 'eos_id', 'mask_id'])
-def test_a_vocabulary_without_an_unknown_token_has_none(role):
+def test_vocabulary_without_unknown_token_has_no_unknown_ids(role):
   spec = vocabulary_spec.make_dummy_spec(40)
   unk_id = getattr(spec, role)
   spec = dataclasses.replace(spec, unk_id=unk_id)
@@ -47,7 +47,7 @@ def test_a_vocabulary_with_byte_fallback_has_no_unknown_tokens(
   assert not unknown_tokens.is_unknown(ids, vocabulary.spec).any()
 
 
-def test_high_rates_are_those_of_parts_with_the_metric():
+def test_high_rates_include_only_parts_with_the_metric():
   results = [
     eval_task.EvalResult(
       metrics={

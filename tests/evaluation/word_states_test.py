@@ -38,9 +38,7 @@ def _read(eval_model, split, languages, **options):
   ]
 
 
-def test_words_are_means_over_their_tokens_in_a_sentence_alone(
-  eval_model, split
-):
+def test_word_states_are_means_over_tokens(eval_model, split):
   states = _read(eval_model, split, _LANGUAGES)
   spec = eval_model.vocabulary.spec
   encode = jax.jit(
@@ -69,7 +67,7 @@ def test_words_are_means_over_their_tokens_in_a_sentence_alone(
 
 
 @pytest.mark.slow
-def test_batch_size_and_devices_do_not_matter(eval_model, split):
+def test_states_do_not_depend_on_batch_size_and_devices(eval_model, split):
   expected = _read(eval_model, split, _LANGUAGES)
   partitioner = partitioning.Partitioner(data=2, fsdp=2, tensor=2)
   for other in (
@@ -85,12 +83,12 @@ def test_batch_size_and_devices_do_not_matter(eval_model, split):
       np.testing.assert_allclose(x, y, atol=1e-5)
 
 
-def test_words_beyond_the_limit_are_left_out_whole(eval_model, split):
+def test_words_beyond_the_limit_are_omitted(eval_model, split):
   sentence_words = split[8]
   ids, lengths = word_ids.encode_words(
     eval_model.vocabulary, sentence_words, 'de'
   )
-  assert lengths[2] > 1  # so that a limit can lie inside of a word
+  assert lengths[2] > 1  # so that the limit can be inside a word
   max_pieces = int(lengths[:3].sum()) - 1
   (short,) = _read(
     eval_model, [sentence_words], [('de', 0)], max_length=max_pieces + 2
@@ -110,7 +108,7 @@ def test_words_beyond_the_limit_are_left_out_whole(eval_model, split):
 
 
 @pytest.mark.slow
-def test_each_language_is_read_by_its_own_parts(eval_model, split):
+def test_languages_use_their_own_parameters(eval_model, split):
   plan = parameter_sharing.SharingPlan(embeddings=True, layers=1)
   model = eval_model.model.clone(
     config=dataclasses.replace(eval_model.model.config, sharing=plan)
@@ -132,7 +130,7 @@ def test_each_language_is_read_by_its_own_parts(eval_model, split):
       np.testing.assert_allclose(x, y, atol=1e-5)
 
 
-def test_some_tokens_may_belong_to_no_word(eval_model, split):
+def test_tokens_without_a_word_are_ignored(eval_model, split):
   sentence_words = split[7]
   ids, lengths = word_ids.encode_words(
     eval_model.vocabulary, sentence_words, 'de'
@@ -147,7 +145,7 @@ def test_some_tokens_may_belong_to_no_word(eval_model, split):
   np.testing.assert_allclose(states.states, states_of_all[:, [1, 3]], atol=1e-5)
 
 
-def test_a_sentence_without_words(eval_model, split):
+def test_sentence_without_words_has_no_states(eval_model, split):
   states = _read(eval_model, [[], split[0]], [('de', 0)] * 2)
   assert states[0].shape == (3, 0, 16)
   assert states[1].shape == (3, len(split[0]), 16)

@@ -1,4 +1,4 @@
-"""Training that costs nothing, and evaluation tasks that count their calls."""
+"""Fake training, and evaluation tasks that record their calls."""
 
 import dataclasses
 import json
@@ -20,13 +20,13 @@ CALLS: list[str] = []
 @class_registry.register('fake_trainer')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FakeTrainer:
-  """Stands in for `Trainer`: a run with two checkpoints and their dev scores.
+  """Fake `Trainer` that writes a run with two checkpoints and their dev scores.
 
   The score is the rate at step 10 and half of it at step 20; a rate over 1
-  diverges, one below 0 is a mistake.
+  diverges, and a rate below 0 raises an error.
 
   Attributes:
-    pretrained: a run with checkpoints of steps 10 and 20, which is copied.
+    pretrained: Run with checkpoints at steps 10 and 20 that is copied.
     fits_checkpoint: Whether the checkpoint of the trial fits the model.
   """
 
@@ -110,7 +110,7 @@ def copy_run(source: pathlib.Path, target: pathlib.Path) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Counted(eval_task.EvalTask):
-  """Scores which are given; notes in CALLS that it ran."""
+  """Returns given scores and records the call in CALLS."""
 
   name: str = 'counted'
   scores: tuple[tuple[str, float], ...] = (('en', 0.8), ('fr', 0.5))

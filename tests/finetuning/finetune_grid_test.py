@@ -1,4 +1,4 @@
-"""Grids over training that costs nothing: order, records, selection."""
+"""Tests of grids with fake training: order, records and selection."""
 
 import contextlib
 import dataclasses
@@ -21,7 +21,7 @@ SELECT = 'dev/accuracy/en'
 
 @pytest.fixture
 def run(tmp_path, training_gin, fake_training):
-  """Runs a grid in one directory; keyword arguments are `finetune`'s."""
+  """Function that runs a grid in one directory with arguments of `finetune`."""
 
   def call(*axes, bindings=(), **fields):
     fake_training.clear()
@@ -37,7 +37,7 @@ def run(tmp_path, training_gin, fake_training):
   return call
 
 
-def test_a_grid(run, tmp_path):
+def test_grid_trains_selects_and_tests(run, tmp_path):
   report = run(
     'LEARNING_RATE=0.2,0.4', 'SEED=0,1', test_tasks=[fakes.Counted()]
   )
@@ -62,7 +62,7 @@ def test_a_grid(run, tmp_path):
   assert record['settings'][0]['test'] == {}
 
 
-def test_the_report_records_the_split_of_the_selection(run):
+def test_report_records_the_selection_split(run):
   assert run('LEARNING_RATE=0.2,0.4').select_split == 'all'
   report = run(
     'LEARNING_RATE=0.6,0.8', bindings=("dev/fakes.Counted.data_split = 'test'",)
@@ -78,7 +78,7 @@ def test_only_the_best_checkpoint_is_kept(run, tmp_path):
 
 @pytest.mark.parametrize('again', [False, True])
 def test_all_checkpoints_are_kept(run, tmp_path, again):
-  """Also by a later call that would keep fewer of a new trial."""
+  """A later call with the default setting keeps them, too."""
   run('LEARNING_RATE=0.2', keep='all')
   if again:
     run('LEARNING_RATE=0.2')
@@ -86,7 +86,7 @@ def test_all_checkpoints_are_kept(run, tmp_path, again):
   assert {p.name for p in folder.iterdir() if p.name.isdigit()} == {'10', '20'}
 
 
-def test_nothing_finished_is_computed_again(run):
+def test_finished_results_are_not_recomputed(run):
   first = run('LEARNING_RATE=0.2,0.4', test_tasks=[fakes.Counted()])
   again = run('LEARNING_RATE=0.2,0.4', test_tasks=[fakes.Counted()])
   assert fakes.CALLS == []
@@ -95,7 +95,7 @@ def test_nothing_finished_is_computed_again(run):
   assert fakes.CALLS == ['LEARNING_RATE=0.6']
 
 
-def test_a_diverged_trial_does_not_lose_the_others(run):
+def test_diverged_trial_does_not_affect_other_trials(run):
   report = run('LEARNING_RATE=0.2,9.0,0.4')
   assert [c.status.value for c in report.trials] == [
     'finished',
@@ -106,10 +106,10 @@ def test_a_diverged_trial_does_not_lose_the_others(run):
   assert report.ranking[0].name == 'LEARNING_RATE=0.4'
   assert not report.is_complete
   run('LEARNING_RATE=0.2,9.0,0.4')
-  assert fakes.CALLS == []  # it would diverge again
+  assert fakes.CALLS == []  # It would diverge again.
 
 
-def test_a_failed_trial_is_tried_again(run):
+def test_failed_trial_is_retried(run):
   report = run('LEARNING_RATE=-1.0,0.4')
   assert [c.status.value for c in report.trials] == ['failed', 'finished']
   assert 'A rate is negative' in report.trials[0].message
@@ -117,14 +117,14 @@ def test_a_failed_trial_is_tried_again(run):
   assert fakes.CALLS == ['LEARNING_RATE=-1.0']
 
 
-def test_another_configuration_in_the_folder(run):
+def test_output_of_another_configuration_is_rejected(run):
   run('LEARNING_RATE=0.2')
   with raises_error(errors.RunDirectoryError, mentions='--output'):
     run('LEARNING_RATE=0.2', bindings=('SEED=3',))
 
 
 @pytest.mark.parametrize('steps, warns', [(20, True), (30, False)])
-def test_a_finished_trial_is_not_trained_again(run, caplog, steps, warns):
+def test_finished_trial_is_not_retrained(run, caplog, steps, warns):
   run('LEARNING_RATE=0.2')
   run(
     'LEARNING_RATE=0.2',
@@ -136,7 +136,7 @@ def test_a_finished_trial_is_not_trained_again(run, caplog, steps, warns):
 
 
 @pytest.mark.parametrize('fits_checkpoint', [True, False])
-def test_continuing_is_suggested_only_if_the_checkpoint_fits(
+def test_resuming_is_suggested_only_for_compatible_checkpoints(
   run, fits_checkpoint
 ):
   run('LEARNING_RATE=0.2')
@@ -152,8 +152,8 @@ def test_continuing_is_suggested_only_if_the_checkpoint_fits(
   assert hints == fits_checkpoint
 
 
-def test_scores_of_another_metric_are_not_taken_for_this_ones(run):
-  """The best checkpoint by the new one may be gone."""
+def test_another_selection_metric_is_rejected(run):
+  """The best checkpoint by the new metric may have been deleted."""
   first = run('LEARNING_RATE=0.2,0.4')
   with raises_error(errors.RunDirectoryError, mentions='--output'):
     run('LEARNING_RATE=0.2,0.4', select='dev/f1/en')
@@ -185,7 +185,7 @@ def test_scores_of_two_dev_sets_are_not_compared(
   assert fakes.CALLS == []
 
 
-def test_a_folder_in_which_another_process_trains(run, tmp_path):
+def test_output_used_by_another_process_is_rejected(run, tmp_path):
   other = os.getppid()
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(os, 'getpid', lambda: other)
@@ -199,14 +199,16 @@ def test_a_folder_in_which_another_process_trains(run, tmp_path):
   assert not (tmp_path / 'out' / 'trials').exists()
 
 
-def test_a_longer_run_goes_on(run):
+def test_longer_run_resumes_training(run):
   run('LEARNING_RATE=0.2')
   run('LEARNING_RATE=0.2', bindings=('fakes.FakeTrainer.num_train_steps=40',))
   assert fakes.CALLS == ['LEARNING_RATE=0.2']
 
 
-def test_what_a_finished_trial_began_from(make_run, pretrained, tmp_path):
-  """Its source may move, but not be another checkpoint, text or cache."""
+def test_source_of_a_finished_trial_must_not_change(
+  make_run, pretrained, tmp_path
+):
+  """The source may move, but its checkpoint, text and cache must be equal."""
   source, moved = tmp_path / 'source', tmp_path / 'moved'
   make_run(source, [1])
   text = tmp_path / 'corpus/mono/en.txt'
@@ -245,8 +247,8 @@ def test_what_a_finished_trial_began_from(make_run, pretrained, tmp_path):
   assert fakes.CALLS == []
 
 
-def test_what_is_kept_and_evaluated(training_gin, tmp_path):
-  """Selection needs the best checkpoint; the configuration says the rest."""
+def test_trial_settings_keep_the_best_checkpoint(training_gin, tmp_path):
+  """Selection keeps the best checkpoint; the configuration sets the rest."""
   configuration = gin_config.load_gin_files(
     [training_gin],
     ['EVALUATION=None', 'checkpoints.CheckpointOptions.max_to_keep=5'],
@@ -277,14 +279,14 @@ def test_what_is_kept_and_evaluated(training_gin, tmp_path):
   assert trial_run.fingerprint == keep_all_run.fingerprint
 
 
-def test_one_trial_without_a_metric(run, tmp_path):
+def test_single_trial_needs_no_metric(run, tmp_path):
   report = run(select=None, test_tasks=[fakes.Counted()])
   assert fakes.CALLS == ['single', 'counted']
-  assert report.trials[0].step == 20  # the last
+  assert report.trials[0].step == 20  # the last checkpoint
   assert (tmp_path / 'out' / 'trials' / 'single.json').exists()
 
 
-def test_several_settings_need_a_metric(run):
+def test_several_settings_require_a_metric(run):
   with raises_error(
     errors.ConfigError, mentions=('--metric_for_best_model', 2)
   ):
@@ -292,7 +294,7 @@ def test_several_settings_need_a_metric(run):
   assert fakes.CALLS == []
 
 
-def test_a_macro_that_there_is_not(run):
+def test_unknown_macro_is_rejected(run):
   with raises_error(errors.ConfigError, got='LEARNING_RAT'):
     run('LEARNING_RAT=0.2,0.4')
   assert fakes.CALLS == []
@@ -306,7 +308,7 @@ def test_a_macro_that_there_is_not(run):
     pytest.param('all', 3, marks=pytest.mark.slow),
   ],
 )
-def test_which_settings_are_tested(run, tested, number):
+def test_tested_settings(run, tested, number):
   report = run(
     'LEARNING_RATE=0.1,0.3,0.2', test_tasks=[fakes.Counted()], tested=tested
   )
@@ -316,7 +318,7 @@ def test_which_settings_are_tested(run, tested, number):
     assert report.best_two()['test']['counted/accuracy/fr'] == 0.5
 
 
-def test_a_broken_language_does_not_lose_the_others(run):
+def test_failed_language_does_not_affect_other_languages(run):
   report = run('LEARNING_RATE=0.2', test_tasks=[fakes.Counted(broken='fr')])
   assert report.tests['LEARNING_RATE=0.2'] == {'counted/accuracy/en': 0.8}
   assert report.failures
@@ -341,7 +343,7 @@ def test_a_signal_stops_the_grid(run, monkeypatch):
   assert [c.status.value for c in report.trials] == ['stopped']
 
 
-def test_directions(tmp_path, training_gin, fake_training):
+def test_finetune_directions(tmp_path, training_gin, fake_training):
   (tmp_path / 'd.gin').write_text(
     f"include '{training_gin}'\nTRAIN_LANGUAGE = 'en'\n"
     'from __gin__ import dynamic_registration\n'
@@ -379,7 +381,7 @@ def test_directions(tmp_path, training_gin, fake_training):
 def test_report_includes_the_baseline_from_random_parameters(
   run, pretrained, tmp_path, axes
 ):
-  """Not ranked with the others; the best of either kind is tested."""
+  """The baseline is not ranked, and the best setting of each type is tested."""
   start = (f"fakes.FakeTrainer.init_from='{pretrained}'",)
   report = run(
     *axes, bindings=start, untrained=True, test_tasks=[fakes.Counted()]
@@ -401,19 +403,17 @@ def test_report_includes_the_baseline_from_random_parameters(
   assert record['untrained'] == best.name
   fakes.CALLS.clear()
   run(*axes, bindings=start, test_tasks=[fakes.Counted()])
-  assert fakes.CALLS == []  # a later call without the baseline reads it back
+  assert fakes.CALLS == []  # A later call without the baseline reads it.
 
 
-def test_missing_source_run_is_reported_before_anything_is_written(
-  run, tmp_path
-):
+def test_missing_source_run_is_rejected_before_writing_files(run, tmp_path):
   missing = tmp_path / 'missing'
   with raises_error(errors.CheckpointError, got=missing):
     run(bindings=(f"fakes.FakeTrainer.init_from='{missing}'",))
   assert not (tmp_path / 'out').exists()
 
 
-def test_what_an_untrained_trial_starts_from(
+def test_untrained_trial_starts_from_random_parameters(
   tmp_path, training_gin, fake_training, pretrained
 ):
   runner = grid_trials.TrialRunner(

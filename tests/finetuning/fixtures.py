@@ -1,4 +1,4 @@
-"""A run to fine-tune from, and training that only copies it."""
+"""Fixtures with a pretrained run and fake training."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from xlflax.finetuning import grid_trials
 
 @pytest.fixture(scope='session')
 def pretrained(make_run, tmp_path_factory):
-  """A run directory with checkpoints of steps 10 and 20."""
+  """Run directory with checkpoints at steps 10 and 20."""
   return make_run(tmp_path_factory.mktemp('runs') / 'pretrained', [10, 20])
 
 
@@ -22,7 +22,7 @@ def fake_training(monkeypatch):
 
 @pytest.fixture
 def training_gin(tmp_path, pretrained) -> str:
-  """A gin file with the macros that the fake training reads."""
+  """Gin file with the macros of the fake training."""
   path = tmp_path / 'training.gin'
   path.write_text(f"""
 from __gin__ import dynamic_registration

@@ -1,4 +1,4 @@
-"""Gin files of transfer settings and of suites, and the papers' fine-tuning."""
+"""Tests of the gin files of transfer settings, suites and papers."""
 
 import re
 
@@ -22,7 +22,7 @@ from xlflax.suites import suite_config, suite_export
 from xlflax.training.checkpointing import objective_config, run_directory
 from xlflax.utils import errors
 
-_MACROS = {  # those that files leave open
+_MACROS = {  # required macros of the files
   'LABELS': ('a', 'b'),
   'BATCH_SIZE': 8,
   'LEARNING_RATE': 1e-5,
@@ -38,7 +38,7 @@ _PLUGGED_IN = ('classification', 'tagging', 'question_answering')
 
 @pytest.fixture
 def settings_of(tmp_path):
-  """The settings of a run of some files, of a two-layer model."""
+  """Function that returns the settings of gin files for a two-layer model."""
   run_directory.write_model(
     tmp_path / 'pretrained',
     encoder.Encoder(
@@ -81,8 +81,8 @@ def _text(file):
   return text + ''.join(map(_text, re.findall(r"^include '(.*)'", text, re.M)))
 
 
-def _numbers(settings):
-  """Batch size, length and peak rate."""
+def _batch_length_and_rate(settings):
+  """Returns batch size, length and peak learning rate."""
   (dataset,) = settings.datasets
   return (
     dataset.batch_size,
@@ -104,10 +104,14 @@ def _numbers(settings):
     ('amazon', 32, 128, 2e-5),
   ],
 )
-def test_metaxlm_table_8(settings_of, task, batch, length, rate):
+def test_metaxlm_settings_equal_table_8(settings_of, task, batch, length, rate):
   settings = settings_of(f'papers/metaxlm/finetune_{task}.gin')
-  assert _numbers(settings) == (batch, length, pytest.approx(rate))
-  # A tenth is warm-up, then straight down.
+  assert _batch_length_and_rate(settings) == (
+    batch,
+    length,
+    pytest.approx(rate),
+  )
+  # 10% warmup followed by linear decay.
   assert float(settings.optimizer.rate_at(1000)) == pytest.approx(rate / 2)
   assert float(settings.optimizer.rate_at(11000)) == pytest.approx(rate / 2)
   epochs = dict(
@@ -125,12 +129,11 @@ def test_metaxlm_table_8(settings_of, task, batch, length, rate):
 @pytest.mark.parametrize(
   'setting', ['', '_translate_train', '_translate_train_no_cs']
 )
-def test_ppa(settings_of, task, length, rate, setting):
+def test_ppa_settings_equal_the_paper(settings_of, task, length, rate, setting):
   settings = settings_of(f'papers/ppa/finetune_{task}{setting}.gin')
-  assert _numbers(settings) == (32, length, pytest.approx(rate))
-  assert float(settings.optimizer.rate_at(500)) == pytest.approx(
-    rate / 2
-  )  # 1,000 steps of warm-up
+  assert _batch_length_and_rate(settings) == (32, length, pytest.approx(rate))
+  # 1,000 warmup steps
+  assert float(settings.optimizer.rate_at(500)) == pytest.approx(rate / 2)
   assert settings_of.configuration.macro('EPOCHS') == 2
   (dataset,) = settings.datasets
   (inputs,) = objective_config.collect_inputs(settings).values()
@@ -142,7 +145,7 @@ def test_ppa(settings_of, task, length, rate, setting):
 
 
 @pytest.mark.parametrize('task', ['ner', 'parsing', 'xnli'])
-def test_ecs(settings_of, task):
+def test_ecs_settings_equal_the_paper(settings_of, task):
   settings = settings_of(f'papers/ecs/finetune_{task}.gin')
   constant = task == 'xnli'
   rates = [float(settings.optimizer.rate_at(s)) for s in (1000, 11000)]
@@ -164,7 +167,7 @@ def test_ecs(settings_of, task):
     'translate_train_all_plug_in_question_answering',
   ],
 )
-def test_veco(settings_of, task):
+def test_veco_settings_equal_the_paper(settings_of, task):
   settings = settings_of(f'papers/veco/finetune_{task}.gin')
   objective = settings.objectives.entries[0].objective
   plugged = 'plug_in' in task
@@ -178,8 +181,8 @@ def test_veco(settings_of, task):
   assert ('separator' in inputs) == (not task.endswith('tagging'))
 
 
-def test_files_have_options_of_their_own(settings_of):
-  """Training, development and translated files differ in their columns."""
+def test_training_development_and_translated_files_have_options(settings_of):
+  """Training, development and translated files have different columns."""
   columns = [
     {'columns': {'text': i, 'paired_text': i + 1, 'label': 4}} for i in range(3)
   ]
@@ -198,7 +201,7 @@ def test_files_have_options_of_their_own(settings_of):
   assert [labeled_source.options for labeled_source in sources] == columns
 
 
-def test_every_file_of_the_papers_is_tested():
+def test_all_gin_files_of_papers_are_tested():
   names = {
     name.split('finetune_')[1].removesuffix('.gin')
     for name in gin_files.list_gin_files('papers')
@@ -223,7 +226,7 @@ def test_every_file_of_the_papers_is_tested():
     ['tagging', 'parsing', 'classification'], slow=['parsing', 'classification']
   ),
 )
-def test_head_on_a_layer_of_a_frozen_body(settings_of, family):
+def test_layer_head_settings_freeze_the_encoder(settings_of, family):
   settings = settings_of(
     f'finetune/{family}.gin', f'finetune/settings/layer_head_{family}.gin'
   )
@@ -246,7 +249,7 @@ def test_head_on_a_layer_of_a_frozen_body(settings_of, family):
     ),
   ],
 )
-def test_settings_of_transfer(settings_of, setting, expected):
+def test_transfer_settings(settings_of, setting, expected):
   settings = settings_of(
     'finetune/classification.gin', f'finetune/settings/{setting}.gin'
   )
@@ -259,7 +262,7 @@ def test_settings_of_transfer(settings_of, setting, expected):
   'family',
   mark_slow(['tagging', 'question_answering'], slow=['question_answering']),
 )
-def test_plug_in(settings_of, family):
+def test_plug_in_settings(settings_of, family):
   settings = settings_of(
     f'finetune/{family}.gin', f'finetune/settings/plug_in_{family}.gin'
   )
@@ -276,7 +279,7 @@ def test_plug_in(settings_of, family):
 
 
 @pytest.mark.parametrize('family', ['tagging', 'question_answering'])
-def test_plug_in_on_test_sets(family):
+def test_plug_in_settings_of_test_sets(family):
   configuration = gin_config.load_gin_files(
     [f'evaluate/{family}.gin', f'finetune/settings/plug_in_test_{family}.gin'],
     [
@@ -289,7 +292,7 @@ def test_plug_in_on_test_sets(family):
   assert task.translations.language == 'en'
 
 
-def test_frozen_parts_are_those_of_a_sharing_plan(settings_of):
+def test_frozen_language_parts_require_a_sharing_plan(settings_of):
   settings = settings_of(
     'finetune/classification.gin', 'finetune/settings/frozen_language_parts.gin'
   )
@@ -298,14 +301,14 @@ def test_frozen_parts_are_those_of_a_sharing_plan(settings_of):
   with raises_error(
     errors.ConfigError, got='model/language_specific', where='frozen parameters'
   ):
-    gin_files.trace_steps(settings)  # this model has none
+    gin_files.trace_steps(settings)  # This model has no sharing plan.
 
 
 @pytest.mark.parametrize(
   'optimizer', ['AdamW', 'Adam', 'StableAdamW', 'Muon', 'Adafactor', 'SGD']
 )
 @pytest.mark.parametrize('schedule', ['Linear', 'WSD', 'Cosine'])
-def test_every_optimizer_and_schedule(
+def test_optimizers_and_schedules_can_be_combined(
   settings_of, tmp_path, optimizer, schedule
 ):
   optimizer_file = tmp_path / 'own.gin'
@@ -328,7 +331,7 @@ def test_every_optimizer_and_schedule(
   assert (pattern, head.peak_value) == ('^heads/', 1e-2)
 
 
-def test_translated_test_sets():
+def test_translate_test_settings():
   configuration = gin_config.load_gin_files(
     ['evaluate/classification.gin', 'finetune/settings/translate_test.gin'],
     ["TEST_FILES={'fr': 'test.tsv'}"],
@@ -338,7 +341,7 @@ def test_translated_test_sets():
   assert task.source.languages() == ('fr',)
 
 
-def test_counterparts_of_test_sets(tmp_path):
+def test_plug_in_settings_load_counterparts(tmp_path):
   for name, text in {'test.fr': 'un\tdeux', 'test.fr-en': 'one\ttwo'}.items():
     (tmp_path / name).write_text(f'{text}\tyes\n')
   configuration = gin_config.load_gin_files(
@@ -359,7 +362,7 @@ def test_counterparts_of_test_sets(tmp_path):
   assert (other.language, other.text, other.paired_text) == ('en', 'one', 'two')
 
 
-def test_english_trees_with_labeled_words(settings_of, tmp_path):
+def test_self_labeled_settings_combine_formats(settings_of, tmp_path):
   (tmp_path / 'en.conllu').write_text('1\tone\t_\tNUM\t_\t_\t0\troot\t_\t_\n\n')
   (tmp_path / 'fr.conll').write_text('un\tDET\n')
   (dataset,) = settings_of(
@@ -381,7 +384,7 @@ def test_english_trees_with_labeled_words(settings_of, tmp_path):
   }
 
 
-def test_every_setting_is_tested():
+def test_all_settings_files_are_tested():
   names = {
     name.rpartition('/')[2].removesuffix('.gin')
     for name in gin_files.list_gin_files('finetune/settings')
@@ -407,7 +410,7 @@ def _suite(name):
   )
 
 
-def test_xtreme_suite():
+def test_xtreme_suite_tasks():
   suite = _suite('xtreme')
   assert [task.name for task in suite.tasks] == [
     'xnli',
@@ -429,7 +432,7 @@ def test_xtreme_suite():
   assert suite.task('mlqa').trials == 'xquad'
 
 
-def test_xtreme_r_suite():
+def test_xtreme_r_suite_tasks():
   suite = _suite('xtreme_r')
   assert {task.name for task in suite.tasks} == {
     *xtreme_tasks.R_TASKS,

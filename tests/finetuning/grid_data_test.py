@@ -1,4 +1,4 @@
-"""Lists of the training data of several trials."""
+"""Tests of lists of the training data of several trials."""
 
 import types
 
@@ -14,7 +14,7 @@ from xlflax.utils import errors
 
 @pytest.fixture
 def files(tmp_path):
-  """Files of English, German and French examples."""
+  """Paths of files with English, German and French examples."""
   files = {}
   for name, num_examples in (('en', 3), ('de_1', 2), ('de_2', 4), ('fr', 1)):
     path = tmp_path / f'{name}.tsv'
@@ -43,7 +43,7 @@ def _trainer(source, **fields):
   return types.SimpleNamespace(datasets=[dataset])
 
 
-def test_files_and_numbers_of_examples(files):
+def test_training_data_lists_files_and_numbers_of_examples(files):
   german = files['de_1'], files['de_2']
   source = concatenated_source.ConcatDataset(
     sources=(_source(en=files['en'], de=german), _source(fr=files['fr']))
@@ -62,7 +62,7 @@ def test_files_and_numbers_of_examples(files):
   ]
 
 
-def test_only_the_examples_that_are_read_are_counted(files):
+def test_only_used_examples_are_counted(files):
   source = _source(en=files['en'], fr=files['fr'])
   (row,) = grid_data.read_training_data(
     [_trainer(source, splits=('en',), max_examples=2)]
@@ -83,7 +83,7 @@ def test_unlabeled_text_is_listed_without_a_number():
   assert (row.source, row.num_examples) == ('corpus.mono', None)
 
 
-def test_a_missing_file_is_an_error(files, tmp_path):
+def test_missing_file_is_rejected(files, tmp_path):
   with raises_error(errors.CorpusError, mentions=('missing.tsv',)):
     grid_data.read_training_data(
       [_trainer(_source(en=str(tmp_path / 'missing.tsv')))]

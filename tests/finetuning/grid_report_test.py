@@ -1,4 +1,4 @@
-"""Selection and the files of a hyperparameter grid with synthetic trials."""
+"""Tests of selection and the report files of hyperparameter grids."""
 
 import csv
 import dataclasses
@@ -45,7 +45,7 @@ def make_trial(rate: str, seed: str, value, status=Status.FINISHED):
 
 
 def make_report(**scores):
-  """Rates with the dev scores of two seeds."""
+  """Returns a report of rates with the dev scores of several seeds."""
   return grid_report.GridReport(
     select=METRIC,
     trials=tuple(
@@ -77,7 +77,7 @@ def with_test(grid_report, number: int, **accuracies):
   )
 
 
-def test_the_mean_over_seeds_selects():
+def test_ranking_uses_the_mean_over_seeds():
   report = make_report(_1=[0.9, 0.1], _2=[0.6, 0.6], _3=[0.5, 0.5])
   assert [s.name for s in report.ranking] == ['RATE=2', 'RATE=1', 'RATE=3']
   assert report.ranking[0].dev.mean == pytest.approx(0.6)
@@ -91,11 +91,11 @@ def test_large_scores_have_thousands_separators():
   assert str(model_selection.Spread((341.78,))) == '341.8'
 
 
-def test_of_equals_the_earlier_is_selected():
+def test_ties_select_the_first_setting():
   assert make_report(_2=[0.5], _1=[0.5]).ranking[0].name == 'RATE=2'
 
 
-def test_of_errors_the_lowest_is_best():
+def test_lower_error_is_better():
   trials = [make_trial('1', '0', 3.0), make_trial('2', '0', 2.0)]
   ranked = model_selection.rank_settings(
     model_selection.results_by_setting(trials), 'perplexity/perplexity/en'
@@ -104,7 +104,7 @@ def test_of_errors_the_lowest_is_best():
 
 
 @pytest.mark.parametrize('status', [Status.DIVERGED, Status.FAILED])
-def test_a_setting_without_all_seeds_is_not_selected(status):
+def test_settings_with_missing_seeds_are_not_selected(status):
   report = grid_report.GridReport(
     select=METRIC,
     trials=(
@@ -119,7 +119,7 @@ def test_a_setting_without_all_seeds_is_not_selected(status):
   assert report.best_two() is None
 
 
-def test_several_settings_need_a_metric():
+def test_several_settings_require_a_metric():
   with raises_error(
     errors.ConfigError, mentions=('--metric_for_best_model', 2)
   ):
@@ -144,7 +144,7 @@ def test_best_two_and_test_scores():
   assert (spread.mean, spread.std) == pytest.approx((0.6, 0.1 * 2**0.5))
 
 
-def test_files(tmp_path):
+def test_write_creates_all_files(tmp_path):
   report = with_test(make_report(_1=[0.5, math.nan]), 0, fr=0.25)
   report.write(tmp_path)
   record = json.loads((tmp_path / 'grid.json').read_text())
@@ -175,7 +175,7 @@ def test_files(tmp_path):
   ]
 
 
-def test_failed_trials_are_among_the_failures(tmp_path):
+def test_failed_trials_are_listed_as_failures(tmp_path):
   failed = dataclasses.replace(
     make_trial('3', '0', None, Status.FAILED), message='a reason'
   )
@@ -184,7 +184,7 @@ def test_failed_trials_are_among_the_failures(tmp_path):
   assert record['failures'] == [f'{failed.trial.name}: a reason']
 
 
-def test_tables_name_what_is_selected():
+def test_tables_mark_the_selected_setting():
   report = with_test(make_report(_1=[0.5], _2=[0.9]), 1, fr=0.25)
   settings, test = grid_report.grid_tables(report)
   setting_cells = [list(column.cells) for column in settings.columns]
@@ -208,7 +208,7 @@ def test_tables_name_what_is_selected():
   ]
 
 
-def test_a_baseline_that_is_not_a_number_has_an_empty_score(tmp_path):
+def test_nan_baseline_has_an_empty_cell(tmp_path):
   result = eval_task.EvalResult(
     metrics={'accuracy/fr': 0.25, 'majority/fr': math.nan}
   )
@@ -248,7 +248,7 @@ def test_notes_compare_the_selected_setting_with_the_untrained_model():
   assert grid_report.untrained_notes(unselected) == [equal, worse]
 
 
-def test_a_difference_within_a_standard_deviation_is_named():
+def test_difference_within_a_standard_deviation_is_noted():
   def notes(rates_1, rates_2):
     report = make_report(_1=rates_1, _2=rates_2)
     trials = [
@@ -286,14 +286,14 @@ def test_test_scores_are_shown_with_their_baselines():
   ('split', 'is_development'),
   [('all', True), ('validation', True), ('test', False), ('train', False)],
 )
-def test_the_split_of_the_selection_is_named(tmp_path, split, is_development):
+def test_page_names_the_selection_split(tmp_path, split, is_development):
   report = dataclasses.replace(make_report(_1=[0.5]), select_split=split)
   text = grid_report.write_page(tmp_path, {'': report}).read_text()
   assert ('development set' in text) == is_development
   assert (f'<h2>{split} split' in text) == (not is_development)
 
 
-def test_the_page_has_both_tables_and_what_failed(tmp_path):
+def test_page_has_both_tables_and_failures(tmp_path):
   report = with_test(make_report(r1=(0.5, 0.7), r2=(0.1, 0.2)), 1, fr=0.25)
   failed = make_trial('3', '0', None, Status.DIVERGED)
   page = grid_report.write_page(
@@ -366,7 +366,7 @@ def test_the_page_lists_the_training_data(tmp_path):
   )
 
 
-def test_trials_with_different_data_have_no_sum(tmp_path):
+def test_different_training_data_has_no_total(tmp_path):
   data = tuple(
     grid_data.TrainingData(
       dataset='labeled', language='en', source=source, num_examples=100

@@ -1,4 +1,4 @@
-"""Negatives are near to the query, but not as near as its own document."""
+"""Tests of hard negative mining."""
 
 import json
 import types
@@ -17,7 +17,7 @@ def _at(*degrees):
   return np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float32)
 
 
-# Cosines with the query at 0: 0.94 of its own document, 0.98, 0.87, 0.5, 0.
+# Cosines with the query at 0: 0.94 (its document), 0.98, 0.87, 0.5, 0.
 _DOCUMENTS = _at(20, 10, 30, 60, 90)
 
 
@@ -59,7 +59,7 @@ class _Run:
     return _at(*(self.places[text] for text in texts))
 
 
-def test_what_is_written_is_what_fine_tuning_reads(tmp_path):
+def test_mined_triples_are_read_by_fine_tuning(tmp_path):
   pairs, output = tmp_path / 'pairs.tsv', tmp_path / 'triples.jsonl'
   pairs.write_text('q\town\nr\tfar\nq\tnear\n')
   counts = hard_negatives.mine_hard_negatives(
@@ -74,7 +74,7 @@ def test_what_is_written_is_what_fine_tuning_reads(tmp_path):
   assert [example.text for example in read[3:6]] == ['r', 'far', 'near']
 
 
-def test_too_few_documents(tmp_path):
+def test_too_few_documents_are_rejected(tmp_path):
   (tmp_path / 'pairs.tsv').write_text('q\town\n')
   with raises_error(errors.CorpusError, where='pairs.tsv', mentions=1):
     hard_negatives.mine_hard_negatives(

@@ -17,13 +17,13 @@ from xlflax.utils import errors
     ('optimizers.AdamW.b2=0.98', ('0.98',)),
   ],
 )
-def test_an_axis_is_read(text, values):
+def test_parse_axis(text, values):
   axis = hyperparameter_grid.parse_axis(text)
   assert axis == hyperparameter_grid.Axis(text.split('=')[0], values)
 
 
 @pytest.mark.parametrize('text', ['LEARNING_RATE', '=1', 'A=', 'a b=1'])
-def test_a_wrong_axis(text):
+def test_malformed_axes_are_rejected(text):
   with raises_error(errors.ConfigError, got=text, mentions='--grid'):
     hyperparameter_grid.parse_axis(text)
 
@@ -37,19 +37,19 @@ def test_a_wrong_axis(text):
     ('RATE=1e-5', 1e-5, None),
   ],
 )
-def test_values_in_brackets(text, value, values):
+def test_values_in_brackets_have_a_hint(text, value, values):
   axis = hyperparameter_grid.parse_axis(text)
   (trial,) = hyperparameter_grid.expand_grid([axis])
   hint = hyperparameter_grid.suggest_without_brackets(trial, value)
   assert hint is None if values is None else f'--grid RATE={values}' in hint
 
 
-def test_a_value_twice():
+def test_duplicate_values_are_rejected():
   with raises_error(errors.ConfigError, got='A=1,2,1', mentions='--grid'):
     hyperparameter_grid.parse_axis('A=1,2,1')
 
 
-def test_trials_and_settings():
+def test_expand_grid_returns_all_trials():
   axes = [
     hyperparameter_grid.parse_axis('RATE=1e-5,2e-5'),
     hyperparameter_grid.parse_axis('SEED=0,1'),
@@ -74,21 +74,21 @@ def test_no_axis_gives_one_trial():
   assert (trial.name, trial.setting, trial.macros) == ('single', 'single', {})
 
 
-def test_names_are_names_of_folders():
+def test_trial_names_are_valid_folder_names():
   (trial,) = hyperparameter_grid.expand_grid(
     [hyperparameter_grid.parse_axis("FILE='a/b c'")]
   )
   assert trial.name == 'FILE=a_b_c'
 
 
-def test_trials_of_one_folder_are_refused():
+def test_trials_with_the_same_folder_are_rejected():
   with raises_error(errors.ConfigError, got='FILE=a_b', mentions='--grid'):
     hyperparameter_grid.expand_grid(
       [hyperparameter_grid.parse_axis("FILE='a/b','a_b'")]
     )
 
 
-def test_two_axes_of_one_macro():
+def test_duplicate_axes_are_rejected():
   with raises_error(errors.ConfigError, got='A, A', mentions='--grid'):
     hyperparameter_grid.expand_grid(
       [
@@ -98,7 +98,7 @@ def test_two_axes_of_one_macro():
     )
 
 
-def test_values_that_only_gin_reads():
+def test_gin_references_are_parsed():
   (trial,) = hyperparameter_grid.expand_grid(
     [hyperparameter_grid.parse_axis('RATE=@schedules.constant()')]
   )

@@ -1,4 +1,4 @@
-"""Files, settings and languages are checked before the first trial."""
+"""Tests of the checks of files, settings and languages before training."""
 
 import json
 import logging
@@ -36,7 +36,7 @@ def write(tmp_path):
 
 @pytest.fixture
 def run(pretrained, tmp_path):
-  """Checks a grid without training, by default one of a tagging model."""
+  """Function that checks a grid without training, by default for tagging."""
 
   def run(*options, task='tagging'):
     return cli.parse(
@@ -62,7 +62,7 @@ def _tests(**files):
   ]
 
 
-def test_test_files_have_the_format_of_training(run, write, capsys):
+def test_test_files_use_the_training_format(run, write, capsys):
   train = f'--gin.TRAIN_FILES={ {"en": write("train", _UNER)}!r}'
   tests = _tests(fr=write('test', _UNER))
   assert run(train, '--gin.FORMAT="uner"', *tests) == 0
@@ -83,20 +83,20 @@ def test_options_apply_to_test_files_of_the_same_format(run, write):
   assert run(train, *settings, *other, '--eval_gin=FORMAT="uner"') == 0
 
 
-def test_test_files_have_the_label_scheme_of_training(run, write):
+def test_test_files_use_the_training_label_scheme(run, write):
   train = f'--gin.TRAIN_FILES={ {"en": write("train", _CONLLU)}!r}'
   tests = _tests(fr=write('test', f'# text = Ada saw\n{_CONLLU}'))
   scheme = '--gin.SCHEME="entities"'
   assert run(train, '--gin.SCHEME="tags"', *tests) == 0
   with raises_error(errors.CorpusError, got='PROPN', where='test:2'):
     run(train, scheme, *tests)
-  # Without tests that use the scheme, it has no effect.
+  # The scheme has no effect if no test uses it.
   for other in ([], [*tests, '--eval_gin=SCHEME="tags"']):
     with raises_error(errors.ConfigError, got='SCHEME'):
       run(train, scheme, *other)
 
 
-def test_settings_that_only_the_test_files_have(run, write):
+def test_settings_can_apply_only_to_test_files(run, write):
   train = [
     f'--gin.TRAIN_FILES={ {"en": write("train", _CONLLU)}!r}',
     '--gin.TRAIN_FORMAT="conllu_tags"',
@@ -110,7 +110,7 @@ def test_settings_that_only_the_test_files_have(run, write):
   assert run(*train, *settings, *tests) == 0
 
 
-def test_a_gin_file_of_the_user_keeps_its_format(run, write):
+def test_user_gin_file_keeps_its_format(run, write):
   train = f'--gin.TRAIN_FILES={ {"en": write("train", _UNER)}!r}'
   test_gin = write(
     'mine.gin', "include 'evaluate/tagging.gin'\nFORMAT = 'conll'\n"
@@ -125,7 +125,9 @@ def test_a_gin_file_of_the_user_keeps_its_format(run, write):
   [('missing', errors.CorpusError), ('malformed', errors.CorpusError)],
 )
 @pytest.mark.parametrize('kind', ['test', 'dev'])
-def test_all_files_are_opened(run, write, tmp_path, kind, name, error):
+def test_missing_and_malformed_files_are_rejected(
+  run, write, tmp_path, kind, name, error
+):
   train = f'--gin.TRAIN_FILES={ {"en": write("train", _CONLLU)}!r}'
   path = str(tmp_path / name)
   if name == 'malformed':
@@ -143,7 +145,7 @@ def test_all_files_are_opened(run, write, tmp_path, kind, name, error):
 
 
 @pytest.mark.parametrize('kind', ['test', 'dev'])
-def test_labels_of_all_files_must_have_the_scheme_of_the_task(run, write, kind):
+def test_labels_must_match_the_scheme_of_the_task(run, write, kind):
   train = f'--gin.TRAIN_FILES={ {"en": write("train", _CONLLU)}!r}'
   path = write('other', f'# text = Ada saw\n{_CONLLU}')
   options = (
@@ -162,7 +164,7 @@ def test_labels_of_all_files_must_have_the_scheme_of_the_task(run, write, kind):
 
 
 @pytest.mark.parametrize('kind', ['test', 'dev'])
-def test_the_trials_train_the_objectives_of_all_tasks(run, write, kind):
+def test_tasks_without_a_trained_objective_are_rejected(run, write, kind):
   train = f'--gin.TRAIN_FILES={ {"en": write("train", _CONLL)}!r}'
   pairs = {'en': write('pairs', 'a dog\tthe cat\tyes\nthe cat\ta dog\tno\n')}
   options = (
@@ -199,9 +201,7 @@ def test_development_files_without_gold_labels_are_rejected(run, write, part):
 
 
 @pytest.mark.parametrize('length, warns', [(16, True), (8, False)])
-def test_questions_that_leave_no_space_for_the_context(
-  run, write, caplog, length, warns
-):
+def test_long_questions_cause_a_warning(run, write, caplog, length, warns):
   answer = {'text': 'dog', 'answer_start': 2}
   question = {'id': 'q', 'question': 'who?', 'answers': [answer]}
   paragraph = {'context': 'a dog sleeps here', 'qas': [question]}
@@ -456,7 +456,7 @@ def test_development_files_require_a_selection_metric(run, write, macro):
   assert 'during_training' not in str(caught.value)
 
 
-def test_a_file_without_a_label_column_is_named(run, write):
+def test_missing_label_column_is_reported(run, write):
   path = write('train', 'a dog\tyes\nthe cat\tno\n')
   with raises_error(errors.CorpusError, mentions=(path, 'OPTIONS', '2')):
     run(f'--gin.TRAIN_FILES={ {"en": path}!r}', task='classification')
@@ -474,7 +474,7 @@ def test_a_file_without_a_label_column_is_named(run, write):
     ('tagging', 'LABELS', _CONLLU.replace('VERB', 'no'), ('PROPN', 'VERB')),
   ],
 )
-def test_labels_of_the_training_files_must_be_given(
+def test_training_labels_must_be_listed_in_the_settings(
   run, write, task, macro, rows, given
 ):
   path = write('train', rows)
@@ -492,7 +492,7 @@ def test_labels_of_the_training_files_must_be_given(
     )
 
 
-def test_labels_of_another_task_are_found(run, write):
+def test_test_labels_of_another_task_are_rejected(run, write):
   train = f'--gin.TRAIN_FILES={ {"en": write("train", _CONLLU)}!r}'
   tests = _tests(fr=write('test', _UNER))
   with raises_error(errors.CorpusError, mentions=('B-PER',)):
@@ -514,7 +514,7 @@ def test_languages_outside_of_the_vocabulary_are_reported(run, write, caplog):
   assert ' eng,' in messages[1]
 
 
-def test_the_metrics_for_selection_are_listed(run, write):
+def test_unknown_selection_metric_lists_available_metrics(run, write):
   train = f'--gin.TRAIN_FILES={ {"en": write("train", _UNER)}!r}'
   dev = f'--gin.DEV_FILES={ {"en": write("dev", _UNER)}!r}'
   with raises_error(errors.ConfigError, got='tagging/f2/en') as caught:
@@ -526,7 +526,7 @@ def test_the_metrics_for_selection_are_listed(run, write):
   assert 'tagging/f1/en' in caught.value.fix
 
 
-def test_training_checks_the_files_of_its_evaluation(tmp_path):
+def test_training_checks_its_evaluation_files(tmp_path):
   source = example_source.FileDataset(
     format='conllu_tags', files={'en': str(tmp_path / 'missing')}
   )
@@ -549,7 +549,7 @@ def test_training_checks_the_files_of_its_evaluation(tmp_path):
 @pytest.mark.parametrize(
   'metric, expected', [('accuracy', True), ('f1', False)]
 )
-def test_selection_by_the_accuracy_of_entity_labels(
+def test_selection_by_entity_accuracy_causes_a_warning(
   run, write, caplog, metric, expected
 ):
   train = f'--gin.TRAIN_FILES={ {"en": write("train", _UNER)}!r}'

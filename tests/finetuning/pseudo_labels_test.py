@@ -20,7 +20,7 @@ _LABELS = ('DET', 'NOUN', 'VERB')
 
 @pytest.fixture(scope='module')
 def teacher(make_run, eval_model, tmp_path_factory):
-  """A run whose head is random."""
+  """Run with a randomly initialized tagging head."""
   objective = token_classification.TokenClassification(labels=_LABELS)
   directory = make_run(tmp_path_factory.mktemp('teacher') / 'run')
   objective_config.write_objectives(
@@ -51,7 +51,7 @@ def teacher(make_run, eval_model, tmp_path_factory):
   return str(directory)
 
 
-def test_text_becomes_training_data(teacher, tmp_path):
+def test_pseudo_labels_are_readable_training_data(teacher, tmp_path):
   text = tmp_path / 'de.txt'
   text.write_text(
     '\ufeffder Hund schläft\n\nund die kleine Katze\n', encoding='utf-8'
@@ -62,14 +62,14 @@ def test_text_becomes_training_data(teacher, tmp_path):
       teacher=teacher, source=source, output=str(tmp_path / 'labeled')
     )
   assert files == {'de': str(tmp_path / 'labeled' / 'de.conll')}
-  # What is written is read as labeled examples.
+  # The output can be read as labeled examples.
   first, second = example_source.FileDataset(format='conll', files=files).load(
     'de'
   )
   assert first.words == ('der', 'Hund', 'schläft')
   assert second.words == ('und', 'die', 'kleine', 'Katze')
   assert {*first.tags, *second.tags} <= set(_LABELS)
-  again = pseudo_labels.pseudo_label(  # the labels that are there are not read
+  again = pseudo_labels.pseudo_label(  # Existing labels are ignored.
     teacher=teacher,
     output=str(tmp_path / 'again'),
     source=example_source.FileDataset(format='conll', files=files),
@@ -95,7 +95,7 @@ def test_languages_outside_the_vocabulary_are_reported(
   assert_mentions(message, 'deu', 'de')
 
 
-def test_text_without_a_word(teacher, tmp_path):
+def test_text_without_words_is_rejected(teacher, tmp_path):
   (tmp_path / 'de.txt').write_text('\n \n')
   with raises_error(errors.CorpusError, where='run'):
     pseudo_labels.pseudo_label(
@@ -112,7 +112,9 @@ def test_text_without_a_word(teacher, tmp_path):
     ('der\tDET\nHund\tNOUN\n', 1, 2),
   ],
 )
-def test_labeled_files_in_place_of_text(labeled, line, num_columns, tmp_path):
+def test_labeled_files_instead_of_text_are_rejected(
+  labeled, line, num_columns, tmp_path
+):
   path = tmp_path / 'de.conllu'
   path.write_text(labeled)
   with raises_error(
@@ -128,7 +130,7 @@ def test_labeled_files_in_place_of_text(labeled, line, num_columns, tmp_path):
     pseudo_labels.WordLines(files={'de': str(path)}).load('de')
 
 
-def test_a_teacher_that_labels_nothing(make_run, tmp_path):
+def test_teacher_without_a_tagging_head_is_rejected(make_run, tmp_path):
   run = make_run(tmp_path / 'run', [1])
   with raises_error(
     errors.ConfigError,

@@ -1,4 +1,4 @@
-"""Training, evaluation and export of a reranker with commands."""
+"""Tests of training, evaluating and exporting a reranker with commands."""
 
 import importlib.util
 import json
@@ -155,7 +155,8 @@ def test_a_reranker_is_trained_evaluated_and_exported(
     f'--corpus={tmp_path / "data"}',
   ]
   assert cli.main([*arguments, '--gin_file=evaluate/reranking.gin']) == 0
-  assert cli.main([*arguments, '--tasks=reranking']) == 0  # Already stored.
+  # The result is already stored.
+  assert cli.main([*arguments, '--tasks=reranking']) == 0
   metrics = _read_metrics(directory)
   assert metrics['first_stage_mrr@10/de'] == pytest.approx(1 / 3)
   assert metrics['mrr@10/de'] > 0.9
@@ -263,7 +264,7 @@ def test_a_regression_model_is_exported_with_one_label(
 
 
 @pytest.mark.slow
-def test_a_teachers_margins_are_learned(pretrained, lines, tmp_path):
+def test_teacher_margins_are_learned(pretrained, lines, tmp_path):
   directory = tmp_path / 'distilled'
   _train(
     pretrained,
@@ -283,7 +284,7 @@ def test_a_teachers_margins_are_learned(pretrained, lines, tmp_path):
   scores = run.score_pairs(pairs).reshape(-1, 3)
   margins = scores[:, :1] - scores[:, 1:]
   error = np.square(margins - [6, 7]).mean()
-  assert error < 0.5 * (6**2 + 7**2) / 2  # The error of equal scores.
+  assert error < 0.5 * (6**2 + 7**2) / 2  # Error of equal scores.
   (objective,) = saved_run.load_run(directory).objectives.values()
   assert objective.loss.value == 'margin_mse'
 

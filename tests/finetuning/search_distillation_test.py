@@ -1,4 +1,4 @@
-"""A student learns a teacher's vectors for translations, by commands."""
+"""Tests that a student learns a teacher's vectors for translations."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ pytest_plugins = ['tests.evaluation.fixtures']
 
 
 @pytest.mark.slow
-def test_translations_get_the_vectors_of_the_text(
+def test_student_vectors_approach_those_of_the_teacher(
   make_run, sentences, tmp_path
 ):
   teacher = make_run(tmp_path / 'teacher', steps=(1,))

@@ -24,7 +24,7 @@ def matrix():
   return result
 
 
-def test_training_by_test_language(matrix):
+def test_matrix_has_training_and_test_languages(matrix):
   assert (matrix.metric, matrix.rows) == ('nli/accuracy', ('en', 'fr'))
   assert matrix.columns == ('en', 'fr', 'ja')
   np.testing.assert_allclose(
@@ -33,7 +33,7 @@ def test_training_by_test_language(matrix):
   np.testing.assert_allclose(matrix.gaps, [0.3, np.nan])
 
 
-def test_files(matrix, tmp_path):
+def test_write_matrices(matrix, tmp_path):
   table, picture = transfer_matrix.write_matrices(tmp_path, [matrix])
   assert table.read_text() == (
     'train,en,fr,ja,gap\n'
@@ -52,14 +52,14 @@ def test_files(matrix, tmp_path):
   ]
 
 
-def test_without_a_score_there_is_a_table_only(matrix, tmp_path):
+def test_missing_scores_have_no_plot(matrix, tmp_path):
   empty = dataclasses.replace(matrix, scores=np.full((2, 3), np.nan))
   (table,) = transfer_matrix.write_matrices(tmp_path, [empty])
   assert table.read_text().splitlines()[1:] == ['en,,,,', 'fr,,,,']
 
 
 @pytest.mark.parametrize('languages', [['en'], ['en', 'en']])
-def test_directions_are_between_languages(languages):
+def test_invalid_directions_are_rejected(languages):
   with raises_error(
     errors.ConfigError, got=','.join(languages), mentions='--train_languages'
   ):

@@ -157,9 +157,10 @@ def test_languages_share_exactly_the_common_tokens(unions):
 def test_no_anchors_shares_no_rows(unions):
   union = unions[Anchors.NONE]
   word_ids = [_words(union, code) for code in _CODES]
+  # The ids are disjoint and complete.
   assert sorted(itertools.chain.from_iterable(word_ids)) == list(
     range(12, union.spec.size)
-  )  # The ids are disjoint and complete.
+  )
   assert union.spec.size == 12 + sum(
     len(member) - 12 for member in union.members.values()
   )

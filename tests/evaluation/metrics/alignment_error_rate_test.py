@@ -11,7 +11,7 @@ from xlflax.utils import errors
 _links = st.frozensets(st.tuples(st.integers(0, 4), st.integers(0, 4)))
 
 
-def test_by_hand():
+def test_scores_computed_by_hand():
   gold = [
     alignment_error_rate.GoldLinks({(0, 0), (1, 1)}, {(2, 2)}),
     alignment_error_rate.GoldLinks({(0, 1)}),
@@ -26,7 +26,7 @@ def test_by_hand():
 
 
 @hypothesis.given(_links, _links, _links)
-def test_equals_the_definition(sure, possible, found):
+def test_error_rate_equals_the_definition(sure, possible, found):
   hypothesis.assume(sure and found)
   possible |= sure
   result = alignment_error_rate.alignment_scores(
@@ -38,7 +38,7 @@ def test_equals_the_definition(sure, possible, found):
   assert 0 <= result.error_rate <= 1
 
 
-def test_without_links():
+def test_scores_without_predicted_links():
   scores = alignment_error_rate.alignment_scores(
     [alignment_error_rate.GoldLinks({(0, 0)})], [set()]
   )
@@ -49,7 +49,7 @@ def test_without_links():
 @pytest.mark.parametrize(
   'first, line', [(0, '0-0 1p2 3-1'), (1, '1-1 2p3 4-2')]
 )
-def test_pharaoh(first, line):
+def test_pharaoh_format(first, line):
   gold = alignment_error_rate.read_pharaoh(line, first=first)
   assert gold.sure == {(0, 0), (3, 1)}
   assert gold.possible == {(0, 0), (3, 1), (1, 2)}
@@ -60,7 +60,7 @@ def test_pharaoh(first, line):
 
 
 @hypothesis.given(_links, _links)
-def test_pharaoh_both_ways(sure, possible):
+def test_pharaoh_round_trip(sure, possible):
   line = alignment_error_rate.write_pharaoh(sure, possible)
   assert alignment_error_rate.read_pharaoh(
     line
@@ -70,12 +70,12 @@ def test_pharaoh_both_ways(sure, possible):
 @pytest.mark.parametrize(
   'line, first', [('0-0 1:2', 0), ('0-0', 1), ('-1-2', 0)]
 )
-def test_malformed_links(line, first):
+def test_malformed_links_are_rejected(line, first):
   with raises_error(errors.CorpusError, where='gold.txt:3'):
     alignment_error_rate.read_pharaoh(line, first=first, where='gold.txt:3')
 
 
-def test_as_many_sentences():
+def test_different_numbers_of_sentences_are_rejected():
   with raises_error(errors.CorpusError, mentions=(0, 1)):
     alignment_error_rate.alignment_scores(
       [alignment_error_rate.GoldLinks({(0, 0)})], []

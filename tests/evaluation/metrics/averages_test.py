@@ -37,7 +37,7 @@ def _qa(f1, exact_match):
     ),  # XLM-R
   ],
 )
-def test_xtreme_table_2(
+def test_averages_equal_xtreme_table_2(
   xnli, pawsx, pos, ner, xquad, mlqa, tydiqa, bucc, tatoeba, published
 ):
   scores = {
@@ -63,7 +63,7 @@ def test_xtreme_table_2(
   }
 
 
-def test_xtreme_r_has_averages_of_its_own():
+def test_xtreme_r_tasks_have_separate_averages():
   scores = {'xnli': 80.0, 'xcopa': 60.0, 'udpos': 70.0, 'pawsx': 90.0}
   assert averages.xtreme_average(scores) == {'R classification': 70}
   del scores['xcopa']

@@ -30,7 +30,7 @@ def _mean(scores):
   return example_statistics.Statistics(np.array(scores, float))
 
 
-def test_a_clear_difference_is_significant():
+def test_large_difference_is_significant():
   first = _mean(np.repeat([0.0, 1.0], 50))
   second = _mean(np.repeat([0.0, 1.0], [20, 80]))
   comparison = bootstrap.compare_models(first, second, samples=500)
@@ -40,14 +40,15 @@ def test_a_clear_difference_is_significant():
     (1, 1),
   )
   assert comparison.difference == pytest.approx(0.3)
-  assert 1e-10 < comparison.p_value < 1e-6  # less than draws could count
+  # The p-value is smaller than the resolution of the draws.
+  assert 1e-10 < comparison.p_value < 1e-6
   assert 0.2 < comparison.low < 0.3 < comparison.high < 0.4
   back = bootstrap.compare_models(second, first, samples=500)
   assert back.difference == pytest.approx(-0.3)
   assert back.p_value == comparison.p_value
 
 
-def test_equal_models_do_not_differ():
+def test_equal_models_have_p_value_1():
   mean_statistics = _mean([0.1, 0.7, 0.3])
   assert bootstrap.compare_models(mean_statistics, mean_statistics).p_value == 1
   assert (
@@ -64,7 +65,7 @@ def test_equal_models_do_not_differ():
   assert bootstrap.compare_models(*far, samples=99).p_value == 1 / 100
 
 
-def test_one_example_of_many_is_chance():
+def test_p_value_of_one_different_example_equals_scipy():
   first = np.zeros(100)
   second = first.copy()
   second[3] = 1
@@ -75,7 +76,7 @@ def test_one_example_of_many_is_chance():
   assert comparison.p_value == pytest.approx(expected, abs=0.02)
 
 
-def test_sums_and_a_loop_over_examples_agree():
+def test_resampled_sums_equal_a_loop_over_examples():
   rows = [_f1_rows(seed) for seed in (1, 2)]
   generator = np.random.default_rng(1)
 
@@ -96,8 +97,8 @@ def test_sums_and_a_loop_over_examples_agree():
   assert fast.p_value == pytest.approx(2 * min(tails), abs=0.05)
 
 
-def test_the_spread_of_seeds_counts():
-  """On equal examples all of the variance is the seeds'."""
+def test_variance_of_seeds_is_included():
+  """If examples are equal, the variance is that of the seeds."""
   first = [_mean(np.full(50, value)) for value in (0.50, 0.52, 0.54)]
   second = [_mean(np.full(50, value)) for value in (0.53, 0.55, 0.60)]
   comparison = bootstrap.compare_models(first, second, samples=200)
@@ -113,13 +114,13 @@ def test_the_spread_of_seeds_counts():
     pytest.approx(0.04),
     (3, 3),
   )
-  # A single run of one model borrows the other's spread.
+  # A single run uses the variance of the other model's runs.
   assert (
     0.05 < bootstrap.compare_models(first[0], second, samples=200).p_value < 1
   )
 
 
-def test_examples_count_where_seeds_agree():
+def test_variance_of_examples_is_included():
   first_scores, other = np.random.default_rng(0).random((2, 400))
   single = bootstrap.compare_models(
     _mean(first_scores), _mean(other), samples=2000
@@ -139,14 +140,14 @@ def test_examples_count_where_seeds_agree():
     pytest.param(3, 0.04, 200, 1, 1, marks=pytest.mark.slow),
     (1, 0.0, 200, 10, 1),  # 0.11 without clusters
     pytest.param(3, 0.02, 200, 5, 1, marks=pytest.mark.slow),
-    # The translations of an example are drawn together.
+    # The translations of an example are resampled together.
     pytest.param(1, 0.0, 200, 5, 3, marks=pytest.mark.slow),
   ],
 )
-def test_equal_models_differ_in_one_case_of_twenty(
+def test_false_positive_rate_is_5_percent(
   runs, spread, examples, together, languages
 ):
-  """The same as docs/measured/evaluation.md reports of more trials."""
+  """docs/measured/evaluation.md reports the same simulation with more trials."""
   program = runpy.run_module('studies.evaluation.false_positives')
   error_rates = program['simulate_rates'](
     program['Setting'](runs, spread, examples, together, languages),
@@ -158,7 +159,7 @@ def test_equal_models_differ_in_one_case_of_twenty(
   assert error_rates.covered == pytest.approx(0.95, abs=0.02)
 
 
-def test_holm_as_its_docstring_says():
+def test_holm_correction_docstring_example():
   assert bootstrap.holm_correction([0.01, 0.04, 0.03]) == pytest.approx(
     [0.03, 0.06, 0.06]
   )
@@ -168,7 +169,7 @@ def test_holm_as_its_docstring_says():
   )
 
 
-def test_seeded_and_the_same_in_chunks(monkeypatch):
+def test_comparison_depends_on_the_seed_but_not_on_chunks(monkeypatch):
   pair = [example_statistics.Statistics(_f1_rows(seed), _F1) for seed in (1, 2)]
   once = bootstrap.compare_models(*pair, seed=3)
   assert once == bootstrap.compare_models(*pair, seed=3)
@@ -209,13 +210,13 @@ def test_bleu_of_sums_equals_sacrebleu(kind, method):
     ('aer', [[1, 2, 3, 2]], 0.4),
   ],
 )
-def test_aggregates(kind, rows, value):
+def test_values_of_all_aggregates(kind, rows, value):
   assert example_statistics.Statistics(
     np.array(rows), kind
   ).value == pytest.approx(value)
 
 
-def test_errors():
+def test_invalid_statistics_are_rejected():
   mean = example_statistics.Statistics(np.zeros(2))
   with raises_error(errors.ConfigError, got='(2, 2)', where='Statistics.rows'):
     example_statistics.Statistics(np.zeros((2, 2)), _F1)
@@ -231,7 +232,7 @@ def test_errors():
     bootstrap.compare_models(mean, mean, samples=0)
 
 
-def test_the_interval_a_mean_is_scipys():
+def test_interval_of_a_mean_equals_scipy():
   mean_statistics = _mean(np.random.default_rng(0).random(60))
   interval = bootstrap.confidence_interval(
     bootstrap.bootstrap_scores(mean_statistics, samples=4000)
@@ -246,8 +247,8 @@ def test_the_interval_a_mean_is_scipys():
   assert interval == pytest.approx((expected.low, expected.high), abs=0.01)
 
 
-def test_the_interval_several_seeds_holds_their_spread():
-  """Runs far apart on examples without spread: Student's t on the runs."""
+def test_interval_of_several_seeds_contains_their_variance():
+  """If all examples are equal, this is Student's t over the runs."""
   runs = [_mean(np.full(50, value)) for value in (0.2, 0.4, 0.6)]
   low, high = bootstrap.confidence_interval(bootstrap.bootstrap_scores(runs))
   reach = scipy.stats.t.ppf(0.975, 2) * 0.2 / np.sqrt(3)
@@ -259,8 +260,8 @@ def test_the_interval_several_seeds_holds_their_spread():
     bootstrap.bootstrap_scores(_mean([]))
 
 
-def test_clusters_are_drawn_whole():
-  """Two clusters of equal examples are two examples."""
+def test_clusters_are_resampled_together():
+  """Two clusters of equal examples count as two examples."""
   rows = np.repeat([0.0, 1.0], [3, 9])
   names = np.repeat(['b', 'a'], [3, 9])
   draws = bootstrap.bootstrap_scores(
@@ -279,15 +280,14 @@ def test_clusters_are_drawn_whole():
   assert copy.by_cluster().rows.tolist() == [[0.0, 3.0], [9.0, 9.0]]
   single_cluster = example_statistics.Statistics(rows, clusters=np.zeros(12))
   better = example_statistics.Statistics(rows + 0.1, clusters=np.zeros(12))
-  assert (
-    bootstrap.compare_models(single_cluster, better).p_value == 1
-  )  # nothing was drawn
+  # No examples were resampled.
+  assert bootstrap.compare_models(single_cluster, better).p_value == 1
   with pytest.raises(errors.CorpusError):
     bootstrap.compare_models(_mean(rows), copy)
 
 
 def test_means_of_translations_keep_their_correlation():
-  """The mean of a language and its copy is no surer than either."""
+  """The mean of a language and its copy has the same interval."""
   mean_statistics = _mean(np.random.default_rng(0).random(50))
   draws = bootstrap.bootstrap_scores(mean_statistics)
   combined_draws = bootstrap.combine_draws([draws, draws], [0.5, 0.5])
@@ -307,7 +307,7 @@ def test_means_of_translations_keep_their_correlation():
 
 
 @pytest.mark.parametrize('kind', ['spearman', 'pearson'])
-def test_the_interval_a_correlation_is_scipys(kind):
+def test_interval_of_a_correlation_equals_scipy(kind):
   gold, noise = np.random.default_rng(0).normal(size=(2, 80))
   predicted = gold + noise
   metric = {'spearman': scipy.stats.spearmanr, 'pearson': scipy.stats.pearsonr}
@@ -332,7 +332,7 @@ def test_the_interval_a_correlation_is_scipys(kind):
 
 
 @pytest.mark.parametrize('kind', ['v_measure', 'average_precision'])
-def test_drawn_scores_of_all_examples(kind):
+def test_interval_contains_the_score_of_all_examples(kind):
   first = np.random.default_rng(1).integers(0, 2, 40)
   rows = np.stack([first, np.where(np.arange(40) % 5, first, 1 - first)], 1)
   low, high = bootstrap.confidence_interval(

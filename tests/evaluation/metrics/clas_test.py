@@ -1,4 +1,4 @@
-"""CLAS, MLAS, BLEX by hand; tests/official compares them with the scorer."""
+"""Tests CLAS, MLAS and BLEX; tests/official compares them with the scorer."""
 
 import dataclasses
 
@@ -27,19 +27,19 @@ def _values(**changes):
   return [score.value for score in (scores.clas, scores.mlas, scores.blex)]
 
 
-def test_a_right_tree():
+def test_correct_tree_scores_1():
   assert _values() == [1, 1, 1]
   assert _values(relations=('det:x', 'nsubj:y', 'aux', 'root', 'dep')) == (
-    pytest.approx([0.8, 0.8, 0.8])  # punctuation became content: 2 * 2 / 5
+    pytest.approx([0.8, 0.8, 0.8])  # Punctuation counts as content: 2 * 2 / 5.
   )
 
 
-def test_function_words_count_with_their_head_alone():
+def test_function_words_count_only_with_their_head():
   assert _values(heads=(4, 4, 4, 0, 4)) == [1, 0, 1]
   assert _values(tags=('PRON', 'NOUN', 'AUX', 'VERB', 'PUNCT')) == [1, 0.5, 1]
 
 
-def test_features_and_lemmas():
+def test_features_affect_mlas_and_lemmas_affect_blex():
   features = list(_GOLD.features)
   features[2] = '_'  # no universal feature
   assert _values(features=tuple(features)) == [1, 1, 1]

@@ -7,7 +7,7 @@ from xlflax.evaluation.metrics import classification_metrics
 from xlflax.utils import errors
 
 
-def test_by_hand():
+def test_scores_computed_by_hand():
   scores = classification_metrics.classification_scores(
     list('aabb'), list('abbb')
   )
@@ -19,7 +19,7 @@ def test_by_hand():
 
 
 @pytest.mark.parametrize('seed', range(5))
-def test_equals_scikit_learn(seed):
+def test_scores_equal_scikit_learn(seed):
   random = np.random.default_rng(seed)
   gold, predicted = (random.choice(list('abcd'), 60).tolist() for _ in range(2))
   scores = classification_metrics.classification_scores(gold, predicted)
@@ -37,10 +37,12 @@ def test_equals_scikit_learn(seed):
 @pytest.mark.filterwarnings('ignore::RuntimeWarning')
 @pytest.mark.parametrize('seed', range(20))
 def test_positive_class_scores_equal_scikit_learn(seed):
-  """GLUE's F1 and Matthews' correlation, of odd shares as well."""
+  """Compares GLUE's F1 and Matthews correlation, also for degenerate classes."""
   random = np.random.default_rng(seed)
-  shares = random.choice([0.0, 0.05, 0.5, 1.0], 2)
-  gold, predicted = ((random.random(40) < p).astype(int) for p in shares)
+  positive_rates = random.choice([0.0, 0.05, 0.5, 1.0], 2)
+  gold, predicted = (
+    (random.random(40) < p).astype(int) for p in positive_rates
+  )
   scores = classification_metrics.of_positive(
     list(map(str, gold)), list(map(str, predicted)), '1'
   )
@@ -52,7 +54,7 @@ def test_positive_class_scores_equal_scikit_learn(seed):
   )
 
 
-def test_a_class_that_nobody_names_does_not_count():
+def test_absent_classes_do_not_count():
   scores = classification_metrics.classification_scores(
     ['a'], ['a'], labels=['a', 'b']
   )

@@ -1,4 +1,4 @@
-"""Compares the metrics of vectors with SciPy and scikit-learn."""
+"""Compares the embedding metrics with SciPy and scikit-learn."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ _RANDOM = np.random.default_rng(0)
 
 
 @pytest.mark.parametrize('ties', [3, 1000])
-def test_similarity_and_pairs(ties):
+def test_spearman_and_average_precision_equal_references(ties):
   gold = _RANDOM.integers(0, 2, 200)
   scores = _RANDOM.integers(0, ties, 200).astype(float) + gold
   assert embedding_metrics.spearman(gold, scores) == pytest.approx(
@@ -25,7 +25,7 @@ def test_similarity_and_pairs(ties):
 
 
 @pytest.mark.parametrize('classes, clusters', [(4, 3), (1, 3), (3, 1), (1, 1)])
-def test_clusters(classes, clusters):
+def test_v_measure_equals_scikit_learn(classes, clusters):
   gold = _RANDOM.integers(0, classes, 50)
   assignments = _RANDOM.integers(0, clusters, 50)
   assert embedding_metrics.v_measure(gold, assignments) == pytest.approx(
@@ -33,7 +33,7 @@ def test_clusters(classes, clusters):
   )
 
 
-def test_k_means_finds_what_lies_apart():
+def test_k_means_finds_separated_clusters():
   labels = np.repeat(np.arange(4), 10)
   vectors = 20 * np.eye(4)[labels] + _RANDOM.normal(size=(40, 4))
   assignments = embedding_metrics.k_means(vectors, 4, seed=1)
@@ -43,7 +43,7 @@ def test_k_means_finds_what_lies_apart():
 
 
 @pytest.mark.parametrize('k', [3, 10, 40])
-def test_ndcg(k):
+def test_ndcg_equals_scikit_learn(k):
   for _ in range(20):
     gains = _RANDOM.integers(0, 4, 20).astype(float)
     scores = _RANDOM.permutation(20).astype(float)
@@ -54,7 +54,7 @@ def test_ndcg(k):
     )
 
 
-def test_rankings_by_hand():
+def test_ranking_metrics_computed_by_hand():
   ranked, relevance = ['x', 'a', 'y', 'b'], {'a': 1.0, 'b': 2.0, 'c': 1.0}
   assert embedding_metrics.precision_at_hits(
     ranked, relevance
@@ -75,7 +75,7 @@ def test_rankings_by_hand():
 
 
 @pytest.mark.parametrize('seed', range(20))
-def test_the_area_under_the_curve_is_that_of_scikit_learn(seed):
+def test_roc_auc_equals_scikit_learn(seed):
   draw = np.random.default_rng(seed)
   gold = np.append(draw.integers(0, 2, 30), [0, 1])
   scores = draw.integers(0, [3, 1000][seed % 2], 32).astype(float)
@@ -85,13 +85,13 @@ def test_the_area_under_the_curve_is_that_of_scikit_learn(seed):
   assert np.isnan(embedding_metrics.roc_auc(np.ones(3), np.arange(3)))
 
 
-def test_average_precision_and_area_by_hand():
+def test_average_precision_and_roc_auc_computed_by_hand():
   gold, scores = np.array([1, 0, 1, 0]), np.array([0.9, 0.8, 0.7, 0.1])
   assert embedding_metrics.average_precision(gold, scores) == pytest.approx(
     5 / 6
   )
   assert embedding_metrics.roc_auc(gold, scores) == 3 / 4
-  tied = np.array([0.9, 0.7, 0.7, 0.1])  # the second and third together
+  tied = np.array([0.9, 0.7, 0.7, 0.1])  # The second and third are tied.
   assert embedding_metrics.average_precision(gold, tied) == pytest.approx(5 / 6)
   assert embedding_metrics.roc_auc(gold, tied) == 3.5 / 4
   broken = np.array([0.9, np.nan, 0.7, 0.1])

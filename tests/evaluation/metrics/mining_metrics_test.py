@@ -13,7 +13,7 @@ def _above(candidates, threshold):
   return [pair for pair, score in candidates.items() if score >= threshold]
 
 
-def test_by_hand():
+def test_scores_computed_by_hand():
   mined = [('a', 'x'), ('b', 'y'), ('b', 'y')]
   gold = [('a', 'x'), ('c', 'z'), ('d', 'w')]
   scores = mining_metrics.mining_scores(mined, gold)
@@ -30,7 +30,7 @@ def test_by_hand():
   assert statistics.value == pytest.approx(0.4)
 
 
-def test_the_threshold_is_between_two_scores():
+def test_best_threshold_is_between_two_scores():
   candidates = {('a', 'x'): 0.9, ('b', 'y'): 0.7, ('c', 'w'): 0.3}
   threshold = mining_metrics.best_threshold(
     candidates, [('a', 'x'), ('b', 'y')]
@@ -39,7 +39,7 @@ def test_the_threshold_is_between_two_scores():
   assert _above(candidates, threshold.value) == [('a', 'x'), ('b', 'y')]
 
 
-def test_equal_scores_stay_together():
+def test_equal_scores_are_not_separated():
   candidates = {('a', 'x'): 0.5, ('b', 'w'): 0.5}
   threshold = mining_metrics.best_threshold(candidates, [('a', 'x')])
   assert (threshold.value, threshold.precision, threshold.recall) == (
@@ -49,7 +49,7 @@ def test_equal_scores_stay_together():
   )
 
 
-def test_no_right_candidate():
+def test_best_threshold_without_correct_candidates():
   threshold = mining_metrics.best_threshold({('a', 'x'): 0.5}, [('b', 'y')])
   assert threshold == mining_metrics.Threshold(math.inf, 0.0, 0.0, 0.0)
   assert mining_metrics.mining_scores([], [('b', 'y')]).f1 == 0
@@ -58,7 +58,7 @@ def test_no_right_candidate():
 @hypothesis.given(
   st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=12)
 )
-def test_no_threshold_is_better(items):
+def test_best_threshold_is_optimal(items):
   candidates = {(i, i): score / 4 for i, (score, _) in enumerate(items)}
   gold = {(i, i) for i, (_, right) in enumerate(items) if right} | {(99, 99)}
   threshold = mining_metrics.best_threshold(candidates, gold)
@@ -73,7 +73,7 @@ def test_no_threshold_is_better(items):
   assert reached.f1 == pytest.approx(threshold.f1)
 
 
-def test_no_gold_pairs():
+def test_missing_gold_pairs_are_rejected():
   with raises_error(errors.CorpusError, got=0):
     mining_metrics.mining_scores([('a', 'x')], [])
   with raises_error(errors.CorpusError, got=0):

@@ -8,7 +8,7 @@ from xlflax.evaluation.metrics import paired_comparison
 from xlflax.utils import errors
 
 
-def test_as_scipy():
+def test_comparison_equals_scipy():
   rng = np.random.default_rng(0)
   first, second = rng.normal(size=5), rng.normal(1.0, size=5)
   comparison = paired_comparison.compare_paired(first, second)
@@ -20,7 +20,7 @@ def test_as_scipy():
   assert comparison.runs == (5, 5)
 
 
-def test_pairing_takes_off_what_seeds_share():
+def test_pairing_removes_common_variance():
   spread = np.array([0.0, 10.0, 20.0, 30.0])
   noise = np.array([0.1, -0.1, 0.05, -0.05])
   assert (
@@ -30,7 +30,7 @@ def test_pairing_takes_off_what_seeds_share():
 
 
 @pytest.mark.parametrize(('change', 'p_value'), [(0.0, 1.0), (0.5, 0.0)])
-def test_differences_without_spread(change, p_value):
+def test_constant_differences(change, p_value):
   comparison = paired_comparison.compare_paired(
     [1.0, 2.0], [1.0 + change, 2.0 + change]
   )
@@ -42,6 +42,6 @@ def test_differences_without_spread(change, p_value):
 
 
 @pytest.mark.parametrize('second', [[1.0], [1.0, 2.0, 3.0]])
-def test_seeds_must_be_the_same(second):
+def test_mismatched_seeds_are_rejected(second):
   with pytest.raises(errors.ConfigError):
     paired_comparison.compare_paired([1.0, 2.0][: len(second)], second)

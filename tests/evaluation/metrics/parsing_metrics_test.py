@@ -13,10 +13,10 @@ _GOLD = parsing_metrics.Tree(
 _GUESS = parsing_metrics.Tree((2, 0, 2, 3), ('nmod', 'root', 'nsubj', 'punct'))
 
 
-def test_by_hand():
+def test_scores_computed_by_hand():
   scores = parsing_metrics.attachment_scores([_GOLD], [_GUESS])
   assert scores.uas.value == 0.75
-  assert scores.las.value == 0.5  # the subtype does not count
+  assert scores.las.value == 0.5  # Subtypes are ignored.
   assert not scores.exclude_punctuation
   without = parsing_metrics.attachment_scores(
     [_GOLD], [_GUESS], exclude_punctuation=True
@@ -25,7 +25,7 @@ def test_by_hand():
   assert without.las.value == pytest.approx(2 / 3)
 
 
-def test_equals_a_double_loop():
+def test_scores_equal_a_double_loop():
   random = np.random.default_rng(0)
   names = np.array(['nsubj', 'obj', 'obl', 'obl:tmod', 'nsubj:pass'])
   trees = [

@@ -9,7 +9,7 @@ from xlflax.evaluation.metrics import probes
 
 @pytest.fixture(scope='module')
 def data():
-  """Vectors of three classes that overlap, one dimension without a spread."""
+  """Vectors of three overlapping classes, with one constant dimension."""
   rng = np.random.default_rng(0)
   labels = rng.integers(3, size=160)
   vectors = rng.normal(size=(160, 12)) * np.arange(12)
@@ -18,7 +18,7 @@ def data():
 
 
 @pytest.mark.parametrize('penalty', [0.1, 1.0, 30.0])
-def test_linear_is_logistic_regression(data, penalty):
+def test_linear_probe_equals_scikit_learn(data, penalty):
   vectors, labels = data
   train, test = vectors[:100], vectors[100:]
   theirs = pipeline.make_pipeline(
@@ -32,7 +32,7 @@ def test_linear_is_logistic_regression(data, penalty):
   assert (predicted == again).all()
 
 
-def test_nearest_is_a_vote_by_cosine(data):
+def test_nearest_neighbor_probe_equals_scikit_learn(data):
   vectors, labels = data
   train, test = vectors[:100], vectors[100:]
   theirs = neighbors.KNeighborsClassifier(7, metric='cosine').fit(

@@ -21,7 +21,7 @@ from xlflax.utils import errors
     ('zh', '我爱“中国”，ABC 1990年。', '我 爱 中 国 abc 1990 年'),
   ],
 )
-def test_mlqa_normalisation(language, text, normal):
+def test_mlqa_normalization(language, text, normal):
   assert (
     qa_metrics.normalize_answer(text, rules='mlqa', language=language) == normal
   )
@@ -31,12 +31,12 @@ def test_mlqa_normalisation(language, text, normal):
   'text, normal',
   [
     ('The cat, an owl; a-b', 'cat owl ab'),
-    ('“cat”', '“cat”'),  # only ASCII punctuation goes
+    ('“cat”', '“cat”'),  # Only ASCII punctuation is removed.
     ('el niño', 'el niño'),
     ('我爱，中国', '我爱，中国'),
   ],
 )
-def test_squad_normalisation_is_english_everywhere(text, normal):
+def test_squad_normalization_is_language_independent(text, normal):
   for language in ('en', 'es', 'zh', 'th'):
     assert qa_metrics.normalize_answer(text, language=language) == normal
 
@@ -53,22 +53,22 @@ def test_squad_normalisation_is_english_everywhere(text, normal):
     ('de', 'die rote Katze', 'Katze', 2 / 3),
   ],
 )
-def test_f1_by_hand(language, predicted, gold, f1):
+def test_f1_computed_by_hand(language, predicted, gold, f1):
   assert qa_metrics.f1(
     predicted, gold, rules='mlqa', language=language
   ) == pytest.approx(f1)
 
 
-def test_repeated_tokens_count_as_often_as_both_have_them():
+def test_repeated_tokens_count_up_to_the_smaller_number():
   assert qa_metrics.f1('b b c', 'b b b') == pytest.approx(2 / 3)
 
 
-def test_answers_of_articles_only_match_without_f1():
+def test_answers_of_articles_match_exactly_with_f1_zero():
   assert qa_metrics.exact_match('the', 'a') == 1
   assert qa_metrics.f1('the', 'a') == 0
 
 
-def test_the_best_of_several_gold_answers_counts():
+def test_best_of_several_gold_answers_counts():
   scores = qa_metrics.answer_scores(
     {'1': ['x', 'red cat'], '2': ['dog'], '3': ['owl']},
     {'1': 'cat', '2': 'the dog'},
@@ -88,7 +88,7 @@ def test_invalid_input_raises(gold, predicted, got):
     qa_metrics.answer_scores(gold, predicted)
 
 
-def test_mlqa_has_seven_languages():
+def test_unknown_languages_and_rules_are_rejected():
   with raises_error(errors.ConfigError, got='ja', mentions=('en', 'es', 'de')):
     qa_metrics.normalize_answer('x', rules='mlqa', language='ja')
   with raises_error(
@@ -103,20 +103,23 @@ def test_mlqa_has_seven_languages():
     ('', [''], (1, 1)),
     ('the cat', [''], (0, 0)),
     ('', ['cat'], (0, 0)),
-    ('the', ['cat', 'a'], (0, 0)),  # an answer of articles alone is none
+    # An answer of articles only counts as empty.
+    ('the', ['cat', 'a'], (0, 0)),
     ('a cat', ['cat', 'the'], (1, 1)),
     ('!', ['.'], (1, 1)),
   ],
 )
-def test_no_answer_by_the_rules_of_squad_v2(predicted, answers, expected):
+def test_squad_v2_scores_of_unanswerable_questions(
+  predicted, answers, expected
+):
   assert (
     qa_metrics.best_answer_scores(predicted, answers, rules='squad_v2')
     == expected
   )
 
 
-def test_missing_predictions_are_dropped_by_squad_v2_alone():
-  """Its script passes over them, that of v1.1 counts 0."""
+def test_missing_predictions_are_skipped_only_by_squad_v2():
+  """The script of v2 skips them, and that of v1.1 counts them as 0."""
   gold = {'a': ['x'], 'b': ['y'], 'c': ['']}
   scores = qa_metrics.answer_scores(
     gold, {'a': 'x', 'c': 'z'}, rules='squad_v2'

@@ -6,8 +6,8 @@ from xlflax.evaluation.metrics.string_overlap import Kind
 from xlflax.similarity import cosine
 
 
-def test_layers_in_both_directions():
-  """Layer 0: the first sentence of the second side finds the wrong one."""
+def test_score_layers_in_both_directions():
+  """In layer 0, the first target sentence retrieves the wrong source."""
   first = np.array([[[1.0, 0.0], [0.0, 1.0]], [[1, 0], [0, 1]]])
   second = np.array([[[0.1, 1.0], [0.0, 1.0]], [[1, 0], [0, 1]]])
   layer_scores = retrieval_metrics.score_layers(first, second)
@@ -16,8 +16,8 @@ def test_layers_in_both_directions():
   np.testing.assert_array_equal(layer_scores.mean, [0.75, 1])
 
 
-def test_csls_passes_over_a_hub():
-  """Key 2 is near to everything, and nearest to query 0 by cosine."""
+def test_csls_avoids_hubs():
+  """Key 2 is a hub and is the nearest key of query 0 by cosine."""
   angles = np.deg2rad([[0, 40, 80], [-14, 54, 12]])
   first, second = np.stack([np.cos(angles), np.sin(angles)], -1)
   assert cosine.find_nearest(first, second).forward.tolist() == [2, 1, 1]
@@ -33,7 +33,7 @@ def test_csls_passes_over_a_hub():
   assert nearest.forward[0] == 0
 
 
-def test_mean_cosines_agree_with_the_whole_matrix():
+def test_mean_cosines_equal_the_full_matrix():
   draw = np.random.default_rng(0)
   sides = draw.normal(size=(2, 9, 4)) + 1
   units = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in sides]
@@ -45,7 +45,7 @@ def test_mean_cosines_agree_with_the_whole_matrix():
   )
 
 
-def test_one_pair_has_no_others():
+def test_mean_cosine_of_other_pairs_is_nan_for_one_pair():
   mean_cosines = retrieval_metrics.mean_cosines(
     np.ones((1, 2)), np.ones((1, 2))
   )
@@ -54,12 +54,11 @@ def test_one_pair_has_no_others():
   )
 
 
-def test_accuracies_of_kinds():
+def test_accuracies_by_overlap_kind():
   kinds = np.array([Kind.UNSHARED, Kind.UNSHARED, Kind.EQUAL, Kind.UNSHARED])
   accuracies = retrieval_metrics.retrieval_accuracies(
     'csls', np.array([0, 2, 2, 3]), kinds
   )
-  assert (
-    accuracies.pop('csls_shared') != accuracies['csls']
-  )  # NaN: there is none
+  # NaN, because no pair has this kind.
+  assert accuracies.pop('csls_shared') != accuracies['csls']
   assert accuracies == {'csls': 3 / 4, 'csls_unshared': 2 / 3}

@@ -11,14 +11,15 @@ from xlflax.evaluation.metrics.string_overlap import Kind
   [
     ('Save the file', 'Сохранить файл', Kind.UNSHARED),
     ('Save as PDF', 'Сохранить в pdf', Kind.SHARED),
-    ('Save as PDF', 'Сохранить в ＰＤＦ', Kind.SHARED),  # full width
-    ('the car', 'die Karte', Kind.UNSHARED),  # a part of a word is none
+    ('Save as PDF', 'Сохранить в ＰＤＦ', Kind.SHARED),  # full-width letters
+    ('the car', 'die Karte', Kind.UNSHARED),  # A part of a word does not count.
     ('in 1969', '1969年に', Kind.SHARED),
     ('use Word', 'Wordを使う', Kind.SHARED),
     ('use it', 'Wordを使う', Kind.UNSHARED),
     ('日本語の本', '日本的书', Kind.SHARED),
-    ('日の本', '日本的书', Kind.UNSHARED),  # characters alone are no string
-    ('हिन्दी में', 'मराठी मध्ये', Kind.UNSHARED),  # marks belong to words
+    ('日の本', '日本的书', Kind.UNSHARED),  # Single characters do not count.
+    # Combining marks are part of words.
+    ('हिन्दी में', 'मराठी मध्ये', Kind.UNSHARED),
     ('ภาษาไทย', 'ภาษาลาว', Kind.SHARED),
     ('OK!', 'o.k.', Kind.EQUAL),
     ('STRASSE 1', 'straße 1', Kind.EQUAL),
@@ -28,7 +29,7 @@ from xlflax.evaluation.metrics.string_overlap import Kind
     ('', 'text', Kind.WITHOUT_LETTERS),
   ],
 )
-def test_kinds(first, second, kind):
+def test_overlap_kind(first, second, kind):
   assert string_overlap.overlap_kind(first, second) is kind
   assert string_overlap.overlap_kind(second, first) is kind
 
@@ -40,14 +41,14 @@ def test_trivial_kinds():
   ]
 
 
-def test_words():
+def test_split_overlap_words():
   assert string_overlap.split_overlap_words('Don’t use ＰＤＦ 2.0!') == [
     'don', 't', 'use', 'pdf', '2', '0',
   ]  # fmt: skip
 
 
 @pytest.mark.parametrize('block_size', [3, 1024])
-def test_nearest_by_grams_agrees_with_scikit_learn(block_size):
+def test_nearest_by_ngrams_equals_scikit_learn(block_size):
   draw = np.random.default_rng(0)
   first, second = (
     [
@@ -74,7 +75,7 @@ def test_nearest_by_grams_agrees_with_scikit_learn(block_size):
         assert row[index] == pytest.approx(row.max())
 
 
-def test_texts_that_share_nothing_have_no_neighbour():
+def test_texts_without_common_ngrams_have_no_neighbor():
   nearest = string_overlap.nearest_by_ngrams(['ab', '…'], ['xy', '', 'cab'])
   assert nearest.forward.tolist() == [2, string_overlap.NOTHING]
   assert nearest.backward.tolist() == [-1, -1, 0]

@@ -19,7 +19,7 @@ def _sentences(seed, tags):
   ]
 
 
-def test_by_hand():
+def test_scores_computed_by_hand():
   gold = [['B-PER', 'I-PER', 'O', 'B-LOC'], ['O', 'B-LOC']]
   predicted = [['B-PER', 'I-PER', 'O', 'B-PER'], ['I-LOC', 'B-LOC']]
   scores = tagging_metrics.entity_scores(gold, predicted)
@@ -33,7 +33,7 @@ def test_by_hand():
 
 
 @pytest.mark.parametrize('seed', range(8))
-def test_equals_seqeval(seed):
+def test_entity_scores_equal_seqeval(seed):
   gold, predicted = _sentences(seed, _TAGS)
   entity_score = tagging_metrics.entity_scores(gold, predicted)
   assert entity_score.overall.f1 == pytest.approx(
@@ -51,7 +51,7 @@ def test_equals_seqeval(seed):
 
 
 def _conlleval_spans(tags):
-  """A span begins at B, after O, and where the type changes."""
+  """Returns spans that start at B, after O, and where the type changes."""
   out, kind = [], None
   for position, tag in enumerate(tags):
     if tag == 'O':
@@ -79,12 +79,12 @@ def test_spans_equal_a_plain_loop(tags):
     ('', []),
   ],
 )
-def test_runs_of_equal_tags(tags, expected):
-  """As seqeval 0.0.12 has them: the letter S is read as a mark."""
+def test_tag_runs(tags, expected):
+  """As in seqeval 0.0.12, the letter S is interpreted as a prefix."""
   assert tagging_metrics.tag_runs(tags.split()) == expected
 
 
-def test_types_of_runs_keep_their_first_letter():
+def test_run_types_keep_their_first_letter():
   scores = tagging_metrics.run_scores(
     [['CCONJ', 'SCONJ']], [['SCONJ', 'SCONJ']]
   )
@@ -92,7 +92,7 @@ def test_types_of_runs_keep_their_first_letter():
   assert scores.overall.f1 == 0.5
 
 
-def test_a_run_of_equal_tags_is_one_span():
+def test_equal_adjacent_tags_form_one_span():
   gold = [['NOUN', 'NOUN', 'ADJ']]
   predicted = [['NOUN', 'ADJ', 'ADJ']]
   assert tagging_metrics.token_accuracy(gold, predicted).value == pytest.approx(
@@ -101,7 +101,7 @@ def test_a_run_of_equal_tags_is_one_span():
   assert tagging_metrics.run_scores(gold, predicted).overall.f1 == 0
 
 
-def test_token_accuracy_is_over_words():
+def test_token_accuracy_averages_over_words():
   accuracy = tagging_metrics.token_accuracy(
     [['A'], ['A', 'B', 'B']], [['B'], ['A', 'B', 'B']]
   )
@@ -119,12 +119,12 @@ def test_token_accuracy_is_over_words():
     ('', ''),
   ],
 )
-def test_repair(before, after):
+def test_repair_iob2(before, after):
   assert tagging_metrics.repair_iob2(before.split()) == after.split()
 
 
 @hypothesis.given(st.lists(st.sampled_from(_TAGS), max_size=10))
-def test_repaired_tags_are_valid_and_stay(tags):
+def test_repair_iob2_is_valid_and_idempotent(tags):
   fixed = tagging_metrics.repair_iob2(tags)
   assert tagging_metrics.repair_iob2(fixed) == fixed
   for before, after in zip(['O', *fixed], fixed, strict=False):
@@ -147,11 +147,11 @@ def test_invalid_input_raises(gold, predicted, values):
     tagging_metrics.entity_scores(gold, predicted)
 
 
-def test_nothing_to_find_scores_zero():
+def test_f1_without_entities_is_zero():
   assert tagging_metrics.entity_scores([['O']], [['O']]).overall.f1 == 0
 
 
-def test_neighbours_of_one_type_are_joined_as_the_docstring_says():
+def test_join_neighboring_entities_docstring_example():
   joined_tags = tagging_metrics.join_neighboring_entities(
     'B-time B-time O I-day'.split()
   )

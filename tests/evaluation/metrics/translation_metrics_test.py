@@ -19,7 +19,7 @@ _RIGHT = [
 ]
 
 
-def test_equals_sacrebleu():
+def test_scores_equal_sacrebleu():
   bleu_score = translation_metrics.bleu(_FOUND, [_RIGHT], target_language='de')
   assert bleu_score.value == pytest.approx(
     sacrebleu.corpus_bleu(_FOUND, [_RIGHT]).score
@@ -47,7 +47,7 @@ def test_equals_sacrebleu():
     (['a b c d e', 'q'], ['a b c d e', 'r s']),
   ],
 )
-def test_statistics_give_back_the_corpus_score(hypotheses, right):
+def test_statistics_reproduce_the_corpus_score(hypotheses, right):
   for score in (
     translation_metrics.bleu(hypotheses, [right], target_language='en'),
     translation_metrics.tokenized_bleu(
@@ -57,14 +57,14 @@ def test_statistics_give_back_the_corpus_score(hypotheses, right):
     assert score.statistics.value == pytest.approx(score.value)
 
 
-def test_two_references():
+def test_best_of_two_references_counts():
   score = translation_metrics.bleu(
     ['a b c d'], [['a b x d'], ['a b c d']], target_language='en'
   )
   assert score.value == pytest.approx(100)
 
 
-def test_tokenized_bleu_is_of_moses_tokens():
+def test_tokenized_bleu_uses_moses_tokens():
   score = translation_metrics.tokenized_bleu(
     ['The well-known cat sat, then slept.'],
     [['the well-known cat sat , then slept .']],
@@ -90,11 +90,11 @@ def test_tokenized_bleu_is_of_moses_tokens():
     ('sw', '13a'),
   ],
 )
-def test_tokenizers(language, tokenizer):
+def test_tokenizer_of_each_language(language, tokenizer):
   assert translation_metrics.tokenizer_for(language)[0] == tokenizer
 
 
-def test_japanese_without_mecab_is_of_characters(monkeypatch):
+def test_japanese_without_mecab_uses_characters(monkeypatch):
   monkeypatch.setattr(
     translation_metrics, '_is_installed', lambda name: name == 'char'
   )
@@ -108,7 +108,7 @@ def test_japanese_without_mecab_is_of_characters(monkeypatch):
   assert translation_metrics.tokenizer_for('ko') == ('ko-mecab', ())
 
 
-def test_errors():
+def test_invalid_input_is_rejected():
   with raises_error(errors.CorpusError, got=0):
     translation_metrics.bleu([], [[]], target_language='de')
   with raises_error(errors.CorpusError, mentions=('references', 2, 1, 0)):

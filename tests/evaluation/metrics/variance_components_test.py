@@ -13,7 +13,7 @@ def _spread(**parts):
 
 
 @pytest.mark.parametrize('freedom', [1, 2, 4, 18])
-def test_runs_alone_are_students_t(freedom):
+def test_variance_of_runs_gives_students_t(freedom):
   interval = _spread(runs=4.0, run_freedom=freedom)
   student = scipy.stats.t(freedom)
   assert interval.error == 2
@@ -27,7 +27,7 @@ def test_runs_alone_are_students_t(freedom):
 
 
 @pytest.mark.parametrize('num_draws', [5.0, 40.0, 200.0, 1e4])
-def test_examples_alone_are_students_t(num_draws):
+def test_variance_of_examples_gives_students_t(num_draws):
   interval = _spread(examples=1.0, example_freedom=num_draws)
   expected = scipy.stats.t(num_draws).ppf(0.975)
   assert variance_components.interval_half_width(interval) == pytest.approx(
@@ -35,8 +35,8 @@ def test_examples_alone_are_students_t(num_draws):
   )
 
 
-def test_the_parts_of_scores():
-  """Of scores made of parts that are known."""
+def test_variance_components_of_simulated_scores():
+  """The scores are sums of components with known variances."""
   random = np.random.default_rng(0)
   size, runs = 40, 400
   scores = random.normal(0, 0.3, 2 * runs) + random.normal(0, 0.2, 2 * runs)
@@ -58,8 +58,8 @@ def test_the_parts_of_scores():
 
 
 @pytest.mark.parametrize('seeds', [0.0, 0.5, 3.0])
-def test_one_of_twenty_of_normal_scores_is_beyond_reach(seeds):
-  """Three seeds each; the interaction of 200 examples is 1 of the variance."""
+def test_p_values_of_normal_scores_reject_5_percent(seeds):
+  """Simulates several seeds and 200 examples with interaction variance 1."""
   random = np.random.default_rng(1)
   trials, num_draws, freedom, share = 1500, 200, 4, 2 / 3
   beyond = 0

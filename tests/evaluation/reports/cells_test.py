@@ -48,7 +48,7 @@ def _table(model, share, *, task='xnli', folder='', cost=_COST, run=''):
   )
 
 
-def test_a_cell_as_text_and_as_html():
+def test_cell_as_text_and_html():
   cell = cells.Cell('5 < 6', '± 1', 'a/b.tsv', '"x"')
   assert str(cell) == '5 < 6 ± 1'
   table = text.Table('T', ['name', 'score'], [['a & b', cell]])
@@ -60,7 +60,7 @@ def test_a_cell_as_text_and_as_html():
   assert '<td class="text">a &amp; b</td>' in rendered
 
 
-def test_links_are_seen_from_the_page(tmp_path):
+def test_links_are_relative_to_the_page(tmp_path):
   assert cells.resolve_link(str(tmp_path / 'a b/x.tsv'), tmp_path / 'page') == (
     '../a%20b/x.tsv'
   )
@@ -68,7 +68,7 @@ def test_links_are_seen_from_the_page(tmp_path):
   assert cells.resolve_link('', tmp_path) == ''
 
 
-def test_the_page_has_interval_mark_link_and_cost(tmp_path):
+def test_page_shows_interval_mark_link_and_cost(tmp_path):
   tables = [
     _table('a', 0.5, folder=str(tmp_path / 'preds')),
     _table('b', 0.9, cost=None),
@@ -93,7 +93,7 @@ def test_the_page_has_interval_mark_link_and_cost(tmp_path):
     report_files.write_report(tmp_path / 'c', tables, baseline='c')
 
 
-def test_reports_of_several_suites_are_joined(tmp_path, capsys):
+def test_reports_of_several_suites_are_merged(tmp_path, capsys):
   for name, tables in {
     'one': [_table('a', 0.5), _table('b', 0.6)],
     'two': [_table('a', 0.7, task='mlqa')],
@@ -117,7 +117,7 @@ def test_reports_of_several_suites_are_joined(tmp_path, capsys):
     joined.merge_reports([tmp_path])
 
 
-def test_two_runs_of_one_name_are_not_joined(tmp_path):
+def test_merging_rejects_different_runs_with_the_same_name(tmp_path):
   for run in ('1', '2'):
     table = _table('a', 0.5, task=run, run=run)
     report_files.write_report(tmp_path / run / 'report', [table], samples=20)
@@ -125,7 +125,7 @@ def test_two_runs_of_one_name_are_not_joined(tmp_path):
     joined.merge_reports([tmp_path / '1', tmp_path / '2'])
 
 
-def test_costs_of_two_tasks():
+def test_costs_are_added():
   total_cost = _COST + score_table.Cost(parameters=2_000_000, cpu_seconds=5)
   assert (total_cost.cpu_seconds, total_cost.training_seconds) == (15, 1800)
   assert total_cost.device == 'A, cpu'

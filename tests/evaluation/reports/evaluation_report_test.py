@@ -23,9 +23,7 @@ def described(monkeypatch):
     ({'layer': 2, 'source': stored._Source(text='b')}, 'the text, task.layer'),
   ],
 )
-def test_the_page_names_the_settings_that_differ(
-  tmp_path, settings, difference
-):
+def test_page_names_the_differing_settings(tmp_path, settings, difference):
   names = []
   for task, test_data in (
     (stored._Task(), 'clean'),
@@ -43,7 +41,7 @@ def test_the_page_names_the_settings_that_differ(
 
 
 def test_the_page_lists_failures_of_earlier_calls(tmp_path):
-  """Those of this call, which are stored, too, are listed once."""
+  """Failures of this call are stored as well, but listed once."""
   failures = [
     eval_task.Failure(task='task', part=part, message=f'No text in {part}')
     for part in ('fr', 'sw')

@@ -1,4 +1,4 @@
-"""Forgetting reports: arithmetic of the changes, and what is comparable."""
+"""Tests of forgetting reports: computation and comparability of changes."""
 
 import csv
 import dataclasses
@@ -74,7 +74,7 @@ def _compare(*models, new_languages=('sl',)):
   return {change.language: change for change in changes}, notes
 
 
-def test_changes_are_those_of_numpy(tmp_path):
+def test_changes_equal_numpy(tmp_path):
   before, after = _hits((0.7, 0.5, 0.1)), _hits((0.6, 0.5, 0.4), seed=1)
   changes, notes = _compare(
     _model(tmp_path, 'start', [before]), _model(tmp_path, 'more', [after])
@@ -471,7 +471,7 @@ def test_means_over_languages_with_unknown_tokens_are_not_compared(tmp_path):
   assert 'other' in notes[1] and 'en-ru' in notes[1]
 
 
-def test_the_highest_rate_of_several_runs_counts(tmp_path):
+def test_highest_unknown_rate_of_several_runs_counts(tmp_path):
   start, *runs = (
     _likelihood_model(tmp_path, f'run{i}', 2, 'bits_per_byte', {'en-sl': rate})
     for i, rate in enumerate((0, 0.005, 0.02))
@@ -559,14 +559,14 @@ def test_a_new_language_must_have_a_result(tmp_path):
     _compare(model, model, new_languages=('hu',))
 
 
-def test_a_single_model_is_not_enough(tmp_path):
+def test_single_model_is_rejected(tmp_path):
   model = _model(tmp_path, 'start', [_hits((0.7, 0.5, 0.1))])
   with raises_error(errors.ConfigError, got='start'):
     _compare(model)
 
 
-def test_the_command_reads_runs_and_trials(tmp_path):
-  """A run for retrieval, and trials of fine-tuning for tagging."""
+def test_command_reads_runs_and_trials(tmp_path):
+  """The models have a run for retrieval and fine-tuning trials for tagging."""
   expected = {}
   for name, rates in (('a', (0.7, 0.5, 0.1)), ('b', (0.6, 0.5, 0.4))):
     hits = _hits(rates)
@@ -652,7 +652,7 @@ def test_a_grid_without_a_selected_setting_is_rejected(tmp_path):
     forgetting_report.read_model('model', [tmp_path])
 
 
-def test_a_model_without_results(tmp_path, capsys):
+def test_model_without_results_is_rejected(tmp_path, capsys):
   status = cli.main(
     ['report', f'a={tmp_path}', f'b={tmp_path}', '--new_languages=sl']
     + [f'--output={tmp_path / "report"}']

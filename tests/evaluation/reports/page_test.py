@@ -1,4 +1,4 @@
-"""Pages: their commands can be typed, and wide tables are turned."""
+"""Tests of the HTML of report pages."""
 
 import shlex
 
@@ -13,7 +13,7 @@ _WORDS = (
 )  # fmt: skip
 
 
-def test_a_command_is_what_was_typed():
+def test_format_command_round_trips_through_the_shell():
   line = page.format_command(_WORDS)
   assert shlex.split(line.replace('\\\n', '')) == list(_WORDS)
   assert line.splitlines()[:3] == [
@@ -24,7 +24,7 @@ def test_a_command_is_what_was_typed():
 
 
 @pytest.mark.parametrize(('columns', 'turned'), [(8, True), (3, False)])
-def test_wide_tables_of_numbers_are_turned(columns, turned):
+def test_wide_tables_of_numbers_are_transposed(columns, turned):
   table = text.Table(
     'T',
     ['', *(f'c{i}' for i in range(columns))],
@@ -39,19 +39,19 @@ def test_wide_tables_of_numbers_are_turned(columns, turned):
   assert '<li>a note</li>' in html and '<pre>a \\\n    --b</pre>' in html
 
 
-def test_tables_of_words_stay():
+def test_tables_of_words_are_not_transposed():
   table = text.Table('T', ['', *'abcdefgh'], [['x', *'abcdefgh']])
   html = page.render_page('T', '', [table], {}, [])
   assert '>a</th>' in html and '<pre>' not in html
 
 
-def test_pictures_are_dark_on_a_dark_page():
+def test_images_are_inverted_in_dark_mode():
   html = page.render_page('T', '', [], {}, [])
   dark = html.partition('(prefers-color-scheme: dark)')[2]
   assert 'img { filter: invert(' in dark
 
 
-def test_lines_of_cells_break_before_the_interval():
+def test_cells_wrap_before_the_interval():
   rows = [['de', '0.5 ± 0.1', '50 [40, 60]', '-']]
   table = text.Table('T', ['', 'a', 'b', 'c'], rows)
   html = page.render_page('T', '', [table], {}, [], summary=['a result'])
@@ -79,7 +79,7 @@ def test_metrics_are_described():
   )
   description = task_families.find_metric('accuracy_unshared').description
   assert description
-  assert html.count(description) == 2  # the tooltip of the column, and the list
+  assert html.count(description) == 2  # the tooltip of the column and the list
   assert f'title="{description}" tabindex="0">accuracy_unshared' in html
   assert '<dt>accuracy_unshared (' in html and '<dt>unknown' not in html
   assert '<dl>' not in page.render_page('T', '', [table], {}, [])

@@ -1,4 +1,4 @@
-"""Tables of report pages in a narrow window of Chromium."""
+"""Tests of tables of report pages in narrow Chromium windows."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Published scores have a source and are shown with their own tasks only."""
+"""Tests of published scores in reports."""
 
 import importlib.resources
 import re
@@ -11,7 +11,7 @@ from xlflax.tasks import glue
 _FILE = importlib.resources.files('xlflax.tasks') / 'published_scores.toml'
 
 
-def test_every_number_has_a_source_and_a_task_that_there_is():
+def test_all_scores_have_a_source_and_an_existing_task():
   known_names = {*xtreme_tasks.TASKS, *glue.TASKS, published.AVERAGE}
   for table in tomllib.loads(_FILE.read_text())['tables']:
     assert table['source'] and table['what']
@@ -21,18 +21,20 @@ def test_every_number_has_a_source_and_a_task_that_there_is():
         assert re.fullmatch(r'\d\d\.\d+( / \d\d\.\d+)?', score)
 
 
-def test_averages_are_those_of_the_numbers():
-  """XTREME's mean over tasks, of F1 and exact match where both are there."""
+def test_averages_equal_the_means_of_the_scores():
+  """XTREME averages over tasks, and over F1 and exact match if both exist."""
   tables = tomllib.loads(_FILE.read_text())['tables']
   averages = {
     model: scores
     for table in tables
     for model, scores in table['models'].items()
   }
-  del averages['VECO, plugged out']  # prints 0.2 less than its scores give
+  # The published average is 0.2 below the mean of its scores.
+  del averages['VECO, plugged out']
   checked = 0
   for model, scores in averages.items():
-    if published.AVERAGE not in scores or model == 'mBERT':  # lacks a number
+    # One score is missing.
+    if published.AVERAGE not in scores or model == 'mBERT':
       continue
     means = [
       sum(map(float, parts)) / len(parts)
@@ -46,7 +48,7 @@ def test_averages_are_those_of_the_numbers():
   assert checked == 3
 
 
-def test_a_report_shows_those_of_its_tasks(tmp_path):
+def test_report_shows_only_published_scores_of_its_tasks(tmp_path):
   scores = (score_table.Score('xnli', 'accuracy', 'en', 0.5),)
   report_files.write_report(tmp_path, [score_table.ScoreTable('m', scores)])
   text = (tmp_path / report_files.MARKDOWN).read_text()

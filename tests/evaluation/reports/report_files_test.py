@@ -47,7 +47,7 @@ def _table(model, shift=0.0):
   )
 
 
-def test_summary_by_hand():
+def test_summary_computed_by_hand():
   summary = leaderboard.summarize_model(_table('m'))
   assert list(summary.tasks) == [
     'xnli',
@@ -68,7 +68,7 @@ def test_summary_by_hand():
   assert german.tasks['xnli'].gap == pytest.approx(0)
 
 
-def test_comparison():
+def test_compare_models():
   comparisons = leaderboard.compare_models(
     [_table('a'), _table('b', 0.2)], samples=200
   )
@@ -76,7 +76,7 @@ def test_comparison():
     (comparison.task, comparison.metric, comparison.language): comparison
     for comparison in comparisons
   }
-  # What is not finite is left out; xnli has a mean and a gap, too.
+  # Non-finite scores are omitted, and xnli also has a mean and a gap.
   assert len(comparisons) == 9 + 2
   xnli = by_key['xnli', 'accuracy', 'sw']
   assert xnli.difference == pytest.approx(20) and xnli.better
@@ -87,7 +87,7 @@ def test_comparison():
     for comparison in comparisons
     if comparison.significance is not None
   ]
-  assert len(tested) == 5  # one family, whatever the metric and the task
+  assert len(tested) == 5  # All tasks and metrics are one family of tests.
   most_significant = min(
     tested, key=lambda comparison: comparison.significance.p_value
   )
@@ -150,7 +150,7 @@ def test_all_files_are_written(tmp_path):
   assert len(set(widths)) == 1
 
 
-def test_the_page_needs_no_network(tmp_path):
+def test_page_needs_no_network(tmp_path):
   report_files.write_report(tmp_path, [_table('a <i>')])
   page = (tmp_path / report_files.PAGE).read_text(encoding='utf-8')
   assert 'a &lt;i&gt;' in page and 'a <i>' not in page
@@ -160,7 +160,7 @@ def test_the_page_needs_no_network(tmp_path):
   assert all(source.startswith('data:image/png;base64,') for source in sources)
 
 
-def test_tables_are_read_back(tmp_path):
+def test_tables_round_trip_through_files(tmp_path):
   report_files.write_report(tmp_path, [_table('a')])
   (score_table,) = report_files.read_report(tmp_path)
   assert score_table.to_json() == _table('a').to_json()
@@ -169,7 +169,7 @@ def test_tables_are_read_back(tmp_path):
   assert [run.value for run in old] == pytest.approx([0.5, 0.5])
 
 
-def test_a_model_without_some_tasks(tmp_path):
+def test_missing_tasks_are_marked(tmp_path):
   small = score_table.ScoreTable(
     'small', (_score('xnli', 'accuracy', 'de', 0.5),)
   )
@@ -191,7 +191,7 @@ def test_a_model_without_some_tasks(tmp_path):
     ([], 9, '(0 of 9 tasks)'),
   ],
 )
-def test_missing_test_sets_of_one_task(tasks, expected, missing):
+def test_missing_test_sets_are_described(tasks, expected, missing):
   scores = tuple(_score(task, 'accuracy', 'de', 0.5) for task in tasks)
   num_languages = {'xnli': 2} | {f't{i}': 2 for i in range(expected - 1)}
   table = score_table.ScoreTable('a', scores, expected=num_languages)
@@ -200,7 +200,7 @@ def test_missing_test_sets_of_one_task(tasks, expected, missing):
 
 
 def test_missing_tasks_of_a_model_are_counted():
-  """No mean of two of nine tasks, nor of some languages of one."""
+  """There is no mean over some of the tasks or over some languages of a task."""
   right = (example_statistics.Statistics(np.arange(20) < 10),)
   scores = [
     score_table.Score(task, 'accuracy', f'l{i}', 0.5, right)
@@ -228,7 +228,7 @@ def test_missing_tasks_of_a_model_are_counted():
 
 
 def test_intervals_of_means_and_gaps():
-  """Languages whose examples are translations are drawn together."""
+  """Languages whose examples are translations are resampled together."""
   right = np.random.default_rng(0).random(200) < 0.6
   first_statistics = (example_statistics.Statistics(right.astype(float)),)
   table = score_table.ScoreTable(
@@ -251,7 +251,7 @@ def test_intervals_of_means_and_gaps():
   )
 
 
-def test_curves(tmp_path):
+def test_write_curves(tmp_path):
   steps = {step: _table('x', step / 1000) for step in (20, 10, 30)}
   paths = report_files.write_curves(tmp_path, {'a': steps})
   assert [path.name for path in paths] == ['xnli.curves.png', 'mlqa.curves.png']
@@ -266,7 +266,7 @@ def test_curves(tmp_path):
   assert not report_files.write_curves(tmp_path, {'a': {10: steps[10]}})
 
 
-def test_no_label_is_cut_off():
+def test_labels_are_not_cut_off():
   names = [f'a rather long name {i}' for i in range(30)]
   canvas = plots.bar_chart(
     'title',
@@ -290,7 +290,7 @@ def test_no_label_is_cut_off():
     assert box.y0 >= canvas_extent.y0 and box.y1 <= canvas_extent.y1
 
 
-def test_models_have_different_names(tmp_path):
+def test_duplicate_model_names_and_scores_are_rejected(tmp_path):
   for tables in ([], [_table('a'), _table('a')]):
     with raises_error(errors.ConfigError, mentions='ScoreTable'):
       report_files.write_report(tmp_path, tables)
@@ -298,7 +298,7 @@ def test_models_have_different_names(tmp_path):
     score_table.ScoreTable('a', 2 * (_score('xnli', 'accuracy', 'en', 1),))
 
 
-def test_points():
+def test_score_units_and_labels():
   assert score_table.to_points('accuracy', 0.5) == 50
   assert score_table.to_points('bleu', 50) == 50
   assert score_table.is_lower_better('perplexity')

@@ -1,4 +1,4 @@
-"""The report page in Chromium: accessibility, widths, themes and keyboard."""
+"""Tests of the report page in Chromium: accessibility, width and keyboard."""
 
 import json
 
@@ -47,7 +47,7 @@ def test_the_page_is_accessible_and_fits_the_window(tab, page, width, dark):
   assert tab.outside() <= 0
 
 
-def test_a_table_is_sorted_by_the_keyboard(tab, page):
+def test_tables_can_be_sorted_with_the_keyboard(tab, page):
   tab.show(page, width=800, dark=False)
   for _ in range(20):
     tab.press('Tab')
@@ -62,7 +62,7 @@ def test_a_table_is_sorted_by_the_keyboard(tab, page):
   assert tab.run(first) == 'b'
 
 
-def test_the_checks_find_planted_problems(tab, tmp_path):
+def test_checks_detect_known_problems(tab, tmp_path):
   page = tmp_path / 'page.html'
   page.write_text('<p style="color:#ddd;width:900px">pale</p><input>')
   tab.show(page.as_uri(), width=400, dark=False)

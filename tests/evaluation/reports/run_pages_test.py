@@ -1,4 +1,4 @@
-"""Pages of runs: what stands in them, and what never stands together."""
+"""Tests of the report pages of runs."""
 
 import dataclasses
 import json
@@ -53,7 +53,7 @@ def runs():
   ]
 
 
-def test_restarts_have_their_failure_and_phases(tmp_path):
+def test_restarts_show_their_failure_and_phases(tmp_path):
   phases = ('lost', 'agree', 'start', 'restore', 'compile', 'repeat')
   seconds_by_phase = dict(zip(phases, (21.5, 1, 2, 3, 4, 11.5), strict=True))
   seconds_by_phase |= {
@@ -68,7 +68,7 @@ def test_restarts_have_their_failure_and_phases(tmp_path):
     assert f'>{cell}</td>' in table, table[:800]
 
 
-def test_runs_side_by_side(runs, tmp_path):
+def test_comparison_page_of_two_runs(runs, tmp_path):
   page = run_pages.write_comparison(
     tmp_path, runs, command=['xlflax', 'report']
   )
@@ -139,7 +139,7 @@ def test_perplexities_of_different_vocabularies_have_a_note(metric, vocabulary):
   assert ('cannot be compared' in title) == has_note
 
 
-def test_an_untrained_model_that_is_not_worse_is_named(tmp_path):
+def test_languages_not_better_than_untrained_are_listed(tmp_path):
   results = {
     _TEST: {
       'untrained': _result(accuracy_de=0.5, accuracy_fr=0.5, accuracy_ru=0.5),
@@ -154,7 +154,7 @@ def test_an_untrained_model_that_is_not_worse_is_named(tmp_path):
   assert 'ru' not in summary.replace('untrained', '').split()
 
 
-def test_a_baseline_that_is_not_worse_is_named(tmp_path):
+def test_languages_not_better_than_a_baseline_are_listed(tmp_path):
   result = _result(accuracy_de=0.4, accuracy_fr=0.5)
   result.metrics.update(
     {'string_overlap/de': 0.6, 'string_overlap/fr': 0.2, 'chance/de': 0.1}
@@ -200,7 +200,7 @@ def test_results_on_several_splits_are_distinguished(tmp_path):
   assert 'test' in first and 'validation' in second
 
 
-def test_a_run_as_training_leaves_it(tmp_path):
+def test_read_run_of_a_training_directory(tmp_path):
   lines = [
     {
       'step': 10,
@@ -247,12 +247,12 @@ def test_a_run_as_training_leaves_it(tmp_path):
   assert run.speed == {'tokens_per_second': 7.0}
 
 
-def test_a_directory_without_a_run(tmp_path):
+def test_directory_without_a_run_is_rejected(tmp_path):
   with raises_error(errors.RunDirectoryError, got=tmp_path):
     run_pages.read_run(tmp_path, name='a')
 
 
-def test_a_table_of_the_terminal():
+def test_convert_rich_table():
   table = rich.table.Table(title='t')
   table.add_column('a')
   table.add_column('b')
@@ -317,8 +317,8 @@ def test_unknown_tokens_are_noted(tmp_path):
   )
 
 
-def test_settings_that_differ_where_one_does_not_see_it():
-  """In the end of a long text, in what lies at a path, and beyond the table."""
+def test_differences_of_shortened_settings_are_visible():
+  """Differences are at the end of long values, in files, and in hidden rows."""
   long = '/mnt/experiments/multilingual/encoders/xlmr-base-seed'
   runs = [
     _record(

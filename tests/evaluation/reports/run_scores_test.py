@@ -1,4 +1,4 @@
-"""Scores of runs side by side: their number and their intervals."""
+"""Tests of the score tables of several runs."""
 
 import dataclasses
 import re
@@ -16,7 +16,7 @@ _GROUP = result_store.Group('retrieval', 'test', 'aaaa')
 
 
 def _run(tmp_path, right: list[int]):
-  """A run whose step 10 got these of the German examples right."""
+  """Returns a run with the given right and wrong German examples at step 10."""
   result = eval_task.EvalResult(
     metrics={'accuracy/de': float(np.mean(right)), 'examples/de': len(right)},
     score_metrics=('accuracy',),
@@ -40,20 +40,20 @@ def _table(runs, group=_GROUP):
   return run_scores.build_table(group, runs, differences)
 
 
-def test_numbers_have_their_examples_and_intervals(tmp_path):
+def test_scores_have_example_counts_and_intervals(tmp_path):
   table = _table([_run(tmp_path, [1, 0, 1, 1] * 25)])
   assert table.head == ['', 'examples', 'mlm, step 10']
   [[part, count, cell]] = table.rows
   assert (part, count) == ('de', '100')
   value, reach = map(float, cell.split(' ± '))
-  # Of 100 draws with p = 3/4 by the normal approximation.
+  # Normal approximation for 100 examples with p = 3/4.
   assert value == 0.75
   assert abs(reach - 1.96 * (0.75 * 0.25 / 100) ** 0.5) < 0.02
   assert 'higher is better' in table.title
   assert '± 95 % interval' in table.title
 
 
-def test_without_single_examples_there_is_no_interval(tmp_path):
+def test_scores_without_example_statistics_have_no_interval(tmp_path):
   run = _run(tmp_path, [1, 0])
   for file in (tmp_path / 'eval').rglob('*'):
     if file.is_file():
@@ -156,7 +156,7 @@ def test_languages_outside_the_vocabulary_are_marked(tmp_path):
   assert [row[0] for row in _table(runs).rows] == ['de', 'es', 'ja', 'mean']
 
 
-def test_a_table_of_one_of_two_runs_compares_no_vocabularies(tmp_path):
+def test_vocabulary_note_requires_two_runs_in_the_table(tmp_path):
   runs = [
     _perplexity_run(tmp_path, name, 3, unknown_rates={})
     for name in ('mlm', 'tlm')
@@ -193,7 +193,7 @@ def test_counts_that_differ_between_runs_are_shown_for_each_run(tmp_path):
   assert cells['ja']['chance'] == '0.250'
 
 
-def test_a_count_that_one_run_lacks_is_not_shown_for_all_runs(tmp_path):
+def test_missing_count_of_one_run_is_not_shared(tmp_path):
   runs = [_run(tmp_path / name, [1, 0, 1, 1]) for name in ('mlm', 'tlm')]
   runs[1].name = 'tlm'
   metrics = runs[1].results[_GROUP][10].metrics
@@ -206,7 +206,7 @@ def test_a_count_that_one_run_lacks_is_not_shown_for_all_runs(tmp_path):
   assert cells['ja']['examples'] == '7'
 
 
-def test_one_run_has_its_checkpoints_side_by_side(tmp_path):
+def test_single_run_shows_all_checkpoints(tmp_path):
   run = _run(tmp_path, [1, 0])
   run.results[_GROUP][5] = eval_task.EvalResult(
     metrics={'accuracy/de': 0.25}, score_metrics=('accuracy',)
@@ -409,7 +409,7 @@ def test_results_of_evaluations_during_training_are_labeled(
   assert stored.is_development
 
 
-def test_runs_with_different_layers_have_them_in_their_headings(tmp_path):
+def test_different_layers_are_shown_in_the_headings(tmp_path):
   runs = []
   for name in ('mlm', 'tlm'):
     run = _run(tmp_path / name, [1, 0, 1, 1])
@@ -433,14 +433,16 @@ def test_runs_with_different_layers_have_them_in_their_headings(tmp_path):
 
 
 @pytest.mark.parametrize('split, has_split', [('all', False), ('test', True)])
-def test_titles_name_only_splits_of_the_data(tmp_path, split, has_split):
+def test_title_names_the_split_only_if_it_is_a_data_split(
+  tmp_path, split, has_split
+):
   run = _run(tmp_path, [1, 0, 1, 1])
   group = _GROUP._replace(split=split)
   run.results[group] = run.results.pop(_GROUP)
   assert ('split' in _table([run], group).title) == has_split
 
 
-def test_the_metric_that_selected_a_run_is_compared(tmp_path):
+def test_selection_metric_is_compared(tmp_path):
   run = _run(tmp_path, [1, 0, 1, 1])
   run.results[_GROUP][10].metrics['f1/de'] = 0.5
   for task, expected in (

@@ -29,7 +29,7 @@ _LABELS = ('no', 'yes', 'unclear')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lengths(sequence_classification.SequenceClassification):
-  """The class is the number of tokens modulo three."""
+  """Predicts the class with the index of the number of tokens modulo three."""
 
   def predict(self, model, params, batch, vocabulary):
     count = jnp.sum(batch[batch_keys.SEGMENT_IDS] > 0, axis=1)
@@ -38,7 +38,7 @@ class Lengths(sequence_classification.SequenceClassification):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Examples(example_source.ExampleSource):
-  """Part -> examples; one without any can't be read."""
+  """Examples by part; a part without examples raises an error."""
 
   parts: dict
 
@@ -93,8 +93,8 @@ def _expected(eval_model, examples, length=32):
   ]
 
 
-def test_full_rows_are_reported(fixed, sentences):
-  """Notes list the rows that may have been truncated, as training warns."""
+def test_truncated_rows_are_reported(fixed, sentences):
+  """The notes count the rows that may be truncated, like training warnings."""
   examples = make_examples(sentences, 'en', ['yes'] * 4)
   long = classification_task.Classification(
     source=Examples(parts={'en': examples}), length=None
@@ -153,12 +153,10 @@ def test_scores_of_known_predictions(fixed, sentences):
   assert 'The file is broken' in result.failures[0].message
 
 
-def test_the_mean_of_the_majority_baseline_covers_the_parts_of_the_mean(
-  fixed, sentences
-):
+def test_majority_mean_covers_only_scored_parts(fixed, sentences):
   labels = {
-    'en': ['yes', 'yes', 'yes', 'no'],  # The most frequent class: 3 of 4.
-    'de': ['yes', 'no', 'no', 'no', 'no'],  # 4 of 5.
+    'en': ['yes', 'yes', 'yes', 'no'],  # majority class: 3 of 4
+    'de': ['yes', 'no', 'no', 'no', 'no'],  # majority class: 4 of 5
     'ja': [None] * 4,
   }
   parts = {
@@ -172,7 +170,7 @@ def test_the_mean_of_the_majority_baseline_covers_the_parts_of_the_mean(
   assert result.metrics['majority/mean'] == pytest.approx((3 / 4 + 4 / 5) / 2)
 
 
-def test_a_blank_label_does_not_drop_the_part(fixed, sentences):
+def test_examples_without_labels_are_skipped(fixed, sentences):
   mixed = make_examples(sentences, 'en', ['yes', None, 'no', 'yes'])
   labeled = [example for example in mixed if example.label is not None]
   task = classification_task.Classification(
@@ -189,7 +187,7 @@ def test_a_blank_label_does_not_drop_the_part(fixed, sentences):
   )
 
 
-def test_a_label_that_was_not_seen_is_an_error_or_wrong(fixed, sentences):
+def test_unseen_labels_are_rejected_or_count_as_wrong(fixed, sentences):
   source = Examples(
     parts={'en': make_examples(sentences, 'en', ['yes', 'perhaps'])}
   )
@@ -200,7 +198,7 @@ def test_a_label_that_was_not_seen_is_an_error_or_wrong(fixed, sentences):
   assert_mentions(message, "'1'", "'en'", 'Got: perhaps')
   other = Examples(parts={'en': make_examples(sentences, 'en', ['0', '1'])})
   result = classification_task.Classification(source=other).evaluate(fixed)
-  # No label is known.
+  # All labels are unknown.
   assert_mentions(result.failures[0].message, "'en'", 'Got: 0')
   result = classification_task.Classification(source=source).evaluate(fixed)
   assert result.metrics['accuracy/en'] <= 0.5
@@ -208,7 +206,7 @@ def test_a_label_that_was_not_seen_is_an_error_or_wrong(fixed, sentences):
   assert any('perhaps (1)' in note for note in result.notes)
 
 
-def test_examples_of_another_kind_are_an_error(fixed):
+def test_examples_of_another_kind_are_rejected(fixed):
   source = Examples(
     parts={
       'en': [],
@@ -224,7 +222,7 @@ def test_examples_of_another_kind_are_an_error(fixed):
   ] == [True, True]
 
 
-def test_a_run_without_the_head_is_an_error(eval_model, fixed):
+def test_run_without_the_head_is_rejected(eval_model, fixed):
   task = classification_task.Classification(source=Examples(parts={}))
   for other, error in (
     (eval_model, errors.ConfigError),
@@ -251,7 +249,9 @@ def trained(eval_model):
   )
 
 
-def test_eight_devices_and_any_batch_size_predict_the_same(trained, sentences):
+def test_predictions_do_not_depend_on_devices_and_batch_size(
+  trained, sentences
+):
   examples = make_examples(sentences, 'en', ['yes'] * 13)
   task = classification_task.Classification(
     source=Examples(parts={'en': examples})
@@ -266,7 +266,7 @@ def test_eight_devices_and_any_batch_size_predict_the_same(trained, sentences):
   assert single_device_result.metrics == eight.metrics == small.metrics
 
 
-def test_logits_come_back_in_the_order_of_rows(trained, sentences):
+def test_logits_are_in_the_order_of_rows(trained, sentences):
   objective = trained.objectives['sequence_classification']
   task = classification_task.Classification(source=Examples(parts={}))
   maker = (
@@ -306,15 +306,18 @@ def test_settings_are_part_of_the_identity(sentences):
   assert 'fingerprint' in settings['source']
 
 
-def test_a_positive_class(fixed, sentences):
-  """The metrics of GLUE, for whoever names a class."""
+def test_positive_class_adds_glue_metrics(fixed, sentences):
   examples = make_examples(sentences, 'en', ['yes', 'no', 'yes', 'yes'])
   result = classification_task.Classification(
     source=Examples(parts={'en': examples}), positive='yes', length=32
   ).evaluate(fixed)
-  said = [prediction == 'yes' for prediction in _expected(fixed, examples)]
-  right = said[0] + said[2] + said[3]
-  assert result.metrics['f1/en'] == pytest.approx(2 * right / (sum(said) + 3))
+  predicted_positive = [
+    prediction == 'yes' for prediction in _expected(fixed, examples)
+  ]
+  right = predicted_positive[0] + predicted_positive[2] + predicted_positive[3]
+  assert result.metrics['f1/en'] == pytest.approx(
+    2 * right / (sum(predicted_positive) + 3)
+  )
   assert 'matthews/mean' in result.metrics
   plain = classification_task.Classification(
     source=Examples(parts={'en': examples})
@@ -322,7 +325,7 @@ def test_a_positive_class(fixed, sentences):
   assert 'f1/en' not in plain.evaluate(fixed).metrics
 
 
-def test_a_positive_class_that_is_none(fixed, sentences):
+def test_unknown_positive_class_adds_no_metrics(fixed, sentences):
   examples = make_examples(sentences, 'en', ['yes', 'no'])
   result = classification_task.Classification(
     source=Examples(parts={'en': examples}), positive='1', length=32

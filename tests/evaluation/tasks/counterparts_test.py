@@ -1,4 +1,4 @@
-"""Plugged-in features read test text with its translation (VECO, 3.3)."""
+"""Tests of plug-in features, which read text with its translation (VECO, 3.3)."""
 
 import dataclasses
 
@@ -117,7 +117,7 @@ _CASES = {
 
 @pytest.fixture(scope='module')
 def stitch_eval_model():
-  """A tiny encoder with cross-attention, and a head of an objective."""
+  """Function that returns a tiny cross-attention encoder with a head."""
   model = encoder.Encoder(
     model_config.EncoderConfig(
       num_layers=1,
@@ -154,9 +154,7 @@ def _subject(model, objective, vocabulary):
 @pytest.mark.parametrize(
   'family', mark_slow(_CASES, slow=['choices', 'tagging', 'questions'])
 )
-def test_text_is_read_with_its_translation(
-  family, stitch_eval_model, monkeypatch
-):
+def test_inputs_contain_the_translation(family, stitch_eval_model, monkeypatch):
   task_class, objective, *examples = _CASES[family]
   half = len(examples) // 2
   french, english = examples[:half], examples[half:]
@@ -204,7 +202,7 @@ def test_texts_without_a_counterpart_are_noted(stitch_eval_model):
   assert result.notes == ('fr: each text serves as its own translation',)
 
 
-def test_a_head_that_is_plugged_out_reads_none(stitch_eval_model):
+def test_plug_out_head_rejects_translations(stitch_eval_model):
   task_class, objective, french, english = _CASES['tagging']
   objective = dataclasses.replace(objective, features='plug_out')
   task = task_class(

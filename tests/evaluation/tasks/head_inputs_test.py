@@ -1,4 +1,4 @@
-"""Heads are evaluated on inputs that are made as in fine-tuning."""
+"""Tests that evaluation uses the input settings of fine-tuning."""
 
 import dataclasses
 
@@ -47,7 +47,7 @@ def _trained_with(eval_model, **inputs):
 
 
 def _labels_by_size(eval_model, examples, special, length=32):
-  """The class is the number of tokens modulo three."""
+  """Returns the labels whose index is the number of tokens modulo three."""
   encode = eval_model.vocabulary.encode
   sizes = [
     len(encode(example.text)) + len(encode(example.paired_text)) + special
@@ -56,8 +56,8 @@ def _labels_by_size(eval_model, examples, special, length=32):
   return [_LABELS[min(size, length) % 3] for size in sizes]
 
 
-def test_pairs_have_the_template_of_fine_tuning(fixed, sentences):
-  """BERT's template has three special tokens, XLM-R's four."""
+def test_pairs_use_the_template_of_fine_tuning(fixed, sentences):
+  """BERT's template has three special tokens, and XLM-R's has four."""
   examples = make_examples(sentences, 'en', ['yes'] * 8)
   eval_model = _trained_with(fixed, separator='bert')
   result, labels = _predicted(eval_model, examples)
@@ -76,7 +76,7 @@ def test_pairs_have_the_template_of_fine_tuning(fixed, sentences):
   )
 
 
-def test_texts_are_as_long_as_in_fine_tuning(fixed, sentences):
+def test_texts_have_the_length_of_fine_tuning(fixed, sentences):
   examples = make_examples(sentences, 'en', ['yes'] * 8)
   eval_model = _trained_with(fixed, length=6)
   _, labels = _predicted(eval_model, examples)
@@ -85,7 +85,7 @@ def test_texts_are_as_long_as_in_fine_tuning(fixed, sentences):
   assert labels == _labels_by_size(eval_model, examples, special=4, length=9)
 
 
-def test_a_run_without_a_record(fixed, sentences):
+def test_run_without_input_settings_is_rejected(fixed, sentences):
   examples = make_examples(sentences, 'en', ['yes'] * 2)
   eval_model = dataclasses.replace(fixed, inputs={})
   task = classification_task.Classification(
@@ -99,8 +99,8 @@ def test_a_run_without_a_record(fixed, sentences):
   assert not variant.evaluate(eval_model).failures
 
 
-def test_questions_have_the_windows_of_fine_tuning(eval_model):
-  """Half as far apart, they are more."""
+def test_questions_use_the_stride_of_fine_tuning(eval_model):
+  """Half of the stride gives more windows."""
   objective = question_answering_objective.QuestionAnswering()
   eval_model = dataclasses.replace(
     eval_model,
@@ -125,8 +125,8 @@ def test_questions_have_the_windows_of_fine_tuning(eval_model):
   ('labels', 'scheme', 'f1'),
   [(('O', 'B-A', 'I-A'), 'entities', 0.0), (('O', 'A', 'B'), 'tags', 2 / 3)],
 )
-def test_the_labels_of_fine_tuning_decide_on_the_scheme(labels, scheme, f1):
-  """One of two words is right: no entity is, and one of two tags."""
+def test_label_scheme_is_that_of_fine_tuning(labels, scheme, f1):
+  """One of two words is correct, so no entity and one of two tags is correct."""
   vocabulary = WordVocabulary(('Ada', 'King'))
   objective = token_classification.TokenClassification(labels=labels)
   head = one_hot_model.tagger(vocabulary, labels, {'Ada': labels[1]})

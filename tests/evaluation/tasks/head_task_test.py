@@ -1,4 +1,4 @@
-"""Statistics of individual examples equal the scores that were reported."""
+"""Tests that per-example statistics equal the reported scores."""
 
 import dataclasses
 
@@ -27,7 +27,7 @@ class Held(example_source.ExampleSource):
     return list(self.examples)
 
 
-def _classes(*labels):
+def _classification_task(*labels):
   return classification_task.Classification(
     source=Held(
       tuple(
@@ -40,7 +40,7 @@ def _classes(*labels):
   )
 
 
-def _tags(*sentences, **fields):
+def _tagging_task(*sentences, **fields):
   return tagging_task.Tagging(
     source=Held(
       tuple(
@@ -54,8 +54,8 @@ def _tags(*sentences, **fields):
   )
 
 
-def _found(task, text, folder):
-  """The statistics of these predictions, as they are read from disk."""
+def _read_statistics(task, text, folder):
+  """Returns the statistics of predictions, read from disk."""
   examples, result = task.source.load('en'), eval_task.EvalResult(metrics={})
   predictions = task.EXAMPLE.read_predictions(examples, text)
   task.add_scores('en', examples, predictions, result, [])
@@ -66,31 +66,35 @@ def _found(task, text, folder):
   statistics = recorded.statistics('en', folder)
   assert statistics.keys() == task.statistics('en', folder).keys()
   bounds = result_tables.result_intervals(recorded, result, folder)
-  # One example tells no spread.
+  # One example has no variance.
   assert bounds.keys() == (
     result.metrics.keys() if len(examples) > 1 else set()
   )
   return statistics
 
 
-def test_classes(tmp_path):
-  scores = _found(_classes('a', 'a', 'b'), 'a\nb\nb\n', tmp_path)
+def test_classification_statistics(tmp_path):
+  scores = _read_statistics(
+    _classification_task('a', 'a', 'b'), 'a\nb\nb\n', tmp_path
+  )
   assert scores['accuracy'].rows.tolist() == [[1], [0], [1]]
 
 
-def test_tags(tmp_path):
-  scores = _found(_tags(('N', 'N'), ('N',)), 'N\nV\n\nN\n', tmp_path)
+def test_tagging_statistics(tmp_path):
+  scores = _read_statistics(
+    _tagging_task(('N', 'N'), ('N',)), 'N\nV\n\nN\n', tmp_path
+  )
   assert scores['accuracy'].rows.tolist() == [[1, 2], [1, 1]]
   assert scores['accuracy'].value == pytest.approx(2 / 3)
 
 
-def test_entities(tmp_path):
-  task = _tags(('B-X', 'O'), ('B-X',), scheme='entities')
-  scores = _found(task, 'B-X\nI-X\n\nB-X\n', tmp_path)
+def test_entity_statistics(tmp_path):
+  task = _tagging_task(('B-X', 'O'), ('B-X',), scheme='entities')
+  scores = _read_statistics(task, 'B-X\nI-X\n\nB-X\n', tmp_path)
   assert scores['f1'].rows.tolist() == [[0, 1, 1], [1, 1, 1]]
 
 
-def test_trees(tmp_path):
+def test_parsing_statistics(tmp_path):
   gold = labeled_examples.ParsedSentence(
     id='a',
     language='en',
@@ -101,12 +105,14 @@ def test_trees(tmp_path):
   )
   predicted = dataclasses.replace(gold, relations=('obj', 'root'))
   text = gold.write_predictions([gold], [predicted])
-  scores = _found(parsing_task.Parsing(source=Held((gold,))), text, tmp_path)
+  scores = _read_statistics(
+    parsing_task.Parsing(source=Held((gold,))), text, tmp_path
+  )
   assert scores['las'].rows.tolist() == [[1, 2]]
   assert scores['uas'].rows.tolist() == [[2, 2]]
 
 
-def test_answers(tmp_path):
+def test_question_answering_statistics(tmp_path):
   task = question_answering_task.ExtractiveQA(
     source=Held(
       (
@@ -123,18 +129,20 @@ def test_answers(tmp_path):
   text = task.EXAMPLE.write_predictions(
     task.source.load('en'), {'q': 'Ada Bob'}
   )
-  scores = _found(task, text, tmp_path)
+  scores = _read_statistics(task, text, tmp_path)
   assert scores['f1'].rows[0, 0] == pytest.approx(2 / 3)
   assert scores['exact_match'].rows.tolist() == [[0]]
 
 
-def test_examples_without_labels_do_not_count(tmp_path):
-  scores = _found(_classes('a', None, 'b'), 'a\nb\nb\n', tmp_path)
+def test_examples_without_labels_are_not_counted(tmp_path):
+  scores = _read_statistics(
+    _classification_task('a', None, 'b'), 'a\nb\nb\n', tmp_path
+  )
   assert scores['accuracy'].rows.tolist() == [[1], [1]]
 
 
-def test_nothing_of_blind_sets_and_of_retrieval(tmp_path):
-  assert _found(_classes(None), 'a\n', tmp_path) == {}
+def test_blind_sets_and_retrieval_have_no_statistics(tmp_path):
+  assert _read_statistics(_classification_task(None), 'a\n', tmp_path) == {}
   task = retrieval_predictions.RetrievalPredictions(
     source=example_source.BitextMiningFiles(files={'fr-en': ('a', 'b')})
   )

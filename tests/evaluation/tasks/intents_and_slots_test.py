@@ -1,4 +1,4 @@
-"""Intents and slots of known predictions, and of a run trained on both."""
+"""Tests of intent and slot scores of known predictions and of a trained run."""
 
 import dataclasses
 import json
@@ -26,12 +26,13 @@ _SLOTS = token_classification.TokenClassification(labels=_TAGS)
 _INTENTS = sequence_classification.SequenceClassification(
   labels=('play', 'wake'), pooling='mean', head_type='output'
 )
-# Intent of each utterance, and `word/TAG`s.
+# Intent and `word/TAG` tokens of each utterance.
 _UTTERANCES = (
-  ('wake', 'wake/O me/O nine/B-time am/I-time'),  # all right
-  ('wake', 'wake/O nine/B-time ten/I-time'),  # neighbours of one type
-  ('play', 'wake/O me/O'),  # another intent
-  ('play', 'play/O me/B-day'),  # a slot that is not found
+  ('wake', 'wake/O me/O nine/B-time am/I-time'),  # all correct
+  # adjacent entities of the same type
+  ('wake', 'wake/O nine/B-time ten/I-time'),
+  ('play', 'wake/O me/O'),  # wrong intent
+  ('play', 'play/O me/B-day'),  # missed slot
 )
 
 
@@ -60,8 +61,8 @@ def fixed():
   eval_model = one_hot_model.make_eval_model(
     _SLOTS, one_hot_model.tagger(vocabulary, _TAGS, _SAYS), vocabulary
   )
-  says = {'play': 'play', 'wake': 'wake'}
-  head = one_hot_model.tagger(vocabulary, _INTENTS.labels, says)
+  predicted_intents = {'play': 'play', 'wake': 'wake'}
+  head = one_hot_model.tagger(vocabulary, _INTENTS.labels, predicted_intents)
   return dataclasses.replace(
     eval_model,
     objectives={**eval_model.objectives, _INTENTS.name: _INTENTS},
@@ -82,16 +83,16 @@ def _task(texts, sentences, part='en'):
   )
 
 
-def test_exact_match(fixed, tmp_path):
+def test_exact_match_requires_intent_and_slots(fixed, tmp_path):
   task = _task(*_examples(_UTTERANCES))
   result = task.evaluate(fixed)
   assert not result.failures
   assert {k: v for k, v in result.metrics.items() if k.endswith('/en')} == {
     'exact_match/en': 0.5,
     'intent_accuracy/en': 0.75,
-    'accuracy/en': pytest.approx(10 / 11),  # of words
+    'accuracy/en': pytest.approx(10 / 11),  # accuracy over words
     'majority/en': pytest.approx(6 / 11),
-    'f1/en': pytest.approx(2 * 2 / (2 + 3)),  # both times, not the day
+    'f1/en': pytest.approx(2 * 2 / (2 + 3)),  # both times, but not the day
     'precision/en': 1,
     'recall/en': pytest.approx(2 / 3),
   }
@@ -101,7 +102,7 @@ def test_exact_match(fixed, tmp_path):
     ('exact_match',),
   )
   assert result.files['en.intents.tsv'].split() == ['wake'] * 3 + ['play']
-  # The head says B-time of both words.
+  # The head predicts B-time for both words.
   tags = result.files['en.tsv'].split('\n\n')[1].split()
   assert tags == ['O', 'B-time', 'I-time']
   for name in ('en.tsv', 'en.examples'):
@@ -122,7 +123,7 @@ def test_blind_utterances_are_not_scored(fixed):
   assert 'exact_match/en' not in result.metrics and 'f1/en' in result.metrics
 
 
-def test_other_utterances_are_refused(fixed):
+def test_mismatched_utterances_are_rejected(fixed):
   texts, sentences = _examples(_UTTERANCES)
   for other in (sentences[::-1], sentences[:3]):
     result = _task(texts, other).evaluate(fixed)
@@ -144,7 +145,7 @@ def test_utterances_and_objectives_are_checked_before_training(fixed):
       task.check_inputs({objective.name: objective})
 
 
-def test_what_a_head_lacks_is_told(fixed):
+def test_missing_objective_is_reported(fixed):
   texts, sentences = _examples(_UTTERANCES)
   without = dataclasses.replace(fixed, objectives={_SLOTS.name: _SLOTS})
   (failure,) = _task(texts, sentences).evaluate(without).failures
@@ -152,8 +153,8 @@ def test_what_a_head_lacks_is_told(fixed):
 
 
 @pytest.mark.slow
-def test_one_run_learns_both_and_is_scored(make_run, tmp_path):
-  """By the gin files and commands of docs/evaluation.md."""
+def test_run_with_both_heads_is_trained_and_evaluated(make_run, tmp_path):
+  """Uses the gin files and commands of docs/evaluation.md."""
   make_run(tmp_path / 'run', steps=(1,))
   rows = [
     {

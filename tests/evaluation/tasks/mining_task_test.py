@@ -15,8 +15,8 @@ pytest_plugins = ['tests.evaluation.fixtures']
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Given(example_source.BitextMiningSource):
-  """Collections from memory; a part without any fails."""
+class InMemoryBitext(example_source.BitextMiningSource):
+  """Collections in memory; parts without collections raise an error."""
 
   parts: dict
 
@@ -30,7 +30,7 @@ class Given(example_source.BitextMiningSource):
 
 
 def _mined(first, second, gold, languages=('de', 'en')):
-  """Sentence i of a side has the id <code>-<i>."""
+  """Returns collections in which sentence i of a side has the id <code>-<i>."""
   sides = [
     {f'{code}-{i:02}': text for i, text in enumerate(texts)}
     for code, texts in zip(languages, (first, second), strict=True)
@@ -48,8 +48,8 @@ def _mined(first, second, gold, languages=('de', 'en')):
 
 
 @pytest.fixture
-def hidden(sentences):
-  """Ten German sentences that are among twelve others, in another order."""
+def common_sentences(sentences):
+  """Collections with ten common German sentences in different positions."""
   text = sentences('de', 30)
   return _mined(
     text[:20], text[10:32], [(i, i - 10) for i in range(10, 20)], ('de', 'de')
@@ -59,12 +59,12 @@ def hidden(sentences):
 @pytest.mark.parametrize(
   'margin, min_pairs', [('absolute', 1.0), ('distance', 0.8), ('ratio', 0.8)]
 )
-def test_sentences_that_are_the_same_on_both_sides_are_found(
-  eval_model, hidden, margin, min_pairs
+def test_identical_sentences_are_mined(
+  eval_model, common_sentences, margin, min_pairs
 ):
-  """By cosine all; an isolated pair can have a greater margin than they."""
+  """With a margin, isolated pairs can score above identical sentences."""
   task = mining_task.BitextMining(
-    source=Given(parts={'de-de': hidden}), margin=margin
+    source=InMemoryBitext(parts={'de-de': common_sentences}), margin=margin
   )
   result = task.evaluate(eval_model)
   assert result.metrics['f1/de-de'] == result.metrics['f1/mean'] >= min_pairs
@@ -79,12 +79,12 @@ def test_sentences_that_are_the_same_on_both_sides_are_found(
   assert any('no development data' in note for note in result.notes)
 
 
-def test_everything_agrees_with_loops_over_sentences(eval_model, sentences):
-  """Ratio margin, forward, k = 2; the best of all possible thresholds."""
+def test_mining_equals_loops_over_sentences(eval_model, sentences):
+  """Uses the ratio margin, forward direction, k = 2 and the best threshold."""
   text = sentences('de', 9), sentences('en', 12)
   gold = [(i, i) for i in range(7)]
   task = mining_task.BitextMining(
-    source=Given(parts={'de-en': _mined(*text, gold)}),
+    source=InMemoryBitext(parts={'de-en': _mined(*text, gold)}),
     num_neighbors=2,
     direction='forward',
     layer=1,
@@ -130,12 +130,12 @@ def test_everything_agrees_with_loops_over_sentences(eval_model, sentences):
   )
 
 
-def test_the_threshold_of_development_data_is_used(
-  eval_model, sentences, hidden
+def test_threshold_of_the_development_set_is_used(
+  eval_model, sentences, common_sentences
 ):
   text = sentences('de', 30)
-  blind = dataclasses.replace(hidden, gold=None)
-  development = Given(
+  blind = dataclasses.replace(common_sentences, gold=None)
+  development = InMemoryBitext(
     parts={
       'de-de': _mined(
         text[:8], text[4:12], [(i, i - 4) for i in range(4, 8)], ('de', 'de')
@@ -144,12 +144,13 @@ def test_the_threshold_of_development_data_is_used(
   )
   alone = mining_task.BitextMining(source=development).evaluate(eval_model)
   task = mining_task.BitextMining(
-    source=Given(parts={'de-de': blind}), development=development
+    source=InMemoryBitext(parts={'de-de': blind}), development=development
   )
   result = task.evaluate(eval_model)
   assert result.metrics == {'threshold/de-de': alone.metrics['threshold/de-de']}
   scored = mining_task.BitextMining(
-    source=Given(parts={'de-de': hidden}), development=development
+    source=InMemoryBitext(parts={'de-de': common_sentences}),
+    development=development,
   )
   with_gold = scored.evaluate(eval_model)
   assert with_gold.files['de-de.tsv'] == result.files['de-de.tsv']
@@ -158,11 +159,10 @@ def test_the_threshold_of_development_data_is_used(
   assert not any('no development' in note for note in with_gold.notes)
 
 
-def _official(mined, scored, pairs):
-  """XTREME's bucc_eval of candidates by text, and evaluate.py of the ids.
+def _xtreme_scores(mined, scored, pairs):
+  """Returns the scores of XTREME's bucc_eval and evaluate.py.
 
-  Candidates of a text that a side has several times are dropped; all of the
-  published gold pairs count.
+  Candidates of repeated texts are dropped, but all published gold pairs count.
   """
   ids = []
   for side in (mined.first, mined.second):
@@ -184,14 +184,16 @@ def _official(mined, scored, pairs):
   return best[0], 2 * right / (len(pairs) + len(mined.gold))
 
 
-def test_repeated_sentences_count_as_by_xtreme(eval_model, hidden):
-  first = hidden.first | {
-    'again-1': hidden.first['de-12'],
-    'again-2': hidden.first['de-00'],
+def test_scores_of_repeated_sentences_equal_xtreme(
+  eval_model, common_sentences
+):
+  first = common_sentences.first | {
+    'again-1': common_sentences.first['de-12'],
+    'again-2': common_sentences.first['de-00'],
   }
-  gold = hidden.gold | {('again-1', 'de-02')}
-  mined = dataclasses.replace(hidden, first=first, gold=gold)
-  task = mining_task.BitextMining(source=Given(parts={'x': mined}))
+  gold = common_sentences.gold | {('again-1', 'de-02')}
+  mined = dataclasses.replace(common_sentences, first=first, gold=gold)
+  task = mining_task.BitextMining(source=InMemoryBitext(parts={'x': mined}))
   result = task.evaluate(eval_model)
   texts = [
     list(dict.fromkeys(side.values())) for side in (mined.first, mined.second)
@@ -211,22 +213,24 @@ def test_repeated_sentences_count_as_by_xtreme(eval_model, hidden):
   }
   assert len(pairs) > 5 and not any('again' in name for name, _ in pairs)
   ours = result.metrics['f1/de-de']
-  assert _official(mined, scored, pairs) == pytest.approx((ours, ours))
+  assert _xtreme_scores(mined, scored, pairs) == pytest.approx((ours, ours))
   assert result.metrics['recall/de-de'] <= 9 / 11
   assert any('4 sentences of x' in note for note in result.notes)
 
 
-def test_a_broken_part_is_named_and_the_others_are_scored(eval_model, hidden):
+def test_failed_part_does_not_affect_other_parts(eval_model, common_sentences):
   task = mining_task.BitextMining(
-    source=Given(
+    source=InMemoryBitext(
       parts={
         'fr-en': None,
-        'de-de': hidden,
-        'ja-en': dataclasses.replace(hidden, gold=None),
+        'de-de': common_sentences,
+        'ja-en': dataclasses.replace(common_sentences, gold=None),
         'en-de': dataclasses.replace(
-          hidden, gold=frozenset({('de-99', 'de-00')})
+          common_sentences, gold=frozenset({('de-99', 'de-00')})
         ),
-        'de-ja': dataclasses.replace(hidden, first={}, gold=frozenset()),
+        'de-ja': dataclasses.replace(
+          common_sentences, first={}, gold=frozenset()
+        ),
       }
     )
   )
@@ -239,8 +243,8 @@ def test_a_broken_part_is_named_and_the_others_are_scored(eval_model, hidden):
   assert_mentions(messages['de-ja'], 'de')
 
 
-def test_bad_settings(eval_model, hidden):
-  source = Given(parts={'de-de': hidden})
+def test_invalid_settings_are_rejected(eval_model, common_sentences):
+  source = InMemoryBitext(parts={'de-de': common_sentences})
   with raises_error(
     errors.ConfigError,
     got='cosine',
@@ -260,16 +264,16 @@ def test_bad_settings(eval_model, hidden):
   assert failure
 
 
-def test_collections_are_compared_without_the_means_of_their_languages(
-  eval_model, sentences
-):
+def test_language_means_are_subtracted(eval_model, sentences):
   text = sentences('de', 70)
   mined = _mined(
     text[:60], text[10:], [(i, i - 10) for i in range(10, 60)], ('de', 'de')
   )
   thresholds = {
     centre: mining_task.BitextMining(
-      source=Given(parts={'de-de': mined}), margin='absolute', centering=centre
+      source=InMemoryBitext(parts={'de-de': mined}),
+      margin='absolute',
+      centering=centre,
     )
     .evaluate(eval_model)
     .metrics['threshold/de-de']
@@ -278,9 +282,9 @@ def test_collections_are_compared_without_the_means_of_their_languages(
   assert thresholds['auto'] == thresholds['language'] != thresholds['none']
 
 
-def test_sides_are_centred_apart(eval_model, sentences):
+def test_sides_are_centered_separately(eval_model, sentences):
   text = sentences('de', 60), sentences('en', 50)
-  task = mining_task.BitextMining(source=Given(parts={}), layer=1)
+  task = mining_task.BitextMining(source=InMemoryBitext(parts={}), layer=1)
   notes = []
   sides = task.sides(eval_model, (['de'] * 60, ['en'] * 50), text, notes)
   for i, (vectors, side) in enumerate(zip(sides, text, strict=True)):
@@ -291,9 +295,9 @@ def test_sides_are_centred_apart(eval_model, sentences):
   assert notes[-1] == 'the mean of its language is subtracted from each vector'
 
 
-def test_two_directions_would_have_one_result(eval_model):
+def test_both_directions_of_a_pair_are_rejected(eval_model):
   task = mining_task.BitextMining(
-    source=Given(parts={'fr-en': None, 'en-fr': None})
+    source=InMemoryBitext(parts={'fr-en': None, 'en-fr': None})
   )
   with raises_error(
     errors.ConfigError, got='fr-en, en-fr', where='bitext_mining'

@@ -1,4 +1,4 @@
-"""Tasks on frozen vectors: equal texts are nearest, whatever the model."""
+"""Tests of tasks on frozen vectors, for which equal texts are nearest."""
 
 import dataclasses
 import json
@@ -33,7 +33,7 @@ def _held(part, examples):
   return one_hot_model.Held(parts=((part, examples),))
 
 
-def test_pairs_of_texts(eval_model):
+def test_similarity_of_text_pairs(eval_model):
   examples = _pairs(
     ('und', 'und', 1.0),
     ('der Hund', 'der Hund', 1.0),
@@ -57,10 +57,10 @@ def test_pairs_of_texts(eval_model):
   }
 
 
-def test_pairs_without_the_mean_of_either_side(eval_model):
-  """Only where the task says so: single pairs have no test set about them."""
+def test_pairs_are_centered_only_if_requested(eval_model):
+  """By default, pairs are not centered, because single pairs have no test set."""
   examples = _pairs(*((a, b, 1.0) for a in _TEXTS for b in _TEXTS if a != b))
-  plain, centred = (
+  plain, centered_task = (
     mteb_tasks.SemanticSimilarity(source=_held('de', examples), **settings)
     for settings in ({}, {'centering': 'language'})
   )
@@ -74,7 +74,7 @@ def test_pairs_without_the_mean_of_either_side(eval_model):
   )
   for task, sides in (
     (plain, (first, second)),
-    (centred, (first - first.mean(0), second - second.mean(0))),
+    (centered_task, (first - first.mean(0), second - second.mean(0))),
   ):
     units = [x / np.linalg.norm(x, axis=1, keepdims=True) for x in sides]
     np.testing.assert_allclose(
@@ -84,7 +84,7 @@ def test_pairs_without_the_mean_of_either_side(eval_model):
     )
 
 
-def test_clusters(eval_model):
+def test_clustering(eval_model):
   examples = tuple(
     labeled_examples.ClassifiedText(
       id=str(i), language='de', text=text, label=text
@@ -104,7 +104,7 @@ def _classified(count, label):
   )
 
 
-def test_probes_of_every_layer(eval_model):
+def test_probes_score_all_layers(eval_model):
   train = _classified(40, lambda text: text[0])
   test = _classified(24, lambda text: text[0])
   task = mteb_tasks.Probe(
@@ -127,7 +127,7 @@ def test_probes_of_every_layer(eval_model):
   assert task.evaluate(eval_model) == result  # The sample is the same.
 
 
-def test_probes_from_the_command_line(make_run, tmp_path):
+def test_probe_command(make_run, tmp_path):
   run = make_run(tmp_path / 'run', steps=(1,))
   for name, count in (('train', 16), ('test', 8)):
     (tmp_path / name).write_text(
@@ -151,7 +151,7 @@ def test_probes_from_the_command_line(make_run, tmp_path):
 
 
 @pytest.mark.slow
-def test_clustering_reads_files_with_a_text_and_a_class(make_run, tmp_path):
+def test_clustering_command_reads_text_and_class(make_run, tmp_path):
   run = make_run(tmp_path / 'run', steps=(1,))
   lines = [f'{text}\t{text[0]}\n' for text in _TEXTS[1:] * 8]
   (tmp_path / 'test.tsv').write_text(''.join(lines))
@@ -167,7 +167,7 @@ def test_clustering_reads_files_with_a_text_and_a_class(make_run, tmp_path):
   assert result.metrics['v_measure/de'] == pytest.approx(1)
 
 
-def test_probes_of_labels_that_say_nothing_are_at_chance(eval_model):
+def test_probes_of_random_labels_are_at_chance(eval_model):
   flips = np.random.default_rng(0).integers(2, size=400).astype(str).tolist()
   accuracies = [
     _classified(count, lambda _: flips.pop()) for count in (160, 120)
@@ -179,7 +179,7 @@ def test_probes_of_labels_that_say_nothing_are_at_chance(eval_model):
     assert row['low'] < 0.55 and row['high'] > 0.45
 
 
-def test_probes_refuse_pairs_and_note_unknown_classes(eval_model):
+def test_probes_reject_pairs_and_note_unknown_classes(eval_model):
   train = _classified(8, lambda text: text[0])
   pairs = tuple(
     dataclasses.replace(example, paired_text='und') for example in train
@@ -199,7 +199,7 @@ def test_probes_refuse_pairs_and_note_unknown_classes(eval_model):
   assert result.metrics['knn/de'] <= 7 / 8
 
 
-def test_probes_take_away_a_language_s_mean(eval_model):
+def test_probes_subtract_the_language_mean(eval_model):
   train = _classified(8, lambda text: text[0])
   task = mteb_tasks.Probe(
     train=_held('de', train), source=_held('de', train), centering='language'
@@ -242,8 +242,8 @@ def test_ranking(eval_model, folder):
   )
 
 
-def test_equal_documents_are_ranked_as_trec_eval_ranks_them(eval_model, folder):
-  """By falling id; where the file has the right one says nothing."""
+def test_equal_documents_are_ranked_as_in_trec_eval(eval_model, folder):
+  """Ties are sorted by descending id, independent of the file order."""
   names = ('d2', 'd10', 'd1', 'd0')
   (folder / 'de' / 'documents.jsonl').write_text(
     ''.join(f'{{"_id": "{name}", "text": "und"}}\n' for name in names)
@@ -271,7 +271,7 @@ def test_queries_of_many_languages_are_scored_by_language(eval_model, folder):
   assert metrics['mrr@20/mean'] == (1 + metrics['mrr@20/de']) / 2
 
 
-def test_rankings_in_the_form_of_beir(folder):
+def test_beir_format_is_read(folder):
   (folder / 'de' / 'relevance.tsv').write_text(
     'query-id\tcorpus-id\tscore\nq1\td0\t2\n'
   )
@@ -289,12 +289,12 @@ def test_rankings_in_the_form_of_beir(folder):
     ('documents.jsonl', '{"_id": "d"}\n', ('d', 'id', 'documents.jsonl:1')),
   ],
 )
-def test_broken_rankings(folder, name, text, values):
+def test_malformed_rankings_are_rejected(folder, name, text, values):
   (folder / 'de' / name).write_text(text)
   with raises_error(errors.CorpusError, mentions=values):
     beir.BeirDataset(directory=str(folder)).load('de')
 
 
-def test_a_folder_without_a_part(folder):
+def test_missing_part_is_rejected(folder):
   with raises_error(errors.CorpusError, got='sw'):
     beir.BeirDataset(directory=str(folder), splits=('sw',)).languages()

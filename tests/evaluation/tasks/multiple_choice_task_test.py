@@ -1,4 +1,4 @@
-"""Multiple choice of known scores: files, accuracy, loss."""
+"""Tests of multiple choice with known scores: files, accuracy and loss."""
 
 import dataclasses
 import json
@@ -50,7 +50,7 @@ def read(tmp_path):
 
 @pytest.fixture(scope='module')
 def eval_model():
-  """`wet` is worth more than anything else, `dry` less."""
+  """Model that gives `wet` the highest score and `dry` the lowest."""
   vocabulary = WordVocabulary(_WORDS)
   kernel = np.zeros((32, 1), np.float32)
   kernel[one_hot_model.piece(vocabulary, 'wet')] = 9
@@ -115,8 +115,8 @@ def _batch(eval_model, examples, size):
   }
 
 
-def test_loss_of_known_scores(eval_model, read):
-  """By hand, under jit, with rows of padding, with finite gradients."""
+def test_loss_computed_by_hand(eval_model, read):
+  """Also checks jit, padding rows and finite gradients."""
   examples = read(_line('wet', 'dry', 0), _line('sun', 'sun', 1))
   context = _context(eval_model)
 
@@ -144,8 +144,8 @@ def test_loss_of_known_scores(eval_model, read):
   assert any(np.abs(x).max() > 0 for x in leaves)
 
 
-def test_the_loss_is_a_sum_over_questions_with_its_gradient(eval_model, read):
-  """Scipy's softmax; parts, finite differences, nothing but padding."""
+def test_loss_is_a_sum_over_questions(eval_model, read):
+  """Compares with SciPy, parts of the batch and finite differences."""
   lines = (_line('wet', 'dry', 0), _line('sun', 'wet', 1), _line('dry', 'x', 0))
   context = _context(eval_model)
 
@@ -197,7 +197,7 @@ def _with(params, kernel):
   return params | {'heads': {'multiple_choice': {'output': head}}}
 
 
-def test_mistakes(eval_model, read):
+def test_invalid_settings_and_batches_are_rejected(eval_model, read):
   with raises_error(
     errors.ConfigError, got=1, where='MultipleChoice.num_choices'
   ):
@@ -209,8 +209,8 @@ def test_mistakes(eval_model, read):
     three(eval_model.model, eval_model.params, batch, context)
 
 
-def test_micro_batches_are_of_whole_questions(eval_model, read):
-  """Their losses and weights add up to those of the batch."""
+def test_micro_batches_contain_complete_questions(eval_model, read):
+  """Losses and weights of the micro-batches sum to those of the batch."""
   lines = [_line('wet', 'dry', i % 2) for i in range(4)]
   batch = _batch(eval_model, read(*lines), 8)
   micros = train_step.micro_batches(batch, 2, together=_OBJECTIVE.rows_together)

@@ -1,4 +1,4 @@
-"""Parsing with known scores: trees, scores, files, devices."""
+"""Tests of parsing with known scores: trees, metrics, files and devices."""
 
 import dataclasses
 import itertools
@@ -41,7 +41,7 @@ def _sentence(
 
 @pytest.fixture(scope='module')
 def eval_model():
-  """`dogs` and `bark` both like the root; `the` is taken for a subject."""
+  """Model that scores `dogs` and `bark` as roots and labels `the` as subject."""
   vocabulary = WordVocabulary(_WORDS)
   head = one_hot_model.parser(
     vocabulary,
@@ -64,11 +64,11 @@ def _task(*parts, **fields):
   return parsing_task.Parsing(source=one_hot_model.Held(parts=parts), **fields)
 
 
-def test_scores_and_trees(eval_model):
+def test_scores_of_known_trees(eval_model):
   result = _task(('en', (_sentence(),))).evaluate(eval_model)
   assert not result.failures
   assert result.metrics['uas/en'] == 1.0
-  assert result.metrics['las/en'] == 0.75  # `the` is no nsubj
+  assert result.metrics['las/en'] == 0.75  # `the` is not a subject
   # Heads in the word before: 1 of 4; in the word after: 2 of 4.
   assert result.metrics['right_branching/en'] == 0.25
   assert result.metrics['left_branching/en'] == 0.5
@@ -86,7 +86,7 @@ def test_scores_and_trees(eval_model):
   assert tree.metadata == {'sent_id': '0'}
 
 
-def test_without_punctuation(eval_model):
+def test_punctuation_can_be_excluded(eval_model):
   result = _task(('en', (_sentence(),)), exclude_punctuation=True).evaluate(
     eval_model
   )
@@ -94,7 +94,7 @@ def test_without_punctuation(eval_model):
   assert 'punctuation is excluded' in result.notes[0]
 
 
-def test_long_sentences_are_one_tree(eval_model):
+def test_windows_of_long_sentences_form_one_tree(eval_model):
   """Rows of three tokens of text: `the dogs`, `bark .`; the first row's root
   is `dogs`, and `bark` becomes its dependent."""
   result = _task(
@@ -122,7 +122,7 @@ def test_long_sentences_are_one_tree(eval_model):
   )
 
 
-def test_eight_devices_say_the_same(eval_model):
+def test_eight_devices_equal_one(eval_model):
   task = _task(('en', (_sentence(), _sentence(id='1'))), ('fr', (_sentence(),)))
   sharded = dataclasses.replace(
     eval_model, partitioner=partitioning.Partitioner()
@@ -130,7 +130,7 @@ def test_eight_devices_say_the_same(eval_model):
   assert task.evaluate(sharded) == task.evaluate(eval_model)
 
 
-def test_blind_and_broken_parts(eval_model):
+def test_blind_and_invalid_parts_are_reported(eval_model):
   blind = dataclasses.replace(_sentence(), heads=None, relations=None)
   empty = dataclasses.replace(_sentence(id='3'), words=())
   result = _task(
@@ -145,8 +145,8 @@ def test_blind_and_broken_parts(eval_model):
   )
 
 
-def test_relations_that_are_not_known(eval_model):
-  """A subtype is; another relation is wrong, or an error."""
+def test_unknown_relations_count_as_wrong_or_are_rejected(eval_model):
+  """Subtypes of known relations are accepted."""
   other = _sentence(relations=('clf', 'nsubj:x', 'root', 'punct'))
   result = _task(('zh', (other,))).evaluate(eval_model)
   assert result.metrics['las/zh'] == 0.75
@@ -159,7 +159,7 @@ def test_relations_that_are_not_known(eval_model):
 
 
 def _is_tree(heads) -> bool:
-  """One root, and every word reaches it."""
+  """Returns whether there is one root that all words reach."""
   if sum(head == 0 for head in heads) != 1:
     return False
   for word in range(1, len(heads) + 1):
@@ -185,25 +185,25 @@ def _best(scores):
   )
 
 
-def test_the_docstrings_example():
+def test_decode_tree_docstring_example():
   scores = np.array([[0, 0, 0], [1, 0, 5], [3, 2, 0]])
   assert parsing_task.decode_tree(scores).tolist() == [2, 0]
 
 
 @pytest.mark.parametrize('seed', range(12))
-def test_all_trees_of_a_few_words(seed):
+def test_decode_tree_equals_brute_force(seed):
   rng = np.random.default_rng(seed)
   scores = rng.normal(0, 5, (5, 5))
-  scores[:, 0] += 4 * (seed % 2)  # roots that tempt to take several
+  scores[:, 0] += 4 * (seed % 2)  # high scores of several roots
   assert tuple(parsing_task.decode_tree(scores)) == _best(scores)
 
 
-def test_a_word_alone_and_impossible_arcs():
+def test_decode_tree_with_one_word_and_impossible_arcs():
   assert parsing_task.decode_tree(np.full((2, 2), -np.inf)).tolist() == [0]
   scores = np.log(
     np.array([[1, 1, 1, 1], [0, 0, 1, 0], [1, 0, 0, 0], [0.5, 0, 0.5, 0]])
     + 1e-300
   )
-  scores[0] = np.inf  # is not looked at
+  scores[0] = np.inf  # This row is ignored.
   with np.errstate(all='raise'):
     assert parsing_task.decode_tree(scores).tolist() == [2, 0, 2]

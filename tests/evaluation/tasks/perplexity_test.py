@@ -29,7 +29,7 @@ def task(corpus):
 
 
 def _loss_in_numpy(eval_model, objective, batches):
-  """Mean -log p of the masked tokens, from the logits of every position."""
+  """Returns the mean -log p of masked tokens, from the logits of all positions."""
   key = randomness.purpose_key(eval_model.seed, randomness.Purpose.EVALUATION)
 
   @jax.jit
@@ -126,7 +126,7 @@ def test_perplexity_of_pairs_agrees_with_numpy(corpus, eval_model, sentences):
   assert set(metrics) >= {'perplexity/de', 'perplexity/ja', 'perplexity/mean'}
 
 
-def test_a_uniform_model_has_the_perplexity_of_the_vocabulary(task, eval_model):
+def test_perplexity_of_a_uniform_model_is_the_vocabulary_size(task, eval_model):
   zeros = dataclasses.replace(
     eval_model, params=jax.tree.map(jnp.zeros_like, eval_model.params)
   )
@@ -136,16 +136,14 @@ def test_a_uniform_model_has_the_perplexity_of_the_vocabulary(task, eval_model):
   )
 
 
-def test_the_mean_is_that_of_losses(task, eval_model):
+def test_mean_is_computed_from_losses(task, eval_model):
   metrics = task.evaluate(eval_model).metrics
   mean = np.mean([metrics[f'loss/{x}'] for x in ('de', 'en', 'ja')])
   assert metrics['loss/mean'] == pytest.approx(mean)
   assert metrics['perplexity/mean'] == pytest.approx(math.exp(mean))
 
 
-def test_the_number_is_the_same_again_and_other_for_another_seed(
-  task, eval_model
-):
+def test_perplexity_depends_only_on_the_seed(task, eval_model):
   first = task.evaluate(eval_model).metrics
   assert task.evaluate(eval_model).metrics == first
   other = task.evaluate(dataclasses.replace(eval_model, seed=1)).metrics
@@ -153,7 +151,9 @@ def test_the_number_is_the_same_again_and_other_for_another_seed(
   assert other['tokens/de'] == first['tokens/de']
 
 
-def test_other_languages_do_not_change_a_language(corpus, task, eval_model):
+def test_perplexity_does_not_depend_on_other_languages(
+  corpus, task, eval_model
+):
   alone = dataclasses.replace(
     task, source=text_sources.CorpusText(directory=corpus, languages=('ja',))
   )
@@ -163,7 +163,7 @@ def test_other_languages_do_not_change_a_language(corpus, task, eval_model):
   )
 
 
-def test_more_draws_score_more_tokens(task, eval_model):
+def test_more_mask_samples_score_more_tokens(task, eval_model):
   single_draw = task.evaluate(eval_model).metrics
   three = (
     dataclasses.replace(task, num_mask_samples=3).evaluate(eval_model).metrics
@@ -172,10 +172,10 @@ def test_more_draws_score_more_tokens(task, eval_model):
   assert three['loss/de'] != single_draw['loss/de']
 
 
-def test_sentences_one_a_row(task, eval_model):
+def test_sentences_layout_scores_one_sentence_per_row(task, eval_model):
   split = dataclasses.replace(task, layout='sentences', length=24)
   metrics = split.evaluate(eval_model).metrics
-  assert metrics['tokens/de'] >= 40  # at least one a sentence
+  assert metrics['tokens/de'] >= 40  # at least one token per sentence
   short = dataclasses.replace(split, length=6).evaluate(eval_model)
   assert any('sentences of de were truncated' in note for note in short.notes)
   blocks = dataclasses.replace(task, length=6).evaluate(eval_model)
@@ -208,7 +208,7 @@ class _Broken(text_sources.TextSource):
     return [] if language == 'ja' else ['der Hund']
 
 
-def test_broken_and_empty_languages_are_named(eval_model, task):
+def test_invalid_and_empty_languages_are_reported(eval_model, task):
   result = dataclasses.replace(task, source=_Broken()).evaluate(eval_model)
   assert result.metrics['perplexity/mean'] == result.metrics['perplexity/de']
   assert [failure.part for failure in result.failures] == ['en', 'ja']
@@ -223,7 +223,7 @@ def test_broken_and_empty_languages_are_named(eval_model, task):
     (dict(num_mask_samples=0), 0),
   ],
 )
-def test_wrong_settings(task, settings, got):
+def test_invalid_settings_are_rejected(task, settings, got):
   with raises_error(errors.ConfigError, got=got):
     dataclasses.replace(task, **settings)
 
@@ -297,7 +297,7 @@ def test_unknown_tokens_of_pairs_are_counted(eval_model):
   assert any('unknown' in note for note in result.notes)
 
 
-def test_a_huge_loss_is_an_infinite_perplexity_and_null_in_json():
+def test_infinite_perplexity_is_null_in_json():
   rows = np.array([[4000.0, 0.0, 2.0]])
   result = perplexity.evaluate_parts('x', {'de': 'de'}, lambda _: rows, [])
   for name in ('perplexity/de', 'perplexity/mean'):
@@ -305,7 +305,7 @@ def test_a_huge_loss_is_an_infinite_perplexity_and_null_in_json():
     assert result.to_json()['metrics'][name] is None
 
 
-def test_rows_give_the_number_and_an_interval(tmp_path, task, eval_model):
+def test_statistics_equal_the_metrics(tmp_path, task, eval_model):
   result = task.evaluate(eval_model)
   for name, text in result.files.items():
     (tmp_path / name).write_text(text)

@@ -23,7 +23,7 @@ pytest_plugins = ['tests.evaluation.fixtures']
 
 @pytest.fixture(scope='module')
 def log_p(eval_model):
-  """A function of rows of ids [N, T] and a language: ln p, [N, T, V]."""
+  """Function that returns ln p [N, T, V] of rows of ids [N, T] in a language."""
 
   @jax.jit
   def logits(batch):
@@ -50,8 +50,8 @@ def _is_japanese(piece):
   return unicodedata.name(letter).startswith(('CJK', 'HIRAGANA', 'KATAKANA'))
 
 
-def _by_hand(eval_model, log_p, text, language, *, word):
-  """-ln p and rightness of each token of a text, one hidden row each."""
+def _expected_scores(eval_model, log_p, text, language, *, word):
+  """Returns -ln p and correctness of each token, with one masked row each."""
   vocabulary = eval_model.vocabulary
   ids = vocabulary.encode(text, language=language)
   pieces = [vocabulary.piece(i) for i in ids]
@@ -88,7 +88,7 @@ def test_pseudo_perplexity_agrees_with_numpy(
   for language in ('de', 'ja'):
     texts = sentences(language, 9)
     scores = [
-      _by_hand(eval_model, log_p, text, language, word=hidden == 'word')
+      _expected_scores(eval_model, log_p, text, language, word=hidden == 'word')
       for text in texts
     ]
     loss = np.concatenate([losses for losses, _ in scores])
@@ -129,9 +129,7 @@ def test_pseudo_perplexity_agrees_with_numpy(
   )
 
 
-def test_hiding_the_rest_of_the_word_is_harder_to_see_through(
-  corpus, eval_model
-):
+def test_masking_words_gives_higher_losses_than_tokens(corpus, eval_model):
   source = text_sources.CorpusText(
     directory=corpus, languages=('de',), max_lines=9
   )
@@ -144,7 +142,7 @@ def test_hiding_the_rest_of_the_word_is_harder_to_see_through(
   assert metrics[0] != pytest.approx(metrics[1], abs=1e-3)
 
 
-def test_text_in_files_cut_and_empty(tmp_path, eval_model):
+def test_truncated_and_empty_files(tmp_path, eval_model):
   (tmp_path / 'de.txt').write_text('der Hund\r\n\n' + 'die Katze ' * 20)
   (tmp_path / 'en.txt').write_text('\n')
   task = pseudo_likelihood.PseudoPerplexity(
@@ -202,7 +200,9 @@ def test_unknown_tokens_are_counted(tmp_path, eval_model):
   assert not any('unknown' in content for content in result.files.values())
 
 
-def test_rows_of_any_batch_are_the_same(corpus, eval_model, with_batch_size):
+def test_scores_do_not_depend_on_the_batch_size(
+  corpus, eval_model, with_batch_size
+):
   source = text_sources.CorpusText(
     directory=corpus, languages=('en',), max_lines=5
   )
@@ -216,7 +216,7 @@ def test_rows_of_any_batch_are_the_same(corpus, eval_model, with_batch_size):
 
 @pytest.fixture
 def choices(tmp_path):
-  """Stories and schemas in the published form."""
+  """Stories and schemas in the published format."""
   story = 'id\tder\tHund\tdie\tMilch\t{}\t{}\t{}\n'
   header = story.replace('{}', 'x')
   (tmp_path / 's.tsv').write_text(
@@ -239,7 +239,7 @@ def choices(tmp_path):
 
 @pytest.mark.parametrize('length_normalize', [False, True])
 @pytest.mark.parametrize('scored', ['choice', 'all'])
-def test_the_likeliest_choice(
+def test_most_likely_choice_is_predicted(
   eval_model, log_p, choices, scored, length_normalize
 ):
   for examples in choices.values():
@@ -253,7 +253,7 @@ def test_the_likeliest_choice(
     expected = []
     for example in examples:
       text = f'{example.text} {example.paired_text}'
-      losses, _ = _by_hand(eval_model, log_p, text, 'de', word=False)
+      losses, _ = _expected_scores(eval_model, log_p, text, 'de', word=False)
       start = len(eval_model.vocabulary.encode(example.text, language='de'))
       scored_losses = losses if scored == 'all' else losses[start:]
       expected.append(
@@ -273,7 +273,7 @@ def test_the_likeliest_choice(
     assert result.metrics['chance/mean'] == 0.5
 
 
-def test_a_text_that_is_too_long_loses_its_start(eval_model, choices):
+def test_long_texts_are_truncated_at_the_start(eval_model, choices):
   long = [
     dataclasses.replace(example, text=f'{example.text} ' * 9)
     for example in choices['xstory_cloze']
@@ -290,7 +290,7 @@ def test_a_text_that_is_too_long_loses_its_start(eval_model, choices):
   assert counts.sums[0, 2] == 2 and counts.cut == 1
 
 
-def test_wrong_settings(corpus):
+def test_invalid_settings_are_rejected(corpus):
   source = text_sources.CorpusText(directory=corpus)
   with raises_error(
     errors.ConfigError, got='words', where='PseudoPerplexity.mask_unit'

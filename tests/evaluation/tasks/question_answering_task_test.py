@@ -1,4 +1,4 @@
-"""Extractive question answering: decoding by brute force, parts, devices."""
+"""Tests of extractive question answering: decoding, parts and devices."""
 
 import dataclasses
 import itertools
@@ -57,7 +57,7 @@ def _windows(context, length, stride):
 
 
 def _brute_force(context, windows, logits, longest):
-  """Every span of every window, by the definition."""
+  """Returns the best spans of all windows by exhaustive search."""
   best_scores = {}
   for number, (window, (start, end)) in enumerate(
     zip(windows, logits, strict=True)
@@ -92,7 +92,7 @@ def _brute_force(context, windows, logits, longest):
   ('length', 'stride', 'longest'),
   [(40, 8, 4), (16, 4, 3), (13, 2, 30), (12, 1, 1)],
 )
-def test_the_best_spans_are_those_of_all_windows(length, stride, longest):
+def test_n_best_equals_brute_force(length, stride, longest):
   context = 'ab cdef ghij klab mnopq r'
   windows = _windows(context, length, stride)
   rng = np.random.default_rng(length)
@@ -114,7 +114,7 @@ def test_the_best_spans_are_those_of_all_windows(length, stride, longest):
     assert context[candidate.start :].startswith(candidate.text)
 
 
-def test_the_gold_positions_give_the_gold_text():
+def test_gold_positions_decode_to_the_gold_text():
   context = '猫が いる。 東京（2021年）に 住む'
   windows = _windows(context, 14, 3)
   for start, stop in itertools.combinations(range(len(context) + 1), 2):
@@ -137,7 +137,7 @@ def test_the_gold_positions_give_the_gold_text():
 @pytest.mark.parametrize(
   'threshold, expected', [(None, 'b'), (0.0, ''), (2.5, 'b')]
 )
-def test_no_answer_where_its_score_is_above_the_threshold(threshold, expected):
+def test_null_score_threshold(threshold, expected):
   task = question_answering_task.ExtractiveQA(
     source=Examples(parts={}),
     null_score_diff_threshold=threshold,
@@ -145,7 +145,8 @@ def test_no_answer_where_its_score_is_above_the_threshold(threshold, expected):
   )
   best = [qa_decoding.Candidate(3.0, 'b', 0)]
   logits = [
-    (np.array([2.5, 0.0]), np.array([2.5, 0.0])),  # 2 above the span's score
+    # 2 above the score of the span
+    (np.array([2.5, 0.0]), np.array([2.5, 0.0])),
     (np.array([9.0, 0.0]), np.array([9.0, 0.0])),
   ]
   assert qa_decoding.null_score(logits) == 5
@@ -157,8 +158,8 @@ def test_a_context_without_tokens_has_no_answer():
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Seeks(objectives.QuestionAnswering):
-  """The answer begins and ends at a token with this id."""
+class TokenFinder(objectives.QuestionAnswering):
+  """Predicts answers that start and end at a token with this id."""
 
   token: int
 
@@ -188,9 +189,11 @@ def _task(parts, **settings):
   )
 
 
-def test_scores_files_problems_and_failures(eval_model):
+def test_known_predictions_are_scored(eval_model):
   vocabulary = eval_model.vocabulary
-  seeks = _with_head(eval_model, Seeks(token=vocabulary.encode('warm')[-1]))
+  token_finder = _with_head(
+    eval_model, TokenFinder(token=vocabulary.encode('warm')[-1])
+  )
   context = 'the dog sleeps and the cat drinks warm milk'
   questions = [
     _question(context, 'warm', number=0),
@@ -201,7 +204,7 @@ def test_scores_files_problems_and_failures(eval_model):
   crossed = [dataclasses.replace(questions[0], question_language='de')]
   result = _task(
     {'en': questions, 'de': blind, 'en-de': crossed, 'xx': None}
-  ).evaluate(seeks)
+  ).evaluate(token_finder)
   answers = json.loads(result.files['en.json'])
   assert list(answers) == ['q0', 'q1', 'q2']
   assert 'warm' in answers['q0'] and answers['q0'] in context
@@ -222,7 +225,7 @@ def test_scores_files_problems_and_failures(eval_model):
   assert [f.part for f in result.failures] == ['xx']
 
 
-def test_problems_of_the_file_are_listed_once(eval_model):
+def test_file_problems_are_listed_once(eval_model):
   @dataclasses.dataclass(frozen=True, kw_only=True)
   class UnpairedExamples(Examples):
     def problems(self, part):
@@ -237,12 +240,10 @@ def test_problems_of_the_file_are_listed_once(eval_model):
   assert [row['problem'] for row in result.tables['problems']] == [
     'question q0: the context has it nowhere'
   ]
-  assert result.metrics['exact_match/en'] == 0  # scored by its text
+  assert result.metrics['exact_match/en'] == 0  # Scored by its text.
 
 
-def test_eight_devices_and_any_batch_size_answer_the_same(
-  eval_model, sentences
-):
+def test_answers_do_not_depend_on_devices_and_batch_size(eval_model, sentences):
   trained = _with_head(eval_model, objectives.QuestionAnswering())
   examples = [
     _question(' '.join(sentences('en', 3 + i)), 'the', number=i)
@@ -261,7 +262,7 @@ def test_eight_devices_and_any_batch_size_answer_the_same(
   assert single_device_result.metrics == eight.metrics == small.metrics
 
 
-def test_mistakes_are_told(eval_model):
+def test_invalid_settings_and_heads_are_rejected(eval_model):
   with raises_error(
     errors.ConfigError, got=0, where='ExtractiveQA.n_best_size'
   ):
@@ -278,5 +279,5 @@ def test_mistakes_are_told(eval_model):
   result = _task(
     {'en': [], 'sw': [_question('the dog', 'dog')]}, rules='mlqa'
   ).evaluate(trained)
-  assert result.metrics['f1/sw'] >= 0  # the answers' language is English
+  assert result.metrics['f1/sw'] >= 0  # The language of the answers is English.
   assert 'no example' in result.failures[0].message

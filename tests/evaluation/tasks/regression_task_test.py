@@ -1,4 +1,4 @@
-"""Regression by a head that says how long a row is."""
+"""Tests of regression with a head that predicts the number of tokens."""
 
 import dataclasses
 
@@ -22,7 +22,7 @@ pytest_plugins = ['tests.evaluation.fixtures']
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Lengths(sequence_regression.SequenceRegression):
-  """The number is that of the tokens."""
+  """Predicts the number of tokens."""
 
   def predict(self, model, params, batch, vocabulary):
     return jnp.sum(batch[batch_keys.SEGMENT_IDS] > 0, axis=1, keepdims=True)
@@ -56,7 +56,7 @@ def _examples(sentences, scores):
   ]
 
 
-def test_correlations_are_those_of_scipy(fixed, sentences, tmp_path):
+def test_correlations_equal_scipy(fixed, sentences, tmp_path):
   scores = [0.0, 3.2, 5.0, 1.25, None, 4.0]
   examples = _examples(sentences, scores)
   task = regression_task.Regression(source=Examples(parts={'en': examples}))
@@ -86,7 +86,7 @@ def test_correlations_are_those_of_scipy(fixed, sentences, tmp_path):
   )
 
 
-def test_ratings_of_two_kinds_have_an_area_under_the_curve(fixed, sentences):
+def test_binary_ratings_have_roc_auc(fixed, sentences):
   scores = [0.0, 1.0, 1.0, 0.0, 1.0]
   task = regression_task.Regression(
     source=Examples(
@@ -107,8 +107,8 @@ def test_ratings_of_two_kinds_have_an_area_under_the_curve(fixed, sentences):
   assert 'roc_auc/de' not in result.metrics
 
 
-def test_rows_keep_each_number(fixed, sentences):
-  """`labels` are the bits of 3.2 and 0.25; an open pair gives no row."""
+def test_labels_store_the_exact_scores(fixed, sentences):
+  """`labels` contain the bits of 3.2 and 0.25; unrated pairs have no row."""
   maker = classification_featurizer.RegressionFeaturizer()
   examples = _examples(sentences, [3.2, None, 0.25])
   batch = maker.make(examples, fixed.vocabulary, length=32)

@@ -1,4 +1,4 @@
-"""Reranking by a head that prefers short documents."""
+"""Tests of reranking with a head that prefers short documents."""
 
 import dataclasses
 
@@ -99,7 +99,7 @@ def test_metrics_before_and_after_reranking(reranker, folder, first_stage):
   result = task.evaluate(reranker)
   assert not result.failures
   assert _ranking(result, 'q1')[0] == 'd2'
-  # By the numbers of subwords.
+  # The score is the negative number of tokens.
   rank = _ranking(result, 'q2').index('d4') + 1
   metrics = result.metrics
   assert metrics['mrr@10/de'] == pytest.approx((1 + 1 / rank + 0) / 3)
@@ -113,7 +113,7 @@ def test_metrics_before_and_after_reranking(reranker, folder, first_stage):
   assert result.inputs['length'] == one_hot_model.INPUTS['length']
 
 
-def test_development_sets_have_relevant_documents(folder):
+def test_development_sets_require_relevant_documents(folder):
   task = _task(folder)
   task.check_gold_labels()
   judgments = folder / 'de/relevance.tsv'
@@ -139,7 +139,7 @@ def test_candidates_of_the_data_are_the_first_stage(reranker, folder):
   assert result.metrics['mrr@10/de'] == pytest.approx(2 / 3)
 
 
-def test_queries_of_many_languages_read_a_run_for_each(
+def test_multilingual_queries_read_one_run_per_language(
   reranker, folder, first_stage
 ):
   (folder / 'de').rename(folder / 'all')
@@ -173,34 +173,34 @@ def test_equal_scores_are_sorted_as_in_trec_eval(tmp_path):
 @pytest.mark.parametrize(
   'line', ['q1 d1 0.5', 'q1 Q0 d1 1 high a', 'q1 Q0 d1 1 nan a']
 )
-def test_malformed_runs(reranker, folder, first_stage, line):
+def test_malformed_runs_are_rejected(reranker, folder, first_stage, line):
   (first_stage / 'de.tsv').write_text(line + '\n')
   task = _task(folder, first_stage=str(first_stage))
   with raises_error(errors.CorpusError, mentions=1):
     task.check_inputs(reranker.objectives)
 
 
-def test_a_run_of_other_data(reranker, folder, first_stage):
+def test_run_with_unknown_documents_is_rejected(reranker, folder, first_stage):
   (first_stage / 'de.tsv').write_text('q1 Q0 d9 1 0.5 a\n')
   task = _task(folder, first_stage=str(first_stage))
   with raises_error(errors.CorpusError, got='d9'):
     task.check_inputs(reranker.objectives)
 
 
-def test_a_first_stage_is_required(reranker, folder):
+def test_first_stage_is_required(reranker, folder):
   with raises_error(errors.ConfigError, where='Reranking.first_stage'):
     _task(folder).check_inputs(reranker.objectives)
   (failure,) = _task(folder).evaluate(reranker).failures
   assert failure.part == 'de'
 
 
-def test_the_objective_is_checked_before_training(folder, first_stage):
+def test_missing_objective_is_rejected_before_training(folder, first_stage):
   task = _task(folder, first_stage=str(first_stage))
   with raises_error(errors.ConfigError, got='no objective', where=task.name):
     task.check_inputs({})
 
 
-def test_a_reranker_has_no_classes(reranker):
+def test_classification_rejects_a_reranking_head(reranker):
   task = classification_task.Classification(source=one_hot_model.Held(parts=()))
   with raises_error(errors.ConfigError, got='ShortFirst'):
     task.check_labels(reranker.objectives[task.objective], 'de', [], [])

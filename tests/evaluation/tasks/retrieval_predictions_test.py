@@ -1,4 +1,4 @@
-"""Each text is its own translation: whatever the model, it finds it."""
+"""Tests of retrieval predictions for texts that equal their translations."""
 
 import dataclasses
 
@@ -33,7 +33,7 @@ def test_predictions_and_accuracy(eval_model):
     source=Held(frozenset({('0', 'en0'), ('1', 'en1'), ('3', 'en2')}))
   )
   result = task.evaluate(eval_model)
-  # A line for each sentence of the second side, with the line of the first.
+  # One line per target sentence with the line number of its source.
   assert result.files['de-en.tsv'] == '2\n0\n1\n'
   assert list(result.files) == ['de-en.tsv', 'de-en.examples']
   assert result.metrics == {
@@ -42,7 +42,7 @@ def test_predictions_and_accuracy(eval_model):
   }
 
 
-def test_a_blind_test_set_has_predictions_only(eval_model):
+def test_blind_test_set_has_only_predictions(eval_model):
   result = retrieval_predictions.RetrievalPredictions(
     source=Held(None)
   ).evaluate(eval_model)

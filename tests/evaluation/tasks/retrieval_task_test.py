@@ -14,8 +14,8 @@ pytest_plugins = ['tests.evaluation.fixtures']
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Given(text_sources.PairSource):
-  """Pairs from memory; a pair without text fails."""
+class InMemoryPairs(text_sources.PairSource):
+  """Pairs in memory; language pairs without text raise an error."""
 
   text: dict
 
@@ -28,22 +28,20 @@ class Given(text_sources.PairSource):
     return text_sources.PairedText(*self.text[pair])
 
 
-def test_sentences_that_are_the_same_on_both_sides_are_all_found(
-  eval_model, sentences
-):
+def test_identical_sentences_are_retrieved(eval_model, sentences):
   text = sentences('de', 30)
   task = retrieval_task.Retrieval(
-    source=Given(text={('de', 'de'): (text, text)}), pair_filter='none'
+    source=InMemoryPairs(text={('de', 'de'): (text, text)}), pair_filter='none'
   )
   result = task.evaluate(eval_model)
   assert result.metrics['accuracy/de-de'] == 1.0
   assert {row['accuracy'] for row in result.tables['layers']} == {1.0}
 
 
-def test_the_ten_nearest_agree_with_a_sort(eval_model, sentences, tmp_path):
+def test_ten_nearest_equal_a_full_sort(eval_model, sentences, tmp_path):
   text = sentences('de', 30), sentences('en', 30)
   task = retrieval_task.Retrieval(
-    source=Given(text={('de', 'en'): text}), layer=1, centering='none'
+    source=InMemoryPairs(text={('de', 'en'): text}), layer=1, centering='none'
   )
   result = task.evaluate(eval_model)
   sides = [
@@ -72,7 +70,7 @@ def test_the_ten_nearest_agree_with_a_sort(eval_model, sentences, tmp_path):
 def test_accuracy_agrees_with_a_double_loop(eval_model, pooling, sentences):
   text = sentences('de', 12), sentences('en', 12)
   task = retrieval_task.Retrieval(
-    source=Given(text={('de', 'en'): text}), pooling=pooling, layer=1
+    source=InMemoryPairs(text={('de', 'en'): text}), pooling=pooling, layer=1
   )
   result = task.evaluate(eval_model)
   first = hidden_states.sentence_states(
@@ -98,9 +96,9 @@ def test_accuracy_agrees_with_a_double_loop(eval_model, pooling, sentences):
       assert result.metrics['accuracy/de'] == (forward + backward) / 2
 
 
-def test_best_and_mean_follow_from_the_layers(eval_model, sentences):
+def test_best_layer_and_mean_equal_the_layer_table(eval_model, sentences):
   task = retrieval_task.Retrieval(
-    source=Given(
+    source=InMemoryPairs(
       text={
         ('de', 'en'): (sentences('de', 9), sentences('en', 9)),
         ('en', 'ja'): (sentences('en', 9), sentences('ja', 9)),
@@ -133,12 +131,10 @@ def test_best_and_mean_follow_from_the_layers(eval_model, sentences):
   assert 'layer 2 of 0..2' in result.notes[0]
 
 
-def test_a_broken_pair_is_named_and_the_others_are_scored(
-  eval_model, sentences
-):
+def test_failed_pair_does_not_affect_other_pairs(eval_model, sentences):
   text = sentences('de', 5), sentences('en', 5)
   task = retrieval_task.Retrieval(
-    source=Given(
+    source=InMemoryPairs(
       text={
         ('en', 'ja'): None,
         ('de', 'en'): text,
@@ -156,28 +152,30 @@ def test_a_broken_pair_is_named_and_the_others_are_scored(
   assert_mentions(result.failures[1], 5, 3)
 
 
-def test_a_language_that_the_vocabulary_lacks_is_scored_and_noted(
+def test_languages_outside_the_vocabulary_are_scored_and_noted(
   eval_model, sentences
 ):
   text = sentences('de', 5), sentences('en', 5)
-  task = retrieval_task.Retrieval(source=Given(text={('en', 'tr'): text}))
+  task = retrieval_task.Retrieval(
+    source=InMemoryPairs(text={('en', 'tr'): text})
+  )
   result = task.evaluate(eval_model)
   assert 'accuracy/tr' in result.metrics
   assert any('the language tr;' in note for note in result.notes)
 
 
-def test_cut_sentences_are_noted(eval_model, sentences):
+def test_truncated_sentences_are_noted(eval_model, sentences):
   text = sentences('de', 9), sentences('en', 9)
   task = retrieval_task.Retrieval(
-    source=Given(text={('de', 'en'): text}), max_length=8
+    source=InMemoryPairs(text={('de', 'en'): text}), max_length=8
   )
   notes = task.evaluate(eval_model).notes
   assert any('sentences of de-en were truncated' in note for note in notes)
 
 
 @pytest.mark.parametrize('layer', [3, -4])
-def test_a_layer_that_the_model_lacks_is_one_clear_message(eval_model, layer):
-  task = retrieval_task.Retrieval(source=Given(text={}), layer=layer)
+def test_missing_layer_is_reported(eval_model, layer):
+  task = retrieval_task.Retrieval(source=InMemoryPairs(text={}), layer=layer)
   (failure,) = eval_task.evaluate_task(task, eval_model).failures
   assert_mentions(failure, 0, 2)
 
@@ -186,7 +184,7 @@ def test_a_layer_that_the_model_lacks_is_one_clear_message(eval_model, layer):
 def test_the_scored_layer_is_recorded(eval_model, sentences, layer, expected):
   text = sentences('de', 5), sentences('en', 5)
   task = retrieval_task.Retrieval(
-    source=Given(text={('de', 'en'): text}), layer=layer
+    source=InMemoryPairs(text={('de', 'en'): text}), layer=layer
   )
   result = eval_task.evaluate_task(task, eval_model)
   assert (result.layers, result.num_layers) == ((expected,), 2)
@@ -196,7 +194,7 @@ def test_the_scored_layer_is_recorded(eval_model, sentences, layer, expected):
 
 
 def test_pooling_by_name():
-  source = Given(text={})
+  source = InMemoryPairs(text={})
   task = retrieval_task.Retrieval(source=source, pooling='first')
   assert task.pooling is Pooling.FIRST
   with raises_error(
@@ -206,7 +204,7 @@ def test_pooling_by_name():
 
 
 def _given_vectors(monkeypatch, layers):
-  """States [L, 2N, H], the first side's first, whatever the texts."""
+  """Replaces the hidden states by the given ones of shape [L, 2N, H]."""
 
   def given(eval_model, texts, ids, **settings):
     del eval_model, ids, settings
@@ -216,7 +214,7 @@ def _given_vectors(monkeypatch, layers):
   monkeypatch.setattr(hidden_states, 'sentence_states', given)
 
 
-# Two pairs without and two with a shared string; one pair of equal sides, one
+# Two pairs without and two with a common string, one pair of equal sides and one
 # of a number.
 _FIRST = [
   'ein Hund', 'Python 3', 'zwei Katzen', 'Öl im PDF-Buch', 'OK!', '12 %'
@@ -229,14 +227,14 @@ _SECOND = [
 def _task(**settings):
   text = (_FIRST, _SECOND)
   return retrieval_task.Retrieval(
-    source=Given(text={('de', 'en'): text}), **settings
+    source=InMemoryPairs(text={('de', 'en'): text}), **settings
   )
 
 
-def test_pairs_with_and_without_shared_strings_are_scored_apart(
+def test_pairs_with_and_without_common_strings_are_separate(
   eval_model, monkeypatch, tmp_path
 ):
-  """Sentence 0 finds its translation; 2 is nearer to what is 3's."""
+  """Sentence 0 retrieves its translation; 2 is nearer to that of 3."""
   x = np.eye(4)
   y = x[[0, 1, 3, 3]] + [[0] * 4, [0] * 4, [0, 0, 0.1, 0], [0] * 4]
   _given_vectors(monkeypatch, np.repeat(np.concatenate([x, y])[None], 3, 0))
@@ -266,24 +264,24 @@ def test_pairs_with_and_without_shared_strings_are_scored_apart(
   assert {row['sentences'] for row in result.tables['layers']} == {4}
 
 
-def test_all_pairs_are_scored_where_nothing_is_left_out(
-  eval_model, monkeypatch
-):
+def test_pair_filter_none_scores_all_pairs(eval_model, monkeypatch):
   _given_vectors(monkeypatch, np.tile(np.eye(6), (3, 2, 1)))
   result = _task(pair_filter='none').evaluate(eval_model)
   assert {row['sentences'] for row in result.tables['layers']} == {6}
   assert not any('left out' in note for note in result.notes)
 
 
-def test_a_pair_without_anything_to_score_fails(eval_model):
+def test_pair_without_remaining_sentences_fails(eval_model):
   text = ['OK', '7'], ['ok.', '7!']
-  task = retrieval_task.Retrieval(source=Given(text={('de', 'en'): text}))
+  task = retrieval_task.Retrieval(
+    source=InMemoryPairs(text={('de', 'en'): text})
+  )
   (failure,) = task.evaluate(eval_model).failures
   assert_mentions(failure, 1)
 
 
 def _language_vectors(count: int, seed: int = 0):
-  """Sides whose meaning is hidden by a large mean of each language."""
+  """Returns vectors whose meaning is dominated by large language means."""
   draw = np.random.default_rng(seed)
   meaning = draw.normal(size=(count, 8))
   noise = draw.normal(size=(2, count, 8)) * 0.3
@@ -305,15 +303,15 @@ def _words(language: str, count: int) -> list[str]:
     (60, 'none', False),
   ],
 )
-def test_each_language_s_mean_is_taken_away(
+def test_language_means_are_subtracted(
   eval_model, monkeypatch, count, centre, is_centred
 ):
-  """Accuracy and mean cosines by loops, of the states as they should be."""
+  """Compares accuracy and mean cosines with loops over centered states."""
   sides = _language_vectors(count)
   _given_vectors(monkeypatch, np.repeat(np.concatenate(sides)[None], 3, 0))
   text = _words('de', count), _words('en', count)
   result = retrieval_task.Retrieval(
-    source=Given(text={('de', 'en'): text}), centering=centre
+    source=InMemoryPairs(text={('de', 'en'): text}), centering=centre
   ).evaluate(eval_model)
   raw = 1 - distance.cdist(*sides, 'cosine')
   compared = raw
@@ -336,13 +334,13 @@ def test_each_language_s_mean_is_taken_away(
     assert any('49 sentences' in note for note in result.notes)
 
 
-def test_centred_states_find_what_a_mean_hides(eval_model, monkeypatch):
+def test_centering_recovers_translations(eval_model, monkeypatch):
   sides = _language_vectors(60)
   _given_vectors(monkeypatch, np.repeat(np.concatenate(sides)[None], 3, 0))
   text = _words('de', 60), _words('en', 60)
   accuracies = {
     centre: retrieval_task.Retrieval(
-      source=Given(text={('de', 'en'): text}), centering=centre
+      source=InMemoryPairs(text={('de', 'en'): text}), centering=centre
     )
     .evaluate(eval_model)
     .metrics['accuracy/de']
@@ -352,10 +350,8 @@ def test_centred_states_find_what_a_mean_hides(eval_model, monkeypatch):
 
 
 @pytest.mark.parametrize('centre, best', [('auto', 1), ('none', 0)])
-def test_the_best_layer_is_that_of_what_is_compared(
-  eval_model, monkeypatch, centre, best
-):
-  """Layer 1 has most, behind its means; layer 2 has nothing."""
+def test_best_layer_depends_on_centering(eval_model, monkeypatch, centre, best):
+  """Layer 1 is best after centering, and layer 2 is constant."""
   hidden = _language_vectors(60)
   centered = hidden - hidden.mean(1, keepdims=True)
   centered[1] += np.random.default_rng(1).normal(size=centered[1].shape)
@@ -364,7 +360,7 @@ def test_the_best_layer_is_that_of_what_is_compared(
   text = _words('de', 60), _words('en', 60)
   metrics = (
     retrieval_task.Retrieval(
-      source=Given(text={('de', 'en'): text}), centering=centre
+      source=InMemoryPairs(text={('de', 'en'): text}), centering=centre
     )
     .evaluate(eval_model)
     .metrics
@@ -375,12 +371,14 @@ def test_the_best_layer_is_that_of_what_is_compared(
 
 
 @pytest.mark.parametrize('k', [1, 3])
-def test_csls_agrees_with_its_formula(eval_model, monkeypatch, k):
+def test_csls_equals_its_formula(eval_model, monkeypatch, k):
   sides = _language_vectors(12, seed=3)
   _given_vectors(monkeypatch, np.repeat(np.concatenate(sides)[None], 3, 0))
   text = _words('de', 12), _words('en', 12)
   result = retrieval_task.Retrieval(
-    source=Given(text={('de', 'en'): text}), csls=k, centering='language'
+    source=InMemoryPairs(text={('de', 'en'): text}),
+    csls=k,
+    centering='language',
   ).evaluate(eval_model)
   cosine = 1 - distance.cdist(*(s - s.mean(0) for s in sides), 'cosine')
   of_first = np.sort(cosine, 1)[:, -k:].mean(1)
@@ -391,18 +389,18 @@ def test_csls_agrees_with_its_formula(eval_model, monkeypatch, k):
   ]
   assert result.metrics['csls/de'] == np.mean(accuracies)
   assert result.metrics['csls_unshared/de'] == np.mean(accuracies)
-  assert 'accuracy_shared/de' not in result.metrics  # there is no such pair
+  assert 'accuracy_shared/de' not in result.metrics  # No pair has this kind.
 
 
-def test_without_csls_nothing_of_it_is_reported(eval_model, sentences):
+def test_csls_none_omits_csls_metrics(eval_model, sentences):
   task = _task(csls=None)
   result = task.evaluate(eval_model)
   assert not any(name.startswith('csls') for name in result.metrics)
   assert not any('csls' in row for row in result.tables['layers'])
 
 
-def test_string_overlap_is_a_baseline_of_the_same_pairs(eval_model):
-  """Of the four kept pairs those with `python` and `pdf` are found."""
+def test_string_overlap_baseline_uses_the_same_pairs(eval_model):
+  """The pairs with `python` and `pdf` are retrieved among the four kept pairs."""
   metrics = _task().evaluate(eval_model).metrics
   assert metrics['string_overlap_unshared/de'] == 0
   assert metrics['string_overlap/de'] == 1 / 2

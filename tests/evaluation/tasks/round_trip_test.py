@@ -1,4 +1,4 @@
-"""Round trips: hand-made chains of links, and a loop over cosines."""
+"""Tests of round-trip accuracy with chains of links and a loop over cosines."""
 
 import dataclasses
 
@@ -21,8 +21,8 @@ def _links(rows, columns, *pairs):
   return matrix
 
 
-def test_words_come_back_by_hand():
-  # 0 -> 1 -> 0: back. 1 -> 0 -> 2: elsewhere. 2 has no link. 3 -> 2 -> 3 or 1.
+def test_round_trip_words_computed_by_hand():
+  # 0 -> 1 -> 0 returns, 1 -> 0 -> 2 does not, 2 has no link, 3 -> 2 -> 3 or 1.
   links = _links(4, 3, (0, 1), (1, 0), (3, 2))
   back = _links(3, 4, (1, 0), (0, 2), (2, 3), (2, 1))
   assert alignment_error_rate.round_trip_words([links, back]).tolist() == [
@@ -37,8 +37,8 @@ def test_words_come_back_by_hand():
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Given(text_sources.TextSource):
-  """Lines from memory."""
+class InMemoryText(text_sources.TextSource):
+  """Lines in memory."""
 
   text: dict
 
@@ -50,7 +50,7 @@ class Given(text_sources.TextSource):
 
 
 def _token_states(eval_model, text, language, layer):
-  """[T, H] of one sentence, without special symbols."""
+  """Returns states [T, H] of one sentence without special tokens."""
   ids = eval_model.vocabulary.encode(text, language=language)
   number = eval_model.vocabulary.language_id(language)
   length = 32
@@ -63,8 +63,8 @@ def _token_states(eval_model, text, language, layer):
   return np.asarray(layer_states)[layer, 0, 1 : len(ids) + 1]
 
 
-def _by_hand(eval_model, texts, layer):
-  """(tokens that return, tokens) of a sentence in each language."""
+def _count_returning_tokens(eval_model, texts, layer):
+  """Returns (returning tokens, tokens) of a sentence in each language."""
   sides = [
     _token_states(eval_model, text, code, layer) for code, text in texts.items()
   ]
@@ -83,9 +83,9 @@ def _by_hand(eval_model, texts, layer):
 
 
 @pytest.mark.slow
-def test_accuracy_agrees_with_a_loop(eval_model, sentences):
+def test_accuracy_equals_a_loop(eval_model, sentences):
   text = {code: sentences(code, 6) for code in ('de', 'en', 'ja')}
-  task = round_trip.RoundTrip(source=Given(text=text), layer=1)
+  task = round_trip.RoundTrip(source=InMemoryText(text=text), layer=1)
   result = eval_task.evaluate_task(task, eval_model)
   assert not result.failures
   assert result.layers == (1,)
@@ -94,7 +94,9 @@ def test_accuracy_agrees_with_a_loop(eval_model, sentences):
   for chain in chains:
     round_trip_accuracies = np.array(
       [
-        _by_hand(eval_model, {code: text[code][i] for code in chain}, 1)
+        _count_returning_tokens(
+          eval_model, {code: text[code][i] for code in chain}, 1
+        )
         for i in range(6)
       ]
     )
@@ -109,10 +111,12 @@ def test_accuracy_agrees_with_a_loop(eval_model, sentences):
   assert 'tokens/mean' not in result.metrics
 
 
-def test_what_is_cut_is_counted(eval_model):
+def test_truncated_sentences_are_counted(eval_model):
   long = 'der Hund ' * 30
   task = round_trip.RoundTrip(
-    source=Given(text={'de': ['der Hund', long], 'en': ['the dog', 'dog']}),
+    source=InMemoryText(
+      text={'de': ['der Hund', long], 'en': ['the dog', 'dog']}
+    ),
     max_length=16,
   )
   notes = task.evaluate(eval_model).notes
@@ -121,18 +125,20 @@ def test_what_is_cut_is_counted(eval_model):
   ]
 
 
-def test_the_same_sentences_all_come_back(eval_model):
-  # Equal tokens in a sentence would differ in their positions alone.
+def test_identical_sentences_return_completely(eval_model):
+  # Equal tokens in a sentence would differ only in their positions.
   task = round_trip.RoundTrip(
-    source=Given(text={'de': ['der Hund', '']}), language_cycles=('de-de',)
+    source=InMemoryText(text={'de': ['der Hund', '']}),
+    language_cycles=('de-de',),
   )
   assert task.evaluate(eval_model).metrics['accuracy/de-de'] == 1.0
 
 
-def test_no_way_round(eval_model):
+def test_invalid_cycles_are_reported(eval_model):
   text = {'de': ['der Hund', 'die Katze'], 'en': ['the dog'], 'ja': ['', '']}
   task = round_trip.RoundTrip(
-    source=Given(text=text), language_cycles=('de-en', 'de', 'de-ja', 'ja-de')
+    source=InMemoryText(text=text),
+    language_cycles=('de-en', 'de', 'de-ja', 'ja-de'),
   )
   result = task.evaluate(eval_model)
   messages = {failure.part: failure.message for failure in result.failures}

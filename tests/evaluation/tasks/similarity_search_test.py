@@ -13,8 +13,8 @@ from xlflax.utils import errors
 pytest_plugins = ['tests.evaluation.fixtures']
 
 
-def _expected(first, second, texts, k=4):
-  """LASER's ratio margin, one pair after the other."""
+def _expected_errors(first, second, texts, k=4):
+  """Returns the errors of LASER's ratio margin, computed pair by pair."""
   first, second = (
     x / np.linalg.norm(x, axis=1, keepdims=True) for x in (first, second)
   )
@@ -39,10 +39,10 @@ def test_error_rate_equals_a_plain_loop(extra):
   texts = [str(i) for i in range(40 + extra)]
   error_rate = similarity_search.search_errors(first, second, texts).value
   assert 0 < error_rate < 1
-  assert error_rate == pytest.approx(_expected(first, second, texts))
+  assert error_rate == pytest.approx(_expected_errors(first, second, texts))
 
 
-def test_altered_sentences_make_it_harder(eval_model, tmp_path):
+def test_altered_sentences_increase_the_error_rate(eval_model, tmp_path):
   lines = ['der Hund', 'die kleine Katze', 'und', 'warme Milch', 'Hund und']
   (tmp_path / 'de').write_text(''.join(f'{line}\n' for line in lines))
   (tmp_path / 'altered').write_text('der Hund und\nwarme\n')
@@ -67,7 +67,7 @@ def test_altered_sentences_make_it_harder(eval_model, tmp_path):
     strange.evaluate(eval_model)
 
 
-def test_altered_sentences_lose_the_mean_of_the_translations(
+def test_altered_sentences_are_centered_with_the_translations(
   eval_model, sentences, tmp_path
 ):
   text = sentences('de', 50), sentences('en', 50)
@@ -89,7 +89,7 @@ def test_altered_sentences_lose_the_mean_of_the_translations(
   ).states[-1]
   first, second = first - first.mean(0), second - second[:50].mean(0)
   for name, count in (('xsim', 50), ('xsim++', 80)):
-    expected = _expected(first, second[:count], [*text[1], *altered])
+    expected = _expected_errors(first, second[:count], [*text[1], *altered])
     assert result.metrics[f'{name}/de'] == pytest.approx(expected)
   assert 'the mean of its language is subtracted from each vector' in (
     result.notes

@@ -1,4 +1,4 @@
-"""Tagging of known predictions: scores, files, failures, devices."""
+"""Tests of tagging with known predictions: scores, files and devices."""
 
 import dataclasses
 
@@ -22,7 +22,7 @@ _OBJECTIVE = token_classification.TokenClassification(labels=_LABELS)
 
 
 def _sentence(text, language='en', id='0'):
-  """`word/TAG`s; without tags if none has one."""
+  """Returns a sentence of `word/TAG` tokens, or of words without tags."""
   tokens, _, tags = zip(*(x.partition('/') for x in text.split()), strict=True)
   return labeled_examples.TaggedSentence(
     id=id, language=language, words=tokens, tags=tags if any(tags) else None
@@ -33,8 +33,8 @@ _ENGLISH = (
   _sentence('Ada/B-PER King/I-PER saw/O Rom/B-LOC'),
   _sentence('Max/B-PER sees/O Ada/B-PER', id='1'),
 )
-# A B alone or an I that follows it gets the last one's type.
-_FOUND = [['B-LOC', 'I-LOC', 'O', 'B-LOC'], ['B-PER', 'O', 'B-PER']]
+# The expected repaired tags: an entity has the type of its last tag.
+_REPAIRED = [['B-LOC', 'I-LOC', 'O', 'B-LOC'], ['B-PER', 'O', 'B-PER']]
 _RAW = [['B-PER', 'I-LOC', 'O', 'I-LOC'], ['I-PER', 'O', 'B-PER']]
 
 
@@ -55,10 +55,10 @@ def _task(*parts, **fields):
   return tagging_task.Tagging(source=one_hot_model.Held(parts=parts), **fields)
 
 
-def test_entities(eval_model):
+def test_entity_scores_equal_seqeval(eval_model):
   result = _task(('en', _ENGLISH), scheme='entities').evaluate(eval_model)
   gold = [list(e.tags) for e in _ENGLISH]
-  assert result.metrics['f1/en'] == pytest.approx(f1_score(gold, _FOUND))
+  assert result.metrics['f1/en'] == pytest.approx(f1_score(gold, _REPAIRED))
   assert result.metrics['f1/en'] == pytest.approx(0.75)
   assert result.metrics['precision/en'] == pytest.approx(0.75)
   assert result.metrics['accuracy/en'] == pytest.approx(5 / 7)
@@ -74,7 +74,7 @@ def test_entities(eval_model):
   assert not result.failures and not result.notes
 
 
-def test_the_layer_of_a_head_is_recorded(eval_model):
+def test_layer_of_the_head_is_recorded(eval_model):
   task = _task(('en', _ENGLISH))
   assert task.scored_layers(eval_model) == ()
   num_layers = eval_model.model.config.num_layers
@@ -86,7 +86,7 @@ def test_the_layer_of_a_head_is_recorded(eval_model):
     assert task.scored_layers(model) == (expected,)
 
 
-def test_tags_are_not_repaired(eval_model):
+def test_plain_tags_are_not_repaired(eval_model):
   result = _task(('en', _ENGLISH), scheme='tags').evaluate(eval_model)
   flat = [sum(map(list, x), []) for x in ((e.tags for e in _ENGLISH), _RAW)]
   assert result.metrics['accuracy/en'] == pytest.approx(accuracy_score(*flat))
@@ -94,8 +94,8 @@ def test_tags_are_not_repaired(eval_model):
   assert 'precision/en' not in result.metrics and 'types' not in result.tables
 
 
-def test_long_sentences_lose_no_word(eval_model):
-  """Rows of two tokens of text; `sees` has two of its own."""
+def test_long_sentences_keep_all_words(eval_model):
+  """Rows have two text tokens, and `sees` consists of two tokens."""
   full, split = (
     _task(('en', _ENGLISH), length=length).evaluate(eval_model)
     for length in (None, 4)
@@ -106,7 +106,7 @@ def test_long_sentences_lose_no_word(eval_model):
   )
 
 
-def test_eight_devices_say_the_same(eval_model):
+def test_eight_devices_equal_one(eval_model):
   task = _task(('en', _ENGLISH), ('fr', _ENGLISH), scheme='entities')
   sharded = dataclasses.replace(
     eval_model, partitioner=partitioning.Partitioner()
@@ -114,7 +114,7 @@ def test_eight_devices_say_the_same(eval_model):
   assert task.evaluate(sharded) == task.evaluate(eval_model)
 
 
-def test_blind_parts_give_predictions_only(eval_model):
+def test_blind_parts_have_only_predictions(eval_model):
   blind = tuple(dataclasses.replace(e, tags=None) for e in _ENGLISH)
   result = _task(('en', _ENGLISH), ('fr', blind)).evaluate(eval_model)
   assert result.files['fr.tsv'] == result.files['en.tsv']
@@ -124,7 +124,7 @@ def test_blind_parts_give_predictions_only(eval_model):
   )
 
 
-def test_one_broken_part_does_not_lose_the_others(eval_model):
+def test_failed_parts_do_not_affect_other_parts(eval_model):
   unknown = (_sentence('Rome/B-ORG', language='de', id='7'),)
   broken = errors.CorpusError('A file is cut off', where='fr.conllu:3')
   other = (labeled_examples.ClassifiedText(id='0', language='it', text='x'),)
@@ -142,7 +142,7 @@ def test_one_broken_part_does_not_lose_the_others(eval_model):
   assert len(failures) == 4
 
 
-def test_an_unseen_label_counts_as_wrong(eval_model):
+def test_unseen_labels_count_as_wrong(eval_model):
   unknown = (_sentence('Rome/B-ORG saw/O', language='de'),)
   strict = _task(('de', unknown), unseen='error').evaluate(eval_model)
   message = strict.failures[0].message
@@ -154,7 +154,7 @@ def test_an_unseen_label_counts_as_wrong(eval_model):
   )
 
 
-def test_an_unseen_tag_is_located(eval_model, tmp_path):
+def test_unseen_tags_are_located(eval_model, tmp_path):
   file = tmp_path / 'de.conll'
   file.write_text('saw\tO\nRome\tB-ORG\n\n')
   source = example_source.FileDataset(files={'de': str(file)}, format='conll')
@@ -162,7 +162,7 @@ def test_an_unseen_tag_is_located(eval_model, tmp_path):
   assert any(f'{file}:2' in note for note in result.notes)
 
 
-def test_run_without_the_head(eval_model):
+def test_run_without_the_head_is_rejected(eval_model):
   for changed, error in (
     (dict(objectives={}), errors.ConfigError),
     (dict(params={'model': {}}), errors.CheckpointError),

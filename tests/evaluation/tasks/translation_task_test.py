@@ -1,4 +1,4 @@
-"""The task of translation, on a model that copies."""
+"""Tests of the translation task with a copying model."""
 
 import dataclasses
 
@@ -17,7 +17,7 @@ pytest_plugins = [
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _FullWidthPairs(text_sources.PairSource):
-  """de-en, whose second sentence has letters that NFKC replaces."""
+  """de-en pairs whose second sentence has letters that NFKC replaces."""
 
   def pairs(self):
     return (('de', 'en'),)
@@ -29,7 +29,7 @@ class _FullWidthPairs(text_sources.PairSource):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Pairs(text_sources.PairSource):
-  """de-en with equal sides, en-ja with nothing in common, xx-en."""
+  """Equal de-en pairs, disjoint en-ja pairs, and pairs of an unknown language."""
 
   which: tuple
 
@@ -53,7 +53,7 @@ def _evaluate(eval_model, which, **options):
   ).evaluate(eval_model)
 
 
-def test_copies_are_right_where_sides_are_equal(copier):
+def test_copies_score_100_for_equal_sides(copier):
   result = _evaluate(copier, (('de', 'en'), ('en', 'ja')))
   assert result.metrics['tokenized_bleu/de-en'] == pytest.approx(100)
   assert result.metrics['tokenized_bleu/mean'] == pytest.approx(100)
@@ -105,21 +105,21 @@ def test_signatures_and_settings_are_noted(copier):
 @pytest.mark.parametrize(
   'direction, names', [('backward', ['en-de']), ('both', ['de-en', 'en-de'])]
 )
-def test_directions(copier, direction, names):
+def test_direction_selects_the_translations(copier, direction, names):
   result = _evaluate(copier, (('de', 'en'),), direction=direction)
   assert [
     name.removesuffix('.txt') for name in result.files if name.endswith('.txt')
   ] == names
 
 
-def test_a_language_that_fails_leaves_the_others(copier):
+def test_failed_language_does_not_affect_other_languages(copier):
   result = _evaluate(copier, (('xx', 'en'), ('de', 'en')))
   assert result.metrics['bleu/de-en'] == pytest.approx(100)
   (failure,) = result.failures
   assert failure.part == 'xx-en' and 'Got: xx' in failure.message
 
 
-def test_an_encoder_can_not(eval_model):
+def test_encoder_without_decoder_is_rejected(eval_model):
   result = eval_task.evaluate_task(
     translation_task.TranslationEval(source=_Pairs(which=(('de', 'en'),))),
     eval_model,
@@ -128,7 +128,7 @@ def test_an_encoder_can_not(eval_model):
   assert 'EncoderDecoder' in failure.message
 
 
-def test_files_of_pairs(tmp_path):
+def test_tsv_pairs_are_read(tmp_path):
   path = tmp_path / 'test.tsv'
   path.write_text('\ufeffa b\tä b\r\nc\tz\u2028z\n\tnone\n', encoding='utf-8')
   source = translation_task.TsvPairs(files={'en-de': str(path)})
@@ -151,7 +151,7 @@ def test_files_of_pairs(tmp_path):
     (b'\xff\tb\n', ('UTF-8', 'test.tsv:1')),
   ],
 )
-def test_wrong_files_of_pairs(tmp_path, content, values):
+def test_malformed_tsv_pairs_are_rejected(tmp_path, content, values):
   path = tmp_path / 'test.tsv'
   if content is not None:
     path.write_bytes(

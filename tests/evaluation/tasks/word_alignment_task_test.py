@@ -15,8 +15,8 @@ pytest_plugins = ['tests.evaluation.fixtures']
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Given(example_source.ExampleSource):
-  """Aligned sentences from memory; a part without any fails."""
+class InMemoryAlignments(example_source.ExampleSource):
+  """Aligned sentences in memory; parts without sentences raise an error."""
 
   parts: dict
 
@@ -42,7 +42,7 @@ def _aligned(number, first, second, links, possible=(), codes=('de', 'en')):
 
 
 def _error_rate(predicted_links, pairs):
-  """1 - (|A & S| + |A & P|) / (|A| + |S|), over all sentences."""
+  """Returns 1 - (|A & S| + |A & P|) / (|A| + |S|) over all sentences."""
   right = sum(
     len(links & pair.sure) + len(links & pair.possible)
     for links, pair in zip(predicted_links, pairs, strict=True)
@@ -55,7 +55,7 @@ def _error_rate(predicted_links, pairs):
 
 @pytest.fixture
 def identical():
-  """Sentences of distinct words, each paired with itself."""
+  """Sentences of distinct words that are paired with themselves."""
   sentence_words = 'der Hund schläft und die kleine Katze'.split()
   return [
     _aligned(
@@ -69,11 +69,9 @@ def identical():
   ]
 
 
-def test_a_sentence_is_aligned_with_itself_at_every_layer(
-  eval_model, identical
-):
+def test_identical_sentences_are_aligned_at_every_layer(eval_model, identical):
   task = word_alignment_task.WordAlignment(
-    source=Given(parts={'de-de': identical})
+    source=InMemoryAlignments(parts={'de-de': identical})
   )
   result = task.evaluate(eval_model)
   assert {
@@ -93,7 +91,7 @@ def test_a_sentence_is_aligned_with_itself_at_every_layer(
   }
 
 
-def test_every_layer_and_method_is_what_the_functions_give(
+def test_layers_and_methods_equal_the_alignment_functions(
   eval_model, sentences
 ):
   pairs = [
@@ -103,7 +101,7 @@ def test_every_layer_and_method_is_what_the_functions_give(
     )
   ]
   task = word_alignment_task.WordAlignment(
-    source=Given(parts={'de-en': pairs}),
+    source=InMemoryAlignments(parts={'de-en': pairs}),
     methods=('argmax', 'transport'),
     layer=1,
     entropic_reg=0.2,
@@ -152,11 +150,11 @@ def test_every_layer_and_method_is_what_the_functions_give(
       assert by_layer[best] == min(by_layer)
 
 
-def test_a_broken_part_is_named_and_the_others_are_scored(
-  eval_model, identical
-):
+def test_failed_part_does_not_affect_other_parts(eval_model, identical):
   task = word_alignment_task.WordAlignment(
-    source=Given(parts={'ja-en': None, 'de-de': identical, 'en-de': []})
+    source=InMemoryAlignments(
+      parts={'ja-en': None, 'de-de': identical, 'en-de': []}
+    )
   )
   result = task.evaluate(eval_model)
   assert result.metrics['aer/mean'] == result.metrics['aer/de-de']
@@ -168,7 +166,7 @@ def test_a_broken_part_is_named_and_the_others_are_scored(
   assert_mentions(result.failures[1], 'word_alignment')
 
 
-def test_links_that_the_source_left_out_are_listed(eval_model, tmp_path):
+def test_dropped_links_are_listed(eval_model, tmp_path):
   (tmp_path / 'text').write_text('der Hund ||| the dog\n')
   (tmp_path / 'links').write_text('0-0 1-1 7-1\n')
   dataset = example_source.FileDataset(
@@ -183,12 +181,13 @@ def test_links_that_the_source_left_out_are_listed(eval_model, tmp_path):
   assert any('1 problems' in note for note in result.notes)
 
 
-def test_sentences_that_are_cut_are_noted_and_others_unknown(eval_model):
+def test_truncated_and_unknown_sentences_are_noted(eval_model):
   long = [f'Hund{i}' for i in range(30)]
   pair = _aligned(0, long, ['dog'], [(0, 0), (29, 0)], codes=('tr', 'en'))
   empty = _aligned(1, [], ['dog'], [])
   task = word_alignment_task.WordAlignment(
-    source=Given(parts={'tr-en': [pair, empty]}), methods=('argmax',)
+    source=InMemoryAlignments(parts={'tr-en': [pair, empty]}),
+    methods=('argmax',),
   )
   result = task.evaluate(eval_model)
   assert '1 sentences of tr-en were truncated' in result.notes
@@ -198,8 +197,8 @@ def test_sentences_that_are_cut_are_noted_and_others_unknown(eval_model):
   assert np.isfinite(result.metrics['aer/tr-en'])
 
 
-def test_bad_settings(eval_model, identical):
-  source = Given(parts={'de-de': identical})
+def test_invalid_settings_are_rejected(eval_model, identical):
+  source = InMemoryAlignments(parts={'de-de': identical})
   with raises_error(errors.ConfigError, mentions=('itermax', 'argmax')):
     word_alignment_task.WordAlignment(source=source, methods=('itermax',))
   with raises_error(errors.ConfigError, mentions='methods'):

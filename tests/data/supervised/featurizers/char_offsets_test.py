@@ -54,9 +54,8 @@ def test_token_ids_equal_those_of_the_complete_text(known, encoded):
     if not allowed & set(text) and '  ' not in text and text.strip():
       ids = spans.token_ids.tolist()
       expected_ids = known[0].encode(text, language='en')
-      if language_codes.TEXT_WITHOUT_SPACES.search(
-        text
-      ):  # Unknown characters are not merged.
+      # Unknown characters are not merged.
+      if language_codes.TEXT_WITHOUT_SPACES.search(text):
         ids, expected_ids = (
           _merge_unknown_ids(x, known[0].spec.unk_id)
           for x in (ids, expected_ids)
