@@ -236,13 +236,13 @@ def test_split_without_text_for_a_task_is_rejected(tmp_path, kind):
   tasks = _corpus_tasks(str(tmp_path))
   tasks = tasks if kind == 'parallel' else tasks[::-1]
   missing = {'mono': 'parallel', 'parallel': 'mono'}[kind]
-  for given in (tasks, tasks[:1]):
+  for selected_tasks in (tasks, tasks[:1]):
     with raises_error(
       errors.CorpusError,
       where=f'test/{missing}',
       mentions=(repr(tasks[0].name), f'--tasks={tasks[1].name}'),
     ) as caught:
-      evaluate_lib.check_tasks(given)
+      evaluate_lib.check_tasks(selected_tasks)
     suggests_split = '--split=validation' in caught.value.fix
     assert suggests_split == (missing == 'mono')
   evaluate_lib.check_tasks(tasks[1:])

@@ -89,10 +89,10 @@ def test_gin_file_builds_and_traces(monkeypatch, tmp_path, file):
   )
   path.write_text(_EXAMPLES[family], encoding='utf-8')
   files = {'en': str(path)}
-  taught = []
+  vector_bindings = []
   if family == 'search_distillation':
     np.save(tmp_path / 'vectors.npy', np.zeros((2, 8), np.float32))
-    taught = [f'VECTORS={ {"en": str(tmp_path / "vectors.npy")} }']
+    vector_bindings = [f'VECTORS={ {"en": str(tmp_path / "vectors.npy")} }']
   settings = gin_files.settings_of(
     [file],
     [
@@ -108,7 +108,7 @@ def test_gin_file_builds_and_traces(monkeypatch, tmp_path, file):
         if family.startswith(('search', 'reranking'))
         else [f'DEV_FILES={files}']
       ),
-      *taught,
+      *vector_bindings,
     ],
   )
   setup = gin_files.trace_steps(settings)
@@ -119,7 +119,7 @@ def test_gin_file_builds_and_traces(monkeypatch, tmp_path, file):
       == settings.optimizer.learning_rate_overrides
       == ()
     )
-    assert objective.sentence['normalize'] == (not taught)
+    assert objective.sentence['normalize'] == (not vector_bindings)
     return
   assert objective.name in setup.factory.abstract.params['heads']
   [task] = settings.evaluation.tasks

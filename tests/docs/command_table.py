@@ -1,4 +1,4 @@
-"""Replacements with which the documented commands run on small data.
+"""Settings with which the documented commands run on small data.
 
 All commands of README.md and docs/ run as printed, in a folder with small
 files, runs and models of the same names (`small_world`), except for the
@@ -65,14 +65,14 @@ ELSEWHERE = {
 }
 # Mapping from the start of commands to the reason why they are not run.
 NOT_RUN = {
-  'xlflax build-corpus libreoffice': 'fetches packages',
-  'make ': 'makes an environment, or is this very run',
+  'xlflax build-corpus libreoffice': 'downloads packages',
+  'make ': 'creates an environment, or runs this test',
   'pip install': 'changes the environment; tutorial_test.py installs the wheel',
   'xlflax push-to-hub models/mine YOUR_NAME/mine  ': 'needs the network',
   'git clone': 'needs the network',
-  'export ': 'only for what is cloned before it',
+  'export ': 'needs a clone of the previous command',
   'docker ': 'needs Docker and the network',
-  'XLFLAX_OFFICIAL_SCORERS=': 'needs scorers that are not ours to ship',
+  'XLFLAX_OFFICIAL_SCORERS=': 'needs scorers that cannot be redistributed',
   'studies/': 'takes hours; the same commands on small data are in end_to_end/',
   'python -m studies.first_training_runs': 'reads what the line before it makes',
   'python -m pip download': 'needs the network',
@@ -88,29 +88,29 @@ NOT_RUN = {
   'python -m studies.text_length': 'reads texts that are not part of the '
   'repository; studies/text_length/README.md describes them',
   'python -m benchmarks.': 'takes minutes to hours; see tests/benchmarks',
-  'xlflax train --gin_file=mine.gin': 'needs the gin file of a reader',
+  'xlflax train --gin_file=mine.gin': 'needs a gin file of the user',
   'for model in': 'takes hours on a GPU; see tests/benchmarks',
   'done': 'end of a loop that is not run',
   '  python -m benchmarks': 'takes hours on a GPU; see tests/benchmarks',
-  'xlflax demo   ': 'takes minutes; the next line is the same on less text',
+  'xlflax demo   ': 'takes minutes; the next line runs it on less text',
   'xlflax launch slurm --array': 'needs Slurm; tests/launch renders it',
   'xlflax cache --runner=beam': 'needs Apache Beam; '
   'tests/data/cache/beam_runner_test.py runs it',
   'xlflax cache finalize': 'of what Slurm wrote; tests/data/cache runs it',
   'xlflax preprocess --corpus=/shared': 'of what Slurm wrote; '
   'tests/data/preparation runs it',
-  'xlflax cache copy gs://': 'needs a bucket; buckets_test.py has one',
-  'xlflax train --cache=/local/cache': 'of a copy that is not made here',
+  'xlflax cache copy gs://': 'needs a bucket; tested by buckets_test.py',
+  'xlflax train --cache=/local/cache': 'needs a local copy of a cache',
   'xlflax evaluate --model_dir=runs/base --tasks=perplexity --corpus=corpus --c': (
-    'waits for checkpoints of a run that goes on; evaluate_test.py watches'),
+    'waits for checkpoints of a running job; tested by evaluate_test.py'),
   'xlflax evaluate --model_dir=runs/search --mteb': (
     'downloads data; tests/interop/mteb_task_test.py runs it'),
   'xlflax evaluate --model_dir=runs/search --tasks=ranking': (
     'tests/finetuning/reranking_test.py ranks and reranks'),
   'xlflax evaluate --model_dir=runs/reranker': (
     'tests/finetuning/reranking_test.py ranks and reranks'),
-  'xlflax analyze transfer-matrix': 'needs transfer in every direction; '
-  'tests/analysis/directions_test.py has one',
+  'xlflax analyze transfer-matrix': 'needs transfer scores of all directions; '
+  'tested by tests/analysis/directions_test.py',
   'xlflax train --gin_file=pretrain/mlm_tlm.gin --gin_file=models/encoder.gin': (
     'takes minutes; end_to_end/synthetic_test.py runs it with fewer steps'),
   'xlflax evaluate --suite=studies/synthetic/measured_suite.gin': (

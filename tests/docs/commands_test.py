@@ -1,7 +1,7 @@
-"""Every command line and Python listing of README.md and docs/ is executed.
+"""Executes all commands and Python listings of README.md and docs/.
 
-Each page in a folder of its own, on small data (`small_world`), as
-`command_table` says; that table also has what cannot be run, and why.
+Each page has its own directory with small data (`small_world`). The module
+`command_table` defines replacements, and commands that cannot be run.
 """
 
 import contextlib

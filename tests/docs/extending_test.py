@@ -2,7 +2,7 @@
 
 A Python block whose first line is a comment with a path is a file; every
 other Python or Bash block of the section uses the files before it. The blocks
-run in a folder with the text that the page prepares and nothing else.
+run in a directory that contains only the text that the page prepares.
 """
 
 import os

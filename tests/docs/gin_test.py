@@ -1,4 +1,4 @@
-"""Trains with the complete configuration of docs/gin.md."""
+"""Tests the complete configuration of docs/gin.md."""
 
 import os
 import pathlib

@@ -127,7 +127,7 @@ class World:
     return path
 
   @functools.cache  # noqa: B019
-  def _made(self, name: str) -> pathlib.Path:
+  def _create(self, name: str) -> pathlib.Path:
     if name in MODELS or name == 'toy':
       return self.root / name
     if name in ('docs', 'examples'):
@@ -172,7 +172,7 @@ class World:
     return f'--corpus={corpus} --vocabulary={vocabulary}'
 
   def _peft_folder(self) -> pathlib.Path:
-    """A LoRA adapter of `runs/encoder` in the format of PEFT."""
+    """Writes a LoRA adapter of `runs/encoder` in the format of PEFT."""
     path, run = self.root / 'peft', self.root / 'runs/lora'
     if not path.exists():
       self.run(
@@ -212,7 +212,7 @@ class World:
     call = [*shlex.split(line), *arguments]
     assert cli.main(call) == 0, call
 
-  # Mapping from the start of a name to the function that creates the file.
+  # The method `_make_PREFIX` creates the files and folders `PREFIX…`.
 
   def _make_corpus(self, path: pathlib.Path) -> None:
     shutil.copytree(self.toy / 'corpus', path)

@@ -21,7 +21,7 @@ from studies.synthetic import __main__ as synthetic
 _ROOT = pathlib.Path(__file__).parents[2]
 _FILES = _ROOT / 'studies/synthetic'
 # Tasks on frozen vectors: metric and part, the score of uninformative vectors
-# (a number or another metric), and the minimum improvement over it.
+# (a number or a baseline metric), and the minimum improvement over it.
 _FROZEN = {
   'similarity': ('spearman/aa-en', 0.0, 0.08),
   'pairs': ('average_precision/aa-en', 'positive/aa-en', 0.05),

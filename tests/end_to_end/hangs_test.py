@@ -131,12 +131,12 @@ def test_hang_logs_all_stacks_and_the_job_restarts(
 
 @pytest.mark.parametrize('fault', ['loader', 'collective'])
 @pytest.mark.parametrize(
-  'watchdog_timeout, hears',
+  'watchdog_timeout, signaled',
   [(900, (0, 1)), (0, (0,))],
   ids=['both', 'the_first'],
 )
 def test_one_ctrl_c_ends_a_hanging_job(
-  workspace, tmp_path, fault, watchdog_timeout, hears
+  workspace, tmp_path, fault, watchdog_timeout, signaled
 ):
   """This holds without a watchdog and for processes that wait inside JAX."""
   job = _Job(
@@ -148,7 +148,7 @@ def test_one_ctrl_c_ends_a_hanging_job(
   longest = job.wait_for(18)
   time.sleep(5 + longest)  # The fault occurs after the 20th step or batch.
   assert job.poll() is None
-  for i in hears:
+  for i in signaled:
     job.processes[i].send_signal(signal.SIGINT)
   limit = max(_STOPPING, 10 * longest) + _LEAVING
   assert job.statuses(limit) == [74, 74], job.texts()

@@ -74,17 +74,19 @@ class _Method:
     )
 
 
-def _some(*names, **settings):
+def _select_settings(*names, **settings):
   return {name: _SETTINGS[name] for name in names} | settings
 
 
 _COMMON = ('BATCH_SIZE', 'WARMUP_STEPS', 'LEARNING_RATE')
-_VECO = _some(*_COMMON, 'LENGTH', 'PAIR_LENGTH', 'PAIR_BATCH_SIZE')
+_VECO = _select_settings(*_COMMON, 'LENGTH', 'PAIR_LENGTH', 'PAIR_BATCH_SIZE')
 _METHODS = {
   'moco': _Method(  # 40 keys: the pointer wraps around every five steps
     'moco_tlm.gin',
     _ENCODER,
-    _some('WARMUP_STEPS', 'LEARNING_RATE', 'PAIR_LENGTH', 'PAIR_BATCH_SIZE')
+    _select_settings(
+      'WARMUP_STEPS', 'LEARNING_RATE', 'PAIR_LENGTH', 'PAIR_BATCH_SIZE'
+    )
     | dict(MIN_TOKENS=2, MAX_TOKENS=20, QUEUE_SIZE=40, MOMENTUM=0.9),
   ),
   'veco': _Method('veco.gin', _ENCODER, _VECO),
@@ -93,16 +95,19 @@ _METHODS = {
   'muon': _Method(
     'mlm.gin',
     _ENCODER,
-    _some(*_COMMON, 'LENGTH')
+    _select_settings(*_COMMON, 'LENGTH')
     | dict(OPTIMIZER='@optimizers.Muon()', SCHEDULE='@schedules.WSD()'),
   ),
   'stable_adamw': _Method(
     'mlm.gin',
     _ENCODER,
-    _some(*_COMMON, 'LENGTH') | dict(OPTIMIZER='@optimizers.StableAdamW()'),
+    _select_settings(*_COMMON, 'LENGTH')
+    | dict(OPTIMIZER='@optimizers.StableAdamW()'),
   ),
   'translation': _Method(
-    'translation.gin', _ENCODER_DECODER, _some(*_COMMON, 'SIDE_LENGTH')
+    'translation.gin',
+    _ENCODER_DECODER,
+    _select_settings(*_COMMON, 'SIDE_LENGTH'),
   ),
 }
 

@@ -1,8 +1,8 @@
-"""The session of docs/tutorial.md prints what the page shows.
+"""Tests that the commands of docs/tutorial.md print the output of the page.
 
-Numbers may differ, but not their decimals. Output that the page does not show
-is an error, except where it has a line `…` or `^C`. The wheel is
-installed in its own environment on top of the installed libraries. With
+Numbers may differ, but not their number of decimals. Output that is not on the
+page is an error, except at lines `…` or `^C`. The wheel is installed in its own
+environment on top of the installed libraries. With
 XLFLAX_TOUR=empty, its libraries are installed too, from the package registry,
 as `pip install xlflax` does on a new machine (gigabytes).
 """

@@ -49,7 +49,7 @@ INPUTS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Held(example_source.ExampleSource):
-  """Source of given examples. A part may be an exception, which is raised."""
+  """Source of examples in memory. A part that is an exception is raised."""
 
   parts: tuple = ()
 
@@ -71,7 +71,7 @@ def piece(vocabulary: WordVocabulary, word: str) -> int:
 def make_eval_model(
   objective, head, vocabulary, **options
 ) -> eval_task.EvalModel:
-  """Returns a model that has only this head."""
+  """Returns a model with a single head."""
   return eval_task.EvalModel(
     model=OneHot(),
     vocabulary=vocabulary,

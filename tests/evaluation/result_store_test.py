@@ -230,7 +230,7 @@ def test_a_result_with_failures_is_not_finished(tmp_path):
   assert result_store.read_result(file) == failed
 
 
-def test_a_result_of_another_run_is_not_used(tmp_path, caplog):
+def test_results_of_other_runs_are_not_used(tmp_path, caplog):
   """This holds even if task, text and seed are equal."""
   files = []
   for name in 'ab':

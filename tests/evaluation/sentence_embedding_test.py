@@ -123,12 +123,12 @@ def _tasks():
 
 def test_encode_and_all_tasks_use_the_published_vectors(published, monkeypatch):
   run = published[1]
-  want = _reference_vectors(published, TEXTS)
-  np.testing.assert_allclose(run.encode(TEXTS), want, atol=1e-6)
+  expected = _reference_vectors(published, TEXTS)
+  np.testing.assert_allclose(run.encode(TEXTS), expected, atol=1e-6)
   compared_vectors = _record_compared_vectors(run, _tasks(), monkeypatch)
   assert len(compared_vectors) == 6
   for name, vectors in compared_vectors.items():
-    np.testing.assert_allclose(vectors, want, atol=1e-6, err_msg=name)
+    np.testing.assert_allclose(vectors, expected, atol=1e-6, err_msg=name)
 
 
 def test_queries_and_documents_use_their_prompts(
@@ -145,13 +145,15 @@ def test_queries_and_documents_use_their_prompts(
   compared_vectors = _record_compared_vectors(run, [task], monkeypatch)[
     'ranking'
   ]
-  want = [
+  expected = [
     _reference_vectors(published, _FIRST, 'query'),
     _reference_vectors(published, _SECOND, 'document', 'passage'),
   ]
-  np.testing.assert_allclose(compared_vectors, np.concatenate(want), atol=1e-6)
+  np.testing.assert_allclose(
+    compared_vectors, np.concatenate(expected), atol=1e-6
+  )
   for texts, name, vectors in zip(
-    (_FIRST, _SECOND), ('query', 'document'), want, strict=True
+    (_FIRST, _SECOND), ('query', 'document'), expected, strict=True
   ):
     np.testing.assert_allclose(
       run.encode(texts, prompt_name=name), vectors, atol=1e-6

@@ -103,8 +103,8 @@ def test_translations_do_not_depend_on_batches_and_devices(
   eval_model, boxed = untrained
   texts = sentences('en', 11)
   options = dict(beam_size=2, n_best=2, max_length=16)
-  want = _translate(eval_model, texts, **options)
-  assert len(set(_best(want))) > 3
+  expected = _translate(eval_model, texts, **options)
+  assert len(set(_best(expected))) > 3
   partitioner = partitioning.Partitioner(data=2, fsdp=2, tensor=2)
   sharded = dataclasses.replace(
     eval_model,
@@ -117,7 +117,7 @@ def test_translations_do_not_depend_on_batches_and_devices(
   )
   for other in (dataclasses.replace(eval_model, batch_size=3), sharded):
     got = _translate(other, texts, **options)
-    for a, b in zip(want.hypotheses, got.hypotheses, strict=True):
+    for a, b in zip(expected.hypotheses, got.hypotheses, strict=True):
       assert [x.text for x in a] == [x.text for x in b]
       np.testing.assert_allclose(
         [x.score for x in a], [x.score for x in b], atol=1e-5

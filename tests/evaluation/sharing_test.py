@@ -167,13 +167,13 @@ def test_states_equal_those_of_the_language_encoders(eval_model):
   languages = [0] * 5 + [1] * 9 + [0] * 12
   states = hidden_states.sentence_states(eval_model, texts, languages).states
   for language in range(2):
-    mine = np.flatnonzero(np.array(languages) == language)
+    language_indices = np.flatnonzero(np.array(languages) == language)
     alone = hidden_states.sentence_states(
       _language_encoder(eval_model, language),
-      [texts[i] for i in mine],
-      [language] * len(mine),
+      [texts[i] for i in language_indices],
+      [language] * len(language_indices),
     ).states
-    np.testing.assert_allclose(states[:, mine], alone, atol=1e-5)
+    np.testing.assert_allclose(states[:, language_indices], alone, atol=1e-5)
   other = hidden_states.sentence_states(
     _language_encoder(eval_model, 1), texts[:1], [0]
   ).states

@@ -136,9 +136,9 @@ def test_tokens_without_a_word_are_ignored(eval_model, split):
     eval_model.vocabulary, sentence_words, 'de'
   )
   of_token = np.repeat(np.arange(len(sentence_words)), lengths)
-  some = np.where(np.isin(of_token, [1, 3]), of_token * 10, -1)
+  word_numbers = np.where(np.isin(of_token, [1, 3]), of_token * 10, -1)
   (states,) = word_states.states_of_readings(
-    eval_model, [word_states.Reading(ids, some)], [0]
+    eval_model, [word_states.Reading(ids, word_numbers)], [0]
   )
   (states_of_all,) = _read(eval_model, [sentence_words], [('de', 0)])
   assert states.words.tolist() == [10, 30]

@@ -189,13 +189,13 @@ def test_output_used_by_another_process_is_rejected(run, tmp_path):
   other = os.getppid()
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(os, 'getpid', lambda: other)
-    held = directory_lease.Lease(tmp_path / 'out')
-    held.__enter__()
+    lease = directory_lease.Lease(tmp_path / 'out')
+    lease.__enter__()
   try:
     with raises_error(errors.RunDirectoryError, where='out', mentions=other):
       run('LEARNING_RATE=0.2')
   finally:
-    held.__exit__(None, None, None)
+    lease.__exit__(None, None, None)
   assert not (tmp_path / 'out' / 'trials').exists()
 
 

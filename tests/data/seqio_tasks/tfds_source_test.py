@@ -56,7 +56,7 @@ def test_unknown_dataset_error_mentions_data_dir(tmp_path):
     splits={'train': 'train'},
     data_dir=str(tmp_path),
   )
-  for ask in (
+  for method in (
     source.num_input_examples,
     source.get_dataset,
     source.list_shards,
@@ -64,4 +64,4 @@ def test_unknown_dataset_error_mentions_data_dir(tmp_path):
     with raises_error(
       errors.CorpusError, mentions=('no_such_dataset/en:1.0.0', 'TFDS_DATA_DIR')
     ):
-      ask('train')
+      method('train')

@@ -189,14 +189,14 @@ def test_separate_ids_overlap(unions):
   assert union.spec.word_starts == b''
   ids = union.encode('the cat', language='en')
   assert ids == union.members['en'].encode('the cat')
-  for ask in (
+  for method in (
     union.decode,
     lambda ids: union.piece(ids[0]),
     lambda ids: union.is_byte(ids[0]),
     lambda ids: union.piece_id('▁the'),
   ):
     with raises_error(errors.VocabularyError, mentions=('en', 'language=CODE')):
-      ask(ids)
+      method(ids)
 
 
 @pytest.mark.parametrize('anchors', _UNIONS[:2])

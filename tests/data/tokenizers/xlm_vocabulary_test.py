@@ -83,11 +83,11 @@ def test_ids_equal_those_of_the_reference(folder, language):
   reference, vocabulary = _reference(folder), _read(folder)
   texts = LINES[:11] + EDGE_CASES + ['Şi ţară în fâşie. Ătta ２３％！「x」…']
   for text in texts:
-    want = [
+    expected = [
       reference.convert_tokens_to_ids(token)
       for token in reference._tokenize(text, lang=language)
     ]
-    assert vocabulary.encode(text, language=language) == want, text
+    assert vocabulary.encode(text, language=language) == expected, text
   text = 'the other man at the river'
   assert vocabulary.decode(vocabulary.encode(text)) == text
 

@@ -80,8 +80,8 @@ def test_resampled_sums_equal_a_loop_over_examples():
   rows = [_f1_rows(seed) for seed in (1, 2)]
   generator = np.random.default_rng(1)
 
-  def difference(places):
-    sums = [row[places].sum(0) for row in rows]
+  def difference(indices):
+    sums = [row[indices].sum(0) for row in rows]
     first, second = (2 * s[0] / (s[1] + s[2]) for s in sums)
     return second - first
 

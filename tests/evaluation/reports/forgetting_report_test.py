@@ -188,7 +188,7 @@ def _groups_of_languages(tmp_path, parts, *, known=(('en', 'fr'), ())):
   return {row['language']: row['group'] for row in rows}, rows
 
 
-def test_languages_that_the_initial_model_lacks_are_not_old(tmp_path):
+def test_languages_outside_the_initial_model_are_not_old(tmp_path):
   scores = {'sw': 0.1, 'en': 0.2, 'fr': 0.4, 'ja': 0.9, 'pt-BR': 0.9}
   groups, rows = _groups_of_languages(tmp_path, scores)
   mean = forgetting_report.OLD_MEAN

@@ -143,7 +143,7 @@ def test_scores_of_known_predictions(fixed, sentences):
     a == b == 'yes' for a, b in zip(gold, right, strict=True)
   )
   assert sum(counted.values()) == 20
-  # A blind part has predictions only, a broken one is a failure.
+  # A blind part has only predictions, and an invalid part is a failure.
   assert 'accuracy/ja' not in result.metrics
   assert result.files['ja.tsv'].splitlines() == right
   assert any(

@@ -51,7 +51,7 @@ def _parsed(text, language, **tree):
   )
 
 
-def _asked(text, language, *answers):
+def _question(text, language, *answers):
   return labeled_examples.Question(
     id='0', language=language, question='four', context=text, answers=answers
   )
@@ -95,8 +95,8 @@ _CASES = {
   'questions': (
     question_answering_task.ExtractiveQA,
     questions.QuestionAnswering(features='plug_in'),
-    _asked(_FRENCH, 'fr', labeled_examples.Answer('deux', 3)),
-    _asked(_ENGLISH, 'en'),
+    _question(_FRENCH, 'fr', labeled_examples.Answer('deux', 3)),
+    _question(_ENGLISH, 'en'),
   ),
   'parsing': (
     parsing_task.Parsing,

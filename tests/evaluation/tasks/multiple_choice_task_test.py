@@ -176,8 +176,8 @@ def test_loss_is_a_sum_over_questions(eval_model, read):
   ]
   np.testing.assert_allclose(alone, expected, rtol=1e-4, atol=1e-6)
   blind = batch | {'labels': jnp.full(6, -1)}
-  nothing = output(eval_model.params, blind)
-  assert float(nothing.loss.total) == float(nothing.loss.weight) == 0
+  blind_output = output(eval_model.params, blind)
+  assert float(blind_output.loss.total) == float(blind_output.loss.weight) == 0
   kernel = eval_model.params['heads']['multiple_choice']['output']['kernel']
   slopes = jax.grad(
     lambda k: output(_with(eval_model.params, k), batch).loss.total

@@ -143,7 +143,7 @@ def test_mean_is_computed_from_losses(task, eval_model):
   assert metrics['perplexity/mean'] == pytest.approx(math.exp(mean))
 
 
-def test_perplexity_depends_only_on_the_seed(task, eval_model):
+def test_perplexity_is_deterministic_for_each_seed(task, eval_model):
   first = task.evaluate(eval_model).metrics
   assert task.evaluate(eval_model).metrics == first
   other = task.evaluate(dataclasses.replace(eval_model, seed=1)).metrics

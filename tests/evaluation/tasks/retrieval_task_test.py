@@ -234,13 +234,12 @@ def _task(**settings):
 def test_pairs_with_and_without_common_strings_are_separate(
   eval_model, monkeypatch, tmp_path
 ):
-  """Sentence 0 retrieves its translation; 2 is nearer to that of 3."""
+  """Sentence 0 retrieves its translation, but target 2 is nearest to source 3."""
   x = np.eye(4)
   y = x[[0, 1, 3, 3]] + [[0] * 4, [0] * 4, [0, 0, 0.1, 0], [0] * 4]
   _given_vectors(monkeypatch, np.repeat(np.concatenate([x, y])[None], 3, 0))
   result = _task().evaluate(eval_model)
-  # 2 asks: 2 (the only one that has its direction); 3 asks: 3; back, 2's asks
-  # and finds 3.
+  # Sources 2 and 3 retrieve their translations, and target 2 retrieves source 3.
   expected = {
     'forward/de': 1,
     'backward/de': 3 / 4,
@@ -328,8 +327,8 @@ def test_language_means_are_subtracted(
       matrix[off_diagonal].mean()
     )
   assert result.metrics['pair_cosine/de'] == row['pair_cosine']
-  said = 'the mean of its language is subtracted from each vector'
-  assert (said in result.notes) == is_centred
+  expected_note = 'the mean of its language is subtracted from each vector'
+  assert (expected_note in result.notes) == is_centred
   if centre == 'auto' and not is_centred:
     assert any('49 sentences' in note for note in result.notes)
 

@@ -25,7 +25,7 @@ _TEXTS = [
 @pytest.fixture(
   scope='module', params=[*_IMPORTED, 'joint', 'shared', 'none', 'separate']
 )
-def known(request, tmp_path_factory):
+def vocabulary_and_reference(request, tmp_path_factory):
   """Returns a vocabulary, and the reference tokenizer if it has offsets."""
   kind = request.param
   folder = tmp_path_factory.mktemp('v')
@@ -44,20 +44,24 @@ def known(request, tmp_path_factory):
 
 
 @pytest.fixture(scope='module')
-def encoded(known):
-  return char_offsets.encode_with_offsets(known[0], _TEXTS, 'en')
+def encoded(vocabulary_and_reference):
+  return char_offsets.encode_with_offsets(
+    vocabulary_and_reference[0], _TEXTS, 'en'
+  )
 
 
-def test_token_ids_equal_those_of_the_complete_text(known, encoded):
+def test_token_ids_equal_those_of_the_complete_text(
+  vocabulary_and_reference, encoded
+):
   allowed = {'\t', '\n', '\r', '\u200b', '\ufeff'}
   for text, spans in zip(_TEXTS, encoded, strict=True):
     if not allowed & set(text) and '  ' not in text and text.strip():
       ids = spans.token_ids.tolist()
-      expected_ids = known[0].encode(text, language='en')
+      expected_ids = vocabulary_and_reference[0].encode(text, language='en')
       # Unknown characters are not merged.
       if language_codes.TEXT_WITHOUT_SPACES.search(text):
         ids, expected_ids = (
-          _merge_unknown_ids(x, known[0].spec.unk_id)
+          _merge_unknown_ids(x, vocabulary_and_reference[0].spec.unk_id)
           for x in (ids, expected_ids)
         )
       assert ids == expected_ids
@@ -104,8 +108,10 @@ def test_offsets_are_sorted(encoded):
     assert {a.dtype for a in spans} == {np.dtype(np.int32)}
 
 
-def test_offsets_equal_those_of_the_tokenizers_library(known, encoded):
-  vocabulary, reference = known
+def test_offsets_equal_those_of_the_tokenizers_library(
+  vocabulary_and_reference, encoded
+):
+  vocabulary, reference = vocabulary_and_reference
   if reference is None:
     pytest.skip('the library has no such tokenizer')
   compared = 0

@@ -1,7 +1,7 @@
-"""Rules that all readers of labeled files share.
+"""Tests of rules that all readers of labeled files share.
 
-Every format is crossed with every way to end lines, a byte order mark,
-compression, and JSON that has no UTF-8 form.
+All formats are tested with all line endings, byte order marks, compression, and
+JSON that cannot be encoded in UTF-8.
 """
 
 import gzip
@@ -108,9 +108,7 @@ def test_all_line_ends_give_the_same_examples(
 
 @pytest.mark.parametrize('name', ['jsonl', 'xcopa', 'squad'])
 @pytest.mark.parametrize('escape', ['\\ud83d', '\\uDC00', '\\ud83dx\\ude00'])
-def test_json_without_a_utf8_form_is_rejected_with_its_line(
-  tmp_path, name, escape
-):
+def test_json_that_cannot_be_encoded_in_utf8_is_located(tmp_path, name, escape):
   file, text = _SAMPLES[name]
   marker = {'jsonl': 'It is bad', 'xcopa': 'The street', 'squad': 'Where is'}
   path = _write(tmp_path / file, text.replace(marker[name], escape))
@@ -120,7 +118,7 @@ def test_json_without_a_utf8_form_is_rejected_with_its_line(
   assert caught.value.where == f'{path}:{line}'
 
 
-def test_truncated_json_lines_have_their_own_message(tmp_path):
+def test_truncated_json_lines_have_a_separate_message(tmp_path):
   problems = set()
   for line in ('{"text": "Он нач', '{"text" "Он начал"}'):
     path = _write(tmp_path / 'a.jsonl', f'{{"text": "a"}}\n{line}\n')

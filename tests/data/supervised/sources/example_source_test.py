@@ -169,11 +169,11 @@ def test_invalid_arguments_are_rejected(arguments, values):
 
 
 def test_invalid_part_names_are_rejected():
-  odd = example_source.FileDataset(format='conll', files={'en-de': 'a'})
+  dataset = example_source.FileDataset(format='conll', files={'en-de': 'a'})
   with raises_error(
     errors.ConfigError, got='en-de', mentions=('fr', 'zh_Hans')
   ):
-    odd.load('en-de')
+    dataset.load('en-de')
 
 
 @pytest.mark.parametrize(
