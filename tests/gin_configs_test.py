@@ -16,7 +16,7 @@ from xlflax.training.checkpointing import config_serialization, run_directory
 # in tests/finetune_gin_test.py, those of suites/ in
 # tests/finetuning/gin_files_test.py, those of languages/ in
 # tests/papers/languages_test.py.
-_ELSEWHERE = (
+_TESTED_ELSEWHERE = (
   'papers/',
   'recipes/',
   't5x/',
@@ -24,9 +24,11 @@ _ELSEWHERE = (
   'suites/',
   'languages/',
 )
-_FILES = [f for f in gin_files.list_gin_files() if not f.startswith(_ELSEWHERE)]
+_FILES = [
+  f for f in gin_files.list_gin_files() if not f.startswith(_TESTED_ELSEWHERE)
+]
 # Included by other files; insufficient for training or evaluation alone.
-_PARTS = (
+_PARTIAL_FILES = (
   'pretrain/base.gin',
   'models/encoder.gin',
   'models/roberta.gin',
@@ -44,7 +46,7 @@ _SIZES = {
   'models/bart.gin': 'models/tiny_mbart.gin',
 }
 _DURING_TRAINING = tuple(f for f in _FILES if f.endswith('_training.gin'))
-_GIVEN = dict(
+_MACROS = dict(
   MODEL_DIR='runs/a',
   VOCABULARY='vocabulary',
   CORPUS='corpus',
@@ -66,9 +68,11 @@ def _kind(file: str) -> str:
 _EVALUATIONS = [
   f
   for f in _FILES
-  if _kind(f) == 'evaluate' and f not in _PARTS + _DURING_TRAINING
+  if _kind(f) == 'evaluate' and f not in _PARTIAL_FILES + _DURING_TRAINING
 ]
-_TRAININGS = [f for f in _FILES if f not in _PARTS and f not in _EVALUATIONS]
+_TRAININGS = [
+  f for f in _FILES if f not in _PARTIAL_FILES and f not in _EVALUATIONS
+]
 # A trace takes two to six CPU seconds. Each objective and each kind of model is
 # in one of these files; the other files are slow tests.
 _QUICK = (
@@ -89,7 +93,7 @@ _QUICK = (
 )
 
 
-def _with_the_rest(file: str) -> list[str]:
+def _with_required_files(file: str) -> list[str]:
   """Returns this file and the files that are passed together with it."""
   if _kind(file) == 'models':
     return ['pretrain/mlm.gin', file]
@@ -109,10 +113,10 @@ def _text(file: str) -> str:
 
 
 def _macros(file: str) -> list[str]:
-  """Returns the used macros of `_GIVEN` and the number of steps."""
-  text = ''.join(map(_text, _with_the_rest(file)))
+  """Returns the used macros of `_MACROS` and the number of steps."""
+  text = ''.join(map(_text, _with_required_files(file)))
   bindings = [
-    f'{name}={value!r}' for name, value in _GIVEN.items() if f'%{name}' in text
+    f'{name}={value!r}' for name, value in _MACROS.items() if f'%{name}' in text
   ]
   if _kind(file) == 'adapters':
     bindings.append("INIT_FROM='runs/base'")
@@ -138,16 +142,18 @@ def settings_of(monkeypatch, tmp_path):
 
 
 def test_every_file_is_tested():
-  assert set(_TRAININGS) | set(_EVALUATIONS) | set(_PARTS) == set(_FILES)
+  assert set(_TRAININGS) | set(_EVALUATIONS) | set(_PARTIAL_FILES) == set(
+    _FILES
+  )
   assert len(_TRAININGS) >= 9 and len(_EVALUATIONS) >= 2
 
 
 @pytest.mark.parametrize(
   'file', mark_slow(_TRAININGS, slow=set(_TRAININGS) - set(_QUICK))
 )
-def test_training(settings_of, file):
+def test_training_files_build_and_trace(settings_of, file):
   """Parses and builds the file, and traces each step on eight devices."""
-  settings = settings_of(_with_the_rest(file), _macros(file))
+  settings = settings_of(_with_required_files(file), _macros(file))
   gin_files.trace_steps(settings)
   if file in _DURING_TRAINING:
     tasks = settings.evaluation.tasks
@@ -157,7 +163,7 @@ def test_training(settings_of, file):
 
 
 @pytest.mark.parametrize('file', _EVALUATIONS)
-def test_evaluation(monkeypatch, file):
+def test_evaluation_files_build_tasks(monkeypatch, file):
   received = {}
 
   class Stop(Exception):
@@ -190,8 +196,8 @@ def test_evaluation(monkeypatch, file):
   assert tasks and all(isinstance(t, evaluation_base.EvalTask) for t in tasks)
 
 
-@pytest.mark.parametrize('file', _PARTS)
-def test_parts_are_read_by_others(file):
+@pytest.mark.parametrize('file', _PARTIAL_FILES)
+def test_partial_files_are_included(file):
   users = [
     f
     for f in gin_files.list_gin_files()
@@ -208,7 +214,7 @@ def test_parts_are_read_by_others(file):
 
 @pytest.mark.parametrize('file', _FILES)
 def test_header_lists_common_overrides(file):
-  """The listed names exist."""
+  """Checks that the listed macros exist."""
   text = (gin_config.SHIPPED / file).read_text()
   header = '\n'.join(line for line in text.splitlines() if line.startswith('#'))
   assert header, 'a comment on what the file is for'
@@ -217,8 +223,8 @@ def test_header_lists_common_overrides(file):
     assert re.search(rf'^{macro} =|%{macro}\b', everything, re.M), macro
 
 
-def test_operative_configuration_can_be_trained_again(settings_of, tmp_path):
-  """config.gin of a run is a gin file that reproduces the run."""
+def test_operative_configuration_reproduces_the_run(settings_of, tmp_path):
+  """Config.gin of a run is a valid gin file."""
   files = [
     'pretrain/mlm_tlm_contrast.gin',
     'models/tiny.gin',
@@ -259,12 +265,12 @@ def test_operative_configuration_can_be_trained_again(settings_of, tmp_path):
     pytest.param('Adafactor', 'Linear', marks=pytest.mark.slow),
   ],
 )
-def test_optimizer_schedule_and_mask_ratio_by_macros(
+def test_macros_set_optimizer_schedule_and_mask_ratio(
   settings_of, optimizer, schedule
 ):
   file = 'pretrain/mlm.gin'
   settings = settings_of(
-    _with_the_rest(file),
+    _with_required_files(file),
     [
       *_macros(file),
       f'OPTIMIZER=@optimizers.{optimizer}()',

@@ -37,7 +37,7 @@ def read_with_includes(file: str) -> str:
 
 
 def write_teacher(directory: pathlib.Path) -> None:
-  """Writes the input of distillation: a teacher's model."""
+  """Writes the teacher model for distillation."""
   run_directory.write_model(
     directory,
     encoder.Encoder(
@@ -55,7 +55,7 @@ def write_teacher(directory: pathlib.Path) -> None:
 
 
 def tiny_encoder() -> encoder.Encoder:
-  """Returns an encoder of any vocabulary, for adaptation."""
+  """Returns an encoder without a vocabulary size, for adapter training."""
   return encoder.Encoder(
     model_config.EncoderConfig(
       num_layers=2, hidden_dim=16, mlp_dim=16, num_heads=2

@@ -1,7 +1,7 @@
 """Complete messages of the most common mistakes.
 
 All other tests compare the class and the fields of an error. These tests show
-how the fields are put together, and notice an unintended change of wording.
+the formatted message, and detect unintended changes of its wording.
 """
 
 import pytest
@@ -40,7 +40,7 @@ _NOT_UTF8 = (
 )
 
 
-def _name_two_objectives_alike():
+def _create_objectives_with_the_same_name():
   entries = (
     objective_mixture.WeightedObjective(
       dataset='a', objective=masked_lm.MaskedLM()
@@ -52,7 +52,7 @@ def _name_two_objectives_alike():
   objective_mixture.ObjectiveMixture(entries=entries)
 
 
-def _read_bytes_that_are_no_text():
+def _read_invalid_utf8():
   corpus_writer.write_monolingual('corpus', 'en', [['a dog']])
   with open('corpus/mono/en.txt', 'ab') as file:
     file.write(b'a \xff\n')
@@ -65,11 +65,11 @@ def _read_bytes_that_are_no_text():
     (lambda: saved_run.load_run('nowhere'), _MISSING_RUN),
     (lambda: corpus_directory.Corpus('nowhere'), _MISSING_CORPUS),
     (lambda: base_vocabulary.Vocabulary.load('nowhere'), _MISSING_VOCABULARY),
-    (_name_two_objectives_alike, _SAME_NAME),
-    (_read_bytes_that_are_no_text, _NOT_UTF8),
+    (_create_objectives_with_the_same_name, _SAME_NAME),
+    (_read_invalid_utf8, _NOT_UTF8),
   ],
 )
-def test_message(mistake, message, tmp_path, monkeypatch):
+def test_formatted_message(mistake, message, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   with pytest.raises(errors.XlflaxError) as caught:
     mistake()

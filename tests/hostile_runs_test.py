@@ -104,12 +104,12 @@ def _changed(path, step):
     ('checkpoints/0/params/digests.json', 3),
   ],
 )
-def test_every_value(run, name, step):
-  """Each value is read, or rejected with one message."""
-  refused = tried = 0
+def test_invalid_values_are_read_or_rejected(run, name, step):
+  """Each value is either read or rejected with one error."""
+  num_rejected = num_tried = 0
   for text in _changed(run / name, step):
     (run / name).write_text(text)
-    tried += 1
+    num_tried += 1
     try:
       opened = xlflax.load_run(run)
       opened.is_finished()
@@ -120,10 +120,10 @@ def test_every_value(run, name, step):
         opened.restore_params(0)
       run_pages.read_run(run, name='x')
     except errors.XlflaxError as error:
-      refused += 1
+      num_rejected += 1
       assert len(str(error)) < 20_000
-  assert tried > 3
-  assert refused or name == 'finished.json'
+  assert num_tried > 3
+  assert num_rejected or name == 'finished.json'
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_every_value(run, name, step):
   ],
 )
 @pytest.mark.parametrize('scan', [True, False])
-def test_a_model_far_larger_than_its_checkpoint(run, field, scan):
+def test_sizes_larger_than_the_checkpoint_are_rejected(run, field, scan):
   described = json.loads((run / 'model.json').read_text())
   del described[checksums.OWN]
   described['fields']['config']['fields'] |= {
@@ -156,8 +156,7 @@ def test_a_model_far_larger_than_its_checkpoint(run, field, scan):
   assert time.monotonic() - start < 20
 
 
-def test_invalid_results(run):
-  """Invalid results are skipped with a warning."""
+def test_invalid_results_are_skipped(run):
   folder = run / 'eval' / 'task' / 'test-0123'
   folder.mkdir(parents=True)
   valid_result = {
@@ -188,6 +187,6 @@ def test_invalid_results(run):
     ('data://x', 'data%3A/x'),
   ],
 )
-def test_links_of_pages(tmp_path, monkeypatch, target, address):
+def test_resolve_link(tmp_path, monkeypatch, target, address):
   monkeypatch.chdir(tmp_path)
   assert cells.resolve_link(target, tmp_path) == address

@@ -57,7 +57,7 @@ def _is_type_checking(node: ast.stmt) -> bool:
   return isinstance(node, ast.If) and ast.unparse(node.test) == 'TYPE_CHECKING'
 
 
-def imported(source: str, homes: dict[str, str]) -> set[str]:
+def imported_modules(source: str, homes: dict[str, str]) -> set[str]:
   """Returns the modules that a module imports, at its top or in a function.
 
   Imports under TYPE_CHECKING do not run, and the public names of a package are
@@ -86,7 +86,7 @@ def imported(source: str, homes: dict[str, str]) -> set[str]:
   return {home for home in modules if home}
 
 
-def upward(
+def upward_imports(
   imports: dict[str, set[str]], levels: dict[str, int]
 ) -> set[tuple[str, str]]:
   """Returns the imports of modules in a higher row."""
@@ -98,17 +98,17 @@ def upward(
   }
 
 
-def circles(imports: dict[str, set[str]]) -> set[str]:
+def modules_in_cycles(imports: dict[str, set[str]]) -> set[str]:
   """Returns the modules that are in a cycle or between two cycles."""
-  inner = _peel(imports)
+  inner = _remove_leaves(imports)
   importers: dict[str, set[str]] = {module: set() for module in inner}
   for module, targets in inner.items():
     for target in targets:
       importers[target].add(module)
-  return set(_peel(importers))
+  return set(_remove_leaves(importers))
 
 
-def _peel(graph: dict[str, set[str]]) -> dict[str, set[str]]:
+def _remove_leaves(graph: dict[str, set[str]]) -> dict[str, set[str]]:
   """Removes nodes without edges repeatedly; returns the remaining nodes."""
   while free := {node for node, targets in graph.items() if not targets}:
     graph = {n: targets - free for n, targets in graph.items() if n not in free}
@@ -138,7 +138,7 @@ def _imports() -> dict[str, set[str]]:
   for package in packages:
     homes = public_names(package, sources[package]) | homes
   return {
-    module: imported(source, homes) - {module}
+    module: imported_modules(source, homes) - {module}
     for module, source in sources.items()
   }
 
@@ -155,7 +155,7 @@ def _levels() -> dict[str, int]:
   }
 
 
-def test_the_table_names_what_is_there():
+def test_layer_table_lists_existing_paths():
   layers = [layer for row in _rows() for layer in row]
   assert layers and len(layers) == len(set(layers))
   for layer in layers:
@@ -165,13 +165,13 @@ def test_the_table_names_what_is_there():
     assert path.is_dir() if layer.endswith('/') else path.is_file(), layer
 
 
-def test_no_import_runs_upwards():
+def test_modules_do_not_import_higher_layers():
   assert _files()
-  assert upward(_imports(), _levels()) == set()
+  assert upward_imports(_imports(), _levels()) == set()
 
 
-def test_no_circle_is_left():
-  assert circles(_imports()) == set()
+def test_modules_have_no_import_cycles():
+  assert modules_in_cycles(_imports()) == set()
 
 
 TABLE = """
@@ -187,11 +187,11 @@ TABLE = """
   ('path', 'expected'),
   [('top.py', 0), ('high/a.py', 0), ('high/deep/a.py', 1), ('low.py', 2)],
 )
-def test_level(path, expected):
+def test_level_of_a_path(path, expected):
   assert level(path, read_rows(TABLE)) == expected
 
 
-def test_a_module_without_a_room_is_refused():
+def test_modules_without_a_layer_are_rejected():
   with pytest.raises(AssertionError, match=r'other\.py is in no layer'):
     level('other.py', read_rows(TABLE))
 
@@ -199,15 +199,15 @@ def test_a_module_without_a_room_is_refused():
 HOMES = {name: name for name in ('p', 'p.a', 'p.b', 'p.c', 'p.d')}
 
 
-def test_imports_in_functions_count():
+def test_imports_in_functions_are_included():
   source = (
     'import os\nimport p.a\nfrom p import b\n'
     'def f():\n  from p.c import name\n  from p import version\n'
   )
-  assert imported(source, HOMES) == {'p.a', 'p.b', 'p.c', 'p'}
+  assert imported_modules(source, HOMES) == {'p.a', 'p.b', 'p.c', 'p'}
 
 
-def test_a_public_name_stands_for_its_module():
+def test_public_names_resolve_to_their_modules():
   package = (
     'from p import a\nif TYPE_CHECKING:\n  from p import b\n'
     'with epy.lazy_api_imports(globals()):\n  from p import c\n'
@@ -215,12 +215,12 @@ def test_a_public_name_stands_for_its_module():
   )
   names = public_names('p', package)
   assert names == {'p.Name': 'p.d'}
-  assert imported(package, HOMES) == {'p.a'}
-  assert imported('from p import Name', HOMES | names) == {'p.d'}
+  assert imported_modules(package, HOMES) == {'p.a'}
+  assert imported_modules('from p import Name', HOMES | names) == {'p.d'}
 
 
-def test_upward_imports_and_circles_are_found():
+def test_upward_imports_and_cycles_are_detected():
   imports = {'a': {'b'}, 'b': {'c'}, 'c': {'b'}, 'd': {'c'}, 'e': set()}
   levels = {'a': 0, 'b': 1, 'c': 2, 'd': 3, 'e': 4}
-  assert upward(imports, levels) == {('c', 'b'), ('d', 'c')}
-  assert circles(imports) == {'b', 'c'}
+  assert upward_imports(imports, levels) == {('c', 'b'), ('d', 'c')}
+  assert modules_in_cycles(imports) == {'b', 'c'}

@@ -51,7 +51,7 @@ class _Settings:
 
 
 def write_corpus(directory: pathlib.Path, number: int) -> pathlib.Path:
-  """A corpus of German and English; number 1 has more of it."""
+  """Writes a German and English corpus; larger numbers add sentences."""
   pairs = []
   for language in ('de', 'en'):
     lines = fixtures.make_sentences(language, 40 + number)
@@ -78,7 +78,7 @@ def write_run(
   finished: bool = True,
   parent: pathlib.Path | None = None,
 ) -> None:
-  """A run with two checkpoints, a best one, metrics and a result.
+  """Writes a run with two checkpoints, metrics and an evaluation result.
 
   Args:
     directory: Model directory.
@@ -165,7 +165,7 @@ def _checkpoints(directory, model, fingerprint, number) -> None:
 
 
 def write_cache(directory: pathlib.Path, number: int) -> None:
-  """A token cache of three tasks, with cached labeled examples."""
+  """Writes a token cache of three tasks, with cached labeled examples."""
   text = directory.with_name('cache-text')
   vocabulary_dir = directory.with_name('cache-vocabulary')
   if number:
@@ -208,7 +208,7 @@ def write_preprocessed_corpus(directory: pathlib.Path, number: int) -> None:
 def write_grid(
   directory: pathlib.Path, number: int, *, parent: pathlib.Path | None = None
 ) -> None:
-  """Two trials with their records and the report of the grid."""
+  """Writes two trials with their records and the report of the grid."""
   runner = grid_trials.TrialRunner(output=directory, configuration=None)
   report = grid_report.GridReport(select=None)
   for seed in (0, 1):
@@ -229,7 +229,7 @@ def write_grid(
 
 
 def write_suite(directory: pathlib.Path, number: int) -> None:
-  """A suite of a task without training and of a task with a grid."""
+  """Writes a suite of a task without training and a task with a grid."""
   results = [
     suite_results.TaskResult(
       task=task,
@@ -251,7 +251,7 @@ def write_suite(directory: pathlib.Path, number: int) -> None:
 
 
 def write_evaluation(directory: pathlib.Path, number: int) -> None:
-  """Evaluation results without the rest of their run."""
+  """Writes evaluation results without the other files of their run."""
   source = directory.with_name(f'{directory.name}-run')
   write_run(source, number)
   source.joinpath('eval').rename(_new(directory) / 'eval')
@@ -268,7 +268,7 @@ def write_analysis(directory: pathlib.Path, number: int) -> None:
 
 
 def write_states(directory: pathlib.Path, number: int) -> None:
-  """Sentence states of two blocks, by a model that is none."""
+  """Writes cached sentence states of two blocks, computed by a fake model."""
   all_states = directory.with_name(f'{directory.name}-all')
 
   class Reader(activation_cache.SentenceReader):
@@ -286,7 +286,7 @@ def write_states(directory: pathlib.Path, number: int) -> None:
 
 
 def write_export(directory: pathlib.Path, number: int) -> None:
-  """An exported model of a run whose parameters are the model's own."""
+  """Writes the exported model of a run with freshly initialized parameters."""
   run_dir = directory.with_name(f'{directory.name}-run')
   vocabulary_dir = directory.with_name(f'{directory.name}-vocabulary')
   write_vocabulary(vocabulary_dir, number)

@@ -1,7 +1,7 @@
 """Tests that verification reports every change of every file of an artifact.
 
-The files that may be missing, or that no command reads, are those of the table
-of files, which the guide contains.
+Exceptions are the files that the table in docs/reliability.md lists as optional
+or as not read by any command.
 """
 
 import collections
@@ -18,7 +18,7 @@ from xlflax.integrity.artifact_types import Requirement, format_file_table
 from xlflax.storage import manifests
 from xlflax.utils import errors
 
-# Of the files of nested artifacts, only every n-th is changed, by kind.
+# Artifact kind -> n: only every n-th file of nested artifacts is changed.
 _STRIDES = collections.defaultdict(
   lambda: 1,
   {
@@ -50,7 +50,7 @@ def _changed(content: bytes, change: str, other: bytes) -> bytes | None:
     return (
       content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
     )
-  if change == 'unseal':  # without the key of its own digest
+  if change == 'unseal':  # Removes the key of the digest of the file itself.
     return content.replace(b'"digest":', b'"digesT":')
   cut = content[: len(content) // 2]
   return {'delete': None, 'empty': b'', 'cut': cut, 'swap': other}[change]
@@ -78,7 +78,7 @@ def _write(path: pathlib.Path, content: bytes | None) -> None:
 
 @pytest.fixture(scope='module')
 def make_artifacts(tmp_path_factory):
-  """A function that creates two artifacts of a kind."""
+  """Fixture that creates two artifacts of a kind."""
 
   def make(kind):
     folder = tmp_path_factory.mktemp('artifact')
@@ -109,7 +109,7 @@ def test_every_kind_has_a_type_and_is_tested():
   ),
   ids=lambda kind: kind.name,
 )
-def test_every_change_of_a_file_is_reported(make_artifacts, kind):
+def test_file_changes_are_reported(make_artifacts, kind):
   first, second = make_artifacts(kind)
   for directory in (first, second):
     report = integrity.verify_directory(directory)
@@ -123,7 +123,7 @@ def test_every_change_of_a_file_is_reported(make_artifacts, kind):
   artifact_type = _artifact_type(kind)
   nested = [name for name in names if artifact_type.nested_type(name)[0]]
   for name in set(nested) - set(nested[:: _STRIDES[kind]]):
-    names.remove(name)  # The test of its own kind covers it.
+    names.remove(name)  # The test of the nested kind covers the file.
   unreported, num_changes = [], 0
   for name in names:
     requirement = artifact_type.files_for(name).requirement
@@ -158,7 +158,7 @@ def test_every_change_of_a_file_is_reported(make_artifacts, kind):
   assert _report_damage(first) == ''
 
 
-def test_the_guide_contains_the_table_of_files(regenerate_goldens):
+def test_guide_contains_the_file_table(regenerate_goldens):
   path = _ROOT / 'docs/reliability.md'
   text = path.read_text(encoding='utf-8')
   start, end = '<!-- artifact files -->\n', '<!-- end of artifact files -->'

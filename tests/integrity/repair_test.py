@@ -17,7 +17,7 @@ Kind = manifests.Kind
 
 @pytest.fixture(scope='module')
 def originals(tmp_path_factory):
-  """A function that creates an artifact of a kind once."""
+  """Fixture that creates one artifact per kind."""
   directories = {}
 
   def make(kind, **options):
@@ -76,7 +76,7 @@ def _damage(path, how):
     'checkpoints/1/metrics/metrics',
   ],
 )
-def test_a_file_of_a_run(copy, name, how):
+def test_files_of_a_run_are_restored(copy, name, how):
   run = copy(Kind.RUN)
   before = _content(run)
   _damage(run / name, how)
@@ -87,8 +87,8 @@ def test_a_file_of_a_run(copy, name, how):
 
 
 @pytest.mark.parametrize('how', ['delete', 'flip'])
-def test_the_manifest_of_a_run(copy, how):
-  """Even if another file is damaged at the same time."""
+def test_manifest_of_a_run_is_restored(copy, how):
+  """The manifest is restored even if another file is missing."""
   run = copy(Kind.RUN)
   before = _content(run)
   _damage(run / manifests.FILE, how)
@@ -101,7 +101,7 @@ def test_the_manifest_of_a_run(copy, how):
 @pytest.mark.parametrize(
   'name', ['metrics.jsonl', 'checkpoints/2/params/_METADATA']
 )
-def test_files_of_a_run_that_cannot_be_repaired(copy, name, capsys):
+def test_irreparable_files_of_a_run_are_reported(copy, name, capsys):
   run = copy(Kind.RUN)
   _damage(run / name, 'flip')
   report, messages = _repair(run)
@@ -111,7 +111,7 @@ def test_files_of_a_run_that_cannot_be_repaired(copy, name, capsys):
   assert 'DAMAGED' in text and 'What to do: ' in text and '--repair' not in text
 
 
-def test_a_run_without_checkpoints_has_to_be_started_again(copy):
+def test_run_without_checkpoints_cannot_be_repaired(copy):
   run = copy(Kind.RUN)
   shutil.rmtree(run / 'checkpoints')
   shutil.rmtree(run / 'eval')
@@ -121,7 +121,7 @@ def test_a_run_without_checkpoints_has_to_be_started_again(copy):
   assert damaged.item == 'trainer.json' and damaged.repair is None
 
 
-def test_names_in_a_checkpoint_do_not_leave_the_run(copy, monkeypatch):
+def test_file_names_outside_the_run_are_ignored(copy, monkeypatch):
   run = copy(Kind.RUN)
   files = {'../x': 'x', '/x': 'x', 'a/../../x': 'x', 'a/x': 'x'}
   monkeypatch.setattr(
@@ -130,10 +130,10 @@ def test_names_in_a_checkpoint_do_not_leave_the_run(copy, monkeypatch):
   assert repair.read_checkpoint_files(run) == {'a/x': 'x'}
 
 
-def test_a_run_is_not_repaired_while_another_process_writes_to_it(copy):
+def test_repair_is_rejected_while_another_process_writes(copy):
   run = copy(Kind.RUN)
   (run / 'config.gin').unlink()
-  other = os.getppid()  # another process that lives
+  other = os.getppid()  # A different process that is alive.
   owner = directory_lease._owner() | {
     'pid': other,
     'started': directory_lease._started(other),
@@ -147,8 +147,8 @@ def test_a_run_is_not_repaired_while_another_process_writes_to_it(copy):
 
 
 @pytest.mark.parametrize('kind', [Kind.GRID, Kind.SUITE])
-def test_the_manifest_of_a_grid_or_suite_is_rebuilt_from_records(copy, kind):
-  """The next call of the command adds the tables."""
+def test_manifest_of_a_grid_or_suite_is_rebuilt_from_records(copy, kind):
+  """The manifest lists only the records; the next command adds the tables."""
   directory = copy(kind)
   (directory / manifests.FILE).write_text('{')
   report, _ = _repair(directory)
@@ -157,7 +157,7 @@ def test_the_manifest_of_a_grid_or_suite_is_rebuilt_from_records(copy, kind):
   assert manifest.kind == kind and len(manifest.files) == 2
 
 
-def test_a_report(copy):
+def test_report_is_regenerated_from_scores(copy):
   directory = copy(Kind.REPORT)
   for name in ('leaderboard.html', 'scores.csv'):
     (directory / name).unlink()
@@ -195,7 +195,7 @@ def test_damaged_derived_files_are_removed(copy, kind, how):
   assert report.is_valid and not path.exists()
 
 
-def test_a_prepared_corpus(copy):
+def test_damaged_preprocessed_text_is_removed(copy):
   directory = copy(Kind.CORPUS)
   path = directory / 'mono/de.txt'
   _damage(path, 'flip')
@@ -214,7 +214,7 @@ def _mtimes(directory):
 @pytest.mark.parametrize(
   'damaged', ['shard', 'generation', 'cache.json', 'digests']
 )
-def test_a_cache_from_its_text(copy, originals, damaged, capsys):
+def test_cache_is_regenerated_from_its_text(copy, originals, damaged, capsys):
   cache = copy(Kind.CACHE)
   before, times = _content(cache), _mtimes(cache)
   task = cache / 'tasks/corpus.mono.de/train'
@@ -251,7 +251,7 @@ def test_a_cache_from_its_text(copy, originals, damaged, capsys):
   assert same == times.keys() - lost
 
 
-def test_the_json_of_findings(copy, capsys):
+def test_findings_in_json_format(copy, capsys):
   run = copy(Kind.RUN)
   (run / 'config.gin').unlink()
   assert cli.main(['verify', str(run), '--json']) == 2
@@ -268,7 +268,7 @@ def test_the_json_of_findings(copy, capsys):
   assert 'config.gin: ' in capsys.readouterr().err
 
 
-def test_a_repair_that_fails_is_tried_once(copy, monkeypatch):
+def test_failed_repair_is_not_retried(copy, monkeypatch):
   run = copy(Kind.RUN)
   (run / 'config.gin').unlink()
 

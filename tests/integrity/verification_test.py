@@ -40,8 +40,8 @@ def _problems(directory):
   }
 
 
-def test_run(run, capsys):
-  """Only the vocabulary is missing until other files are damaged."""
+def test_damaged_files_of_a_run_are_reported(run, capsys):
+  """Initially, only the vocabulary of the run is missing."""
   report = integrity.verify_directory(run)
   assert report.kind == 'run' and list(_problems(run)) == ['vocabulary']
   assert '  valid    checkpoint 1' in integrity.format_report(report)
@@ -61,7 +61,7 @@ def test_run(run, capsys):
   assert f'params/d/{file.name} has' in text and 'What to do: ' in text
 
 
-def test_exported_model(tmp_path, capsys):
+def test_changed_exported_model_is_reported(tmp_path, capsys):
   (tmp_path / 'config.json').write_text('{}')
   checksums.seal_directory(tmp_path)
   assert cli.main(['verify', str(tmp_path), '--json']) == 0
@@ -72,7 +72,7 @@ def test_exported_model(tmp_path, capsys):
   assert item == 'config.json' and len(problems) == 1
 
 
-def test_a_missing_directory_is_reported(tmp_path):
+def test_missing_directory_is_reported(tmp_path):
   (tmp_path / 'corpus').mkdir()
   with raises_error(
     errors.RunDirectoryError,
@@ -103,6 +103,6 @@ def test_missing_directories_are_in_the_json_report(run, tmp_path, capsys):
   assert missing['error']['got'] == names[1] and missing['error']['status'] == 2
 
 
-def test_a_directory_of_no_type_is_rejected(tmp_path):
+def test_directory_of_unknown_kind_is_rejected(tmp_path):
   with pytest.raises(errors.RunDirectoryError):
     integrity.verify_directory(tmp_path)

@@ -1,4 +1,4 @@
-"""The adapter for mteb, with an encoder of letters and a task of its own."""
+"""The mteb adapter, with a fake encoder that counts letters."""
 
 import types
 
@@ -9,13 +9,13 @@ from xlflax.interop import mteb_encoder
 
 
 class Letters:
-  """Counts letters; remembers what it was asked."""
+  """Fake run that counts letters and records its arguments."""
 
   def __init__(self):
-    self.asked = []
+    self.calls = []
 
   def encode(self, texts, *, languages=None, **options):
-    self.asked.append((languages, options))
+    self.calls.append((languages, options))
     counts = [[text.count(c) for c in 'abcdefgh'] for text in texts]
     return np.array(counts, np.float32)
 
@@ -24,7 +24,7 @@ def _metadata(**subsets):
   return types.SimpleNamespace(hf_subsets_to_langscripts=subsets)
 
 
-def test_texts_and_languages():
+def test_encode_passes_texts_and_languages():
   run = Letters()
   model = mteb_encoder.MtebEncoder(
     run, languages=('en', 'sw'), default_language='en', pooling='mean'
@@ -40,11 +40,11 @@ def test_texts_and_languages():
       show_progress_bar=False,
     )
   assert vectors.shape == (3, 8) and vectors[2, 3] == 2
-  assert [languages for languages, _ in run.asked] == ['sw', 'en', 'en']
-  assert run.asked[0][1] == {'pooling': 'mean', 'batch_size': 7}
+  assert [languages for languages, _ in run.calls] == ['sw', 'en', 'en']
+  assert run.calls[0][1] == {'pooling': 'mean', 'batch_size': 7}
 
 
-def test_similarity():
+def test_similarity_is_the_cosine():
   model = mteb_encoder.MtebEncoder(Letters())
   first, second = np.array([[1.0, 0], [0, 2]]), np.array([[3.0, 0], [1, 1]])
   np.testing.assert_allclose(
@@ -56,7 +56,7 @@ def test_similarity():
   assert model.similarity(first[0], second).shape == (1, 2)
 
 
-def test_a_task_of_our_own_in_mteb():
+def test_mteb_evaluates_a_custom_task():
   mteb = pytest.importorskip('mteb')
   datasets = pytest.importorskip('datasets')
   from mteb.abstasks.sts import AbsTaskSTS

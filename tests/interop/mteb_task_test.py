@@ -41,7 +41,7 @@ def _read_result(directory, name):
 
 
 @pytest.mark.slow
-def test_scores_equal_those_of_mteb(mteb, directory, tmp_path):
+def test_scores_equal_mteb(mteb, directory, tmp_path):
   flags = ['--mteb=OwnPairs,OwnSearch', f'--task_module={_MODULE}']
   pooling = "--gin.mteb_task.MtebTask.pooling='mean_all'"
   assert _evaluate(directory, *flags, pooling) == 0
@@ -163,9 +163,7 @@ def test_benchmarks_are_found_by_name_and_alias(mteb):
   assert 'de' in part['subsets'] and 'ar' not in part['subsets']
 
 
-def test_a_task_whose_data_is_unreachable_does_not_stop_the_others(
-  mteb, directory, capsys
-):
+def test_unavailable_data_does_not_stop_other_tasks(mteb, directory, capsys):
   flags = ['--mteb=OwnUnreachable,OwnPairs', f'--task_module={_MODULE}']
   assert _evaluate(directory, *flags) == 2
   assert 'own/OwnUnreachable' in capsys.readouterr().err
@@ -178,21 +176,21 @@ def test_a_task_whose_data_is_unreachable_does_not_stop_the_others(
   ('name', 'suggestion'),
   [('MTEB(Multilingual, v3)', 'MTEB(Multilingual, v2)'), ('STS22.v9', 'STS22')],
 )
-def test_unknown_names(mteb, directory, name, suggestion):
+def test_unknown_names_are_rejected(mteb, directory, name, suggestion):
   with raises_error(errors.ConfigError, got=name, mentions='--mteb') as caught:
     mteb_task.select_tasks(name)
   assert suggestion in caught.value.fix
   assert _evaluate(directory, f'--mteb={name}') == 2
 
 
-def test_the_package_is_required(monkeypatch, directory):
+def test_missing_mteb_package_is_reported(monkeypatch, directory):
   monkeypatch.setattr(mteb_task.importlib.util, 'find_spec', lambda name: None)
   with raises_error(errors.ConfigError, mentions='--mteb'):
     mteb_task.check_installed()
   assert _evaluate(directory, '--mteb=STS22.v2') == 2
 
 
-def test_conflicting_options(directory):
+def test_conflicting_options_are_rejected(directory):
   for flag in ('--tasks=retrieval', '--corpus=corpus', '--suite=glue'):
     assert _evaluate(directory, '--mteb=STS22.v2', flag) == 2
 
@@ -213,7 +211,7 @@ def test_aggregated_tasks_are_scored_by_mteb(mteb, directory):
   assert scores[1] == pytest.approx(scores[0])
 
 
-def test_only_text_is_evaluated(mteb):
+def test_image_benchmarks_are_rejected(mteb):
   with raises_error(errors.ConfigError, mentions='--mteb=MIEB(lite)'):
     mteb_task.select_tasks('MIEB(lite)')
 

@@ -1,14 +1,17 @@
-"""The table of docs/measured/conversions.md: small models, there and back.
+"""Prints the round-trip table of docs/measured/conversions.md.
 
   python -m tests.interop.huggingface.acceptance [name ...]
 
-Each is made by transformers with random weights, from options of its class or
-of a published config.json (`released_configs`), and imported and exported. Its
-tokenizer has a token for each of some characters. `ids`: hard texts that
-xlflax, the folder and the folder that comes back read alike. `logits`: the
-largest difference from transformers, of all those texts. `after 20 steps`: the
-same of the model that xlflax trains so long, on these texts, and exports, and
-how far its logits moved. `back`: whether the tensors are the same, bit for bit.
+Each small model is created by transformers with random weights, from the options
+of its class or of a published config.json (`released_configs`), imported and
+exported. The tokens of its tokenizer are single characters. Columns:
+
+- `ids`: Number of difficult texts whose token ids are equal in xlflax, in the
+  original folder and in the exported folder.
+- `logits`: Largest absolute difference from transformers over these texts.
+- `after 20 steps`: Largest difference after xlflax has trained the model on these
+  texts for 20 steps and exported it, and the change of the logits by training.
+- `back`: Whether the exported tensors equal the original tensors bit for bit.
 """
 
 import collections
@@ -45,12 +48,12 @@ _STEPS = 20
 
 
 def row(name: str, folder: pathlib.Path) -> str:
-  """The table's row of a model."""
+  """Returns the table row of a model."""
   if name in released.CONFIGS:
     model = released_configs_test.published(name, folder / 'hf')
   else:
     of_pairs = name in seq2seq.MODELS
-    model = (seq2seq if of_pairs else reference).make(name)
+    model = (seq2seq if of_pairs else reference).make_model(name)
     reference.save_model(model, folder / 'hf')
   _write_characters(folder / 'hf/tokenizer.json')
   kind = model.config.model_type
@@ -68,23 +71,23 @@ def row(name: str, folder: pathlib.Path) -> str:
       huggingface_export.check_export(run.directory), folder / 'back'
     )
     rows = _rows(run)
-    trained = _after_steps(model, run, rows, folder)
+    trained = _difference_after_training(model, run, rows, folder)
   except errors.XlflaxError as error:
     return f'{title}refused: {error.what}: {str(error.got)[:90]} | | | |'
   params = run.restore_params(0)['model']
   return title + ' | '.join(
     [
       f'{_count_equal_texts(run, folder)} of {len(hard_texts.TEXTS)}',
-      f'{_apart(model, run, params, rows):.0e}',
+      f'{_max_difference(model, run, params, rows):.0e}',
       trained,
-      'the same' if _same(folder) else 'OTHERS',
+      'the same' if _have_equal_tensors(folder) else 'OTHERS',
       '',
     ]
   )
 
 
 def _write_characters(path: pathlib.Path) -> None:
-  """Tokens of characters in place of those that no text has."""
+  """Replaces the subwords of a tokenizer by single characters."""
   vocabulary = json.loads(path.read_text())['model']['vocab']
   common = collections.Counter(''.join(hard_texts.TEXTS).lower()).most_common()
   common = [character for character, _ in common]
@@ -123,29 +126,31 @@ def _count_equal_texts(run, folder: pathlib.Path) -> int:
 
 
 def _rows(run) -> tuple[np.ndarray, np.ndarray]:
-  """(ids, whether they are text) of the hard texts' beginnings, [231, T]."""
+  """Returns the token ids and mask of the truncated texts, [231, T] each."""
   spec = run.vocabulary.spec
   first = [spec.bos_id] if spec.bos_id != spec.pad_id else []
   ids = np.full((len(hard_texts.TEXTS), reference.LENGTH), spec.pad_id)
   mask = np.zeros_like(ids)
   for i, text in enumerate(hard_texts.TEXTS):
-    max_tokens = 2 + i % (reference.LENGTH - 3)  # rows of several lengths
+    max_tokens = 2 + i % (
+      reference.LENGTH - 3
+    )  # The sequences have different lengths.
     token_ids = [*first, *run.vocabulary.encode(text)[:max_tokens], spec.eos_id]
     ids[i, : len(token_ids)], mask[i, : len(token_ids)] = token_ids, 1
   return ids, mask
 
 
 def _has_logits(model) -> bool:
-  """Whether tokens are predicted; else states are compared."""
+  """Returns whether a model predicts tokens; else its states are compared."""
   ends = ('ForMaskedLM', 'WithLMHeadModel', 'ForPreTraining')
   return model.config.is_encoder_decoder or type(model).__name__.endswith(ends)
 
 
 def _ours(model, run, params, rows):
-  """Logits of the run's model, or states where there are none."""
+  """Returns the logits of the run's model, or its states without a head."""
   ids, mask = rows
   extra_inputs = {'segment_ids': mask}
-  if model.config.is_encoder_decoder:  # the text before is the target
+  if model.config.is_encoder_decoder:  # The preceding text is the target.
     extra_inputs |= {
       'decoder_token_ids': jnp.roll(ids, 1, 0),
       'decoder_segment_ids': jnp.roll(mask, 1, 0),
@@ -157,7 +162,7 @@ def _ours(model, run, params, rows):
 
 
 def _theirs(model, rows) -> np.ndarray:
-  """The same by transformers."""
+  """Returns the logits or states that transformers computes."""
   ids, mask = map(torch.tensor, rows)
   model_inputs = {'input_ids': ids, 'attention_mask': mask}
   if model.config.is_encoder_decoder:
@@ -173,13 +178,13 @@ def _theirs(model, rows) -> np.ndarray:
       return outputs.hidden_states[-1].numpy()
     if 'prediction_logits' in outputs:
       return outputs.prediction_logits.numpy()
-    if 'logits' not in outputs:  # a base model, such as BART's
+    if 'logits' not in outputs:  # A base model, such as BartModel.
       return (outputs.last_hidden_state @ model.shared.weight.T).numpy()
     return outputs.logits.numpy()
 
 
-def _apart(model, run, params, rows) -> float:
-  """The largest difference of logits, or of states where there are none."""
+def _max_difference(model, run, params, rows) -> float:
+  """Returns the largest difference of the logits or states."""
   ours = jax.jit(lambda p: _ours(model, run, p, rows))(params)
   expected = _theirs(model, rows)
   mask = rows[1]
@@ -188,8 +193,8 @@ def _apart(model, run, params, rows) -> float:
   return float(np.abs(ours - expected)[mask > 0].max())
 
 
-def _after_steps(model, run, rows, folder: pathlib.Path) -> str:
-  """The same of the model that is trained and exported, and its change."""
+def _difference_after_training(model, run, rows, folder: pathlib.Path) -> str:
+  """Returns the largest difference after training, and the change by it."""
   all_params = run.restore_params(0)
   params, before = all_params['model'], all_params['model']
   optimizer = optax.adam(1e-3)
@@ -205,7 +210,7 @@ def _after_steps(model, run, rows, folder: pathlib.Path) -> str:
     updates, state = optimizer.update(jax.grad(loss)(params, ids, mask), state)
     return optax.apply_updates(params, updates), state
 
-  for i in range(_STEPS):  # some sentences of each form in turn
+  for i in range(_STEPS):  # Each step reads a different subset of the texts.
     params, state = step(
       params, state, *(part[i::_STEPS][:11] for part in rows)
     )
@@ -229,12 +234,12 @@ def _after_steps(model, run, rows, folder: pathlib.Path) -> str:
   checked = huggingface_export.check_export(run.directory, step=_STEPS)
   folder_writer.write_folder(checked, folder / 'trained')
   theirs = type(model).from_pretrained(folder / 'trained').eval()
-  apart = _apart(theirs, run, params, rows)
-  moved = _apart(theirs, run, before, rows)
+  apart = _max_difference(theirs, run, params, rows)
+  moved = _max_difference(theirs, run, before, rows)
   return f'{apart:.0e} (moved by {moved:.0e})'
 
 
-def _same(folder: pathlib.Path) -> bool:
+def _have_equal_tensors(folder: pathlib.Path) -> bool:
   """Returns whether all tensors are equal; BART's base model gets a prefix."""
   first, back = (
     safetensors.numpy.load_file(folder / folder_name / 'model.safetensors')

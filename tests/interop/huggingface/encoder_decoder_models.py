@@ -1,4 +1,4 @@
-"""Tiny encoder-decoders of the reference library, with random weights."""
+"""Tiny encoder-decoders of transformers with random weights."""
 
 import numpy as np
 import torch
@@ -34,8 +34,7 @@ _MBART = dict(
   max_position_embeddings=16,
 )
 
-# Name -> (class of the model, class of its configuration, options, whether
-# its output table is its own).
+# Name -> (model type, options, whether the output table has separate weights).
 MODELS = {
   't5': ('T5', _T5 | dict(feed_forward_proj='relu'), False),
   't5_v1_1': (
@@ -102,7 +101,7 @@ def randomize_model(model, scale: float = 0.2):
 
 
 def convert_model(model, folder):
-  """(the configuration, the parameters) of a model, without a tokenizer."""
+  """Returns the configuration and parameters of a model without a tokenizer."""
   model.save_pretrained(folder)
   tensors = tensor_files.find_tensors(folder)
   description = config_json.describe_model(folder, tensors)
@@ -112,7 +111,7 @@ def convert_model(model, folder):
 
 
 def make_inputs():
-  """(source ids [3, T], the decoder's ids [3, S], labels [3, S])."""
+  """Returns source ids [3, T], decoder ids [3, S] and labels [3, S]."""
   rng = np.random.default_rng(0)
   source = rng.integers(5, VOCAB, SOURCE.shape)
   target = rng.integers(5, VOCAB, TARGET.shape)
@@ -121,7 +120,7 @@ def make_inputs():
 
 
 def run_model(model):
-  """The reference's outputs, with a loss."""
+  """Returns the outputs of transformers, including the loss."""
   source, target, labels = map(torch.tensor, make_inputs())
   return model(
     input_ids=source,

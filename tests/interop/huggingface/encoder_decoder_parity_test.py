@@ -1,7 +1,7 @@
-"""Imported encoder-decoders compute what the reference library computes.
+"""Compares imported encoder-decoders with transformers.
 
-Logits to 2e-5, gradients of the loss to 1e-4, in float32; the way back gives
-the same tensors, bit for bit.
+In float32, logits are equal to 2e-5 and gradients of the loss to 1e-4. The
+exported tensors equal the original tensors bit for bit.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ from xlflax.utils import errors
 
 @pytest.fixture(scope='module')
 def imported(tmp_path_factory):
-  """(name, layers scanned or not) -> (reference model, folder, run)."""
+  """Fixture that returns a reference model, its folder and imported run."""
 
   @functools.cache
   def make(name, scan_layers=True):
@@ -52,8 +52,8 @@ def imported(tmp_path_factory):
   return make
 
 
-def _check(model, run):
-  """Logits and gradients, in one compilation."""
+def _check_logits_and_gradients(model, run):
+  """Compares logits and gradients, computed by one compiled function."""
   source, target, labels = models.make_inputs()
 
   @jax.jit
@@ -79,7 +79,7 @@ def _check(model, run):
   output = models.run_model(model)
   want = output.logits.detach().numpy()
   text = models.TARGET > 0
-  assert np.abs(want[text]).max() > 0.3  # of a size to be compared
+  assert np.abs(want[text]).max() > 0.3  # The logits are not near zero.
   np.testing.assert_allclose(
     np.asarray(logits)[text], want[text], atol=2e-5, rtol=2e-5
   )
@@ -96,7 +96,9 @@ def _check_gradients(model, run, grads):
   parameters = dict(model.named_parameters())
   visited = set()
   for assignment in huggingface_export.check_export(run.directory).assignments:
-    if assignment.tensor == 'final_logits_bias':  # the reference's buffer
+    if (
+      assignment.tensor == 'final_logits_bias'
+    ):  # This is a buffer in transformers.
       continue
     value = flat[assignment.parameter]
     if assignment.layer is not None:
@@ -116,20 +118,20 @@ def _check_gradients(model, run, grads):
 @pytest.mark.parametrize(
   'name', mark_slow(models.MODELS, set(models.MODELS) - {'mbart'})
 )
-def test_logits_and_gradients_equal_the_reference(imported, name):
+def test_logits_and_gradients_equal_transformers(imported, name):
   model, _, run = imported(name)
-  _check(model, run)
+  _check_logits_and_gradients(model, run)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name', ['mt5', 'umt5', 'mbart'])
-def test_unrolled_layers_equal_the_reference(imported, name):
+def test_unrolled_layers_equal_transformers(imported, name):
   model, _, run = imported(name, scan_layers=False)
   assert 'layers_1' in run.restore_params(0)['model']['decoder']
-  _check(model, run)
+  _check_logits_and_gradients(model, run)
 
 
-def _same_tensors(first, second):
+def _assert_equal_tensors(first, second):
   first = safetensors.numpy.load_file(first / 'model.safetensors')
   second = safetensors.numpy.load_file(second / 'model.safetensors')
   assert first.keys() == second.keys()
@@ -140,12 +142,12 @@ def _same_tensors(first, second):
 @pytest.mark.parametrize(
   'name', mark_slow(models.MODELS, set(models.MODELS) - {'t5', 'mbart'})
 )
-def test_the_way_back_is_bit_identical(imported, tmp_path, name):
+def test_exported_tensors_equal_the_original(imported, tmp_path, name):
   model, folder, run = imported(name)
   folder_writer.write_folder(
     huggingface_export.check_export(run.directory), tmp_path / 'back'
   )
-  _same_tensors(folder / 'hf', tmp_path / 'back')
+  _assert_equal_tensors(folder / 'hf', tmp_path / 'back')
   loaded, info = transformers.AutoModelForSeq2SeqLM.from_pretrained(
     tmp_path / 'back', output_loading_info=True
   )
@@ -163,20 +165,22 @@ def test_the_way_back_is_bit_identical(imported, tmp_path, name):
 
 
 @pytest.mark.slow
-def test_unrolled_layers_go_back_too(imported, tmp_path):
+def test_exported_tensors_of_unrolled_layers_equal_the_original(
+  imported, tmp_path
+):
   _, folder, run = imported('umt5', scan_layers=False)
   folder_writer.write_folder(
     huggingface_export.check_export(run.directory), tmp_path / 'back'
   )
-  _same_tensors(folder / 'hf', tmp_path / 'back')
+  _assert_equal_tensors(folder / 'hf', tmp_path / 'back')
 
 
 @pytest.mark.parametrize(
   'name',
   mark_slow(['t5_v1_1', 'mt5', 'mbart', 'bart'], slow=['t5_v1_1', 'bart']),
 )
-def test_models_that_were_not_imported_go_there(imported, tmp_path, name):
-  """Without the record of config.json the options follow from the model."""
+def test_export_without_import_record(imported, tmp_path, name):
+  """Without the record of config.json, the model determines the options."""
   model, _, run = imported(name)
   record = run.directory / huggingface_import.RECORD
   content = record.read_text()
@@ -185,7 +189,7 @@ def test_models_that_were_not_imported_go_there(imported, tmp_path, name):
     checked = huggingface_export.check_export(run.directory)
   finally:
     record.write_text(content)
-  # mT5 is built as T5 v1.1 is; the tokenizer tells them apart.
+  # mT5 has the architecture of T5 v1.1 and is identified by its tokenizer.
   assert checked.architecture.model_type == model.config.model_type
   folder_writer.write_folder(checked, tmp_path / 'back')
   loaded = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path / 'back')
@@ -196,7 +200,7 @@ def test_models_that_were_not_imported_go_there(imported, tmp_path, name):
 
 
 @pytest.mark.parametrize('name', mark_slow(['mt5', 'mbart'], slow=['mt5']))
-def test_generating_from_an_imported_model(imported, name):
+def test_greedy_decoding_equals_transformers(imported, name):
   model, _, run = imported(name)
   source, _, _ = models.make_inputs()
   spec = run.vocabulary.spec
@@ -269,8 +273,10 @@ def test_unsupported_options_are_all_listed(imported, tmp_path):
 
 
 @pytest.mark.parametrize('name, prefix', [('t5', ''), ('mbart', 'model.')])
-def test_copies_of_the_shared_table(imported, tmp_path, name, prefix):
-  """Files of other versions hold it under several names, or another one."""
+def test_duplicates_of_the_shared_embedding_table(
+  imported, tmp_path, name, prefix
+):
+  """Other versions store the table under several or different names."""
   _, folder, _ = imported(name)
   for path in (folder / 'hf').iterdir():
     (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -315,8 +321,8 @@ def test_copies_of_the_shared_table(imported, tmp_path, name, prefix):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name', mark_slow(['bart', 'mbart'], slow=['bart']))
-def test_heads_read_the_references_states_of_the_decoder(imported, name):
-  """The reference shifts the tokens for the decoder by itself.
+def test_decoder_states_of_heads_equal_transformers(imported, name):
+  """Transformers shifts the tokens for the decoder itself.
 
   BART's classifier reads the state at the last EOS of the encoder's tokens.
   """

@@ -21,7 +21,7 @@ _ROBERTA = model_config.EncoderConfig(
 )
 
 
-def test_the_plug_in_module_is_plugged_out():
+def test_plug_out_removes_cross_attention():
   names = [
     'model/layers/cross_attention/query/kernel',
     'model/layers_0/cross_attention_norm/scale',
@@ -32,7 +32,7 @@ def test_the_plug_in_module_is_plugged_out():
   assert choices.plug_out(config, names) == (config, [])
 
 
-def test_the_head_of_tokens_stays_behind_where_a_task_has_none():
+def test_token_head_is_omitted_for_classification():
   names = ['model/head_dense/kernel', 'model/output_bias', 'model/layers/x']
   task = architecture_registry.Task.SEQUENCE_CLASSIFICATION
   config, remaining = choices.without_token_head(_ROBERTA, task, names)
@@ -43,7 +43,7 @@ def test_the_head_of_tokens_stays_behind_where_a_task_has_none():
   assert same == (_ROBERTA, [])
 
 
-def test_heads_of_training_stay_behind():
+def test_training_heads_are_omitted():
   names = [
     'heads/moco/inner/kernel',
     'heads/pooler/dense/kernel',
@@ -64,11 +64,15 @@ def test_heads_of_training_stay_behind():
   [
     (None, ['xlm-roberta', 'roberta'], 'xlm-roberta'),
     (None, [None, 'roberta'], 'roberta'),
-    (None, ['bert', None], 'roberta'),  # which cannot express it
+    (
+      None,
+      ['bert', None],
+      'roberta',
+    ),  # BERT does not support position offsets.
     ('xlm-roberta', ['roberta'], 'xlm-roberta'),
   ],
 )
-def test_the_tokenizers_type_comes_first(
+def test_tokenizer_type_takes_precedence(
   tokenizer_type, origins, expected_type
 ):
   config, _ = choices.plug_out(_ROBERTA, [])
@@ -78,7 +82,7 @@ def test_the_tokenizers_type_comes_first(
   assert chosen.model_type == expected_type and same == config
 
 
-def test_several_labeled_heads_need_a_choice():
+def test_several_labeled_heads_require_a_choice():
   architecture = architecture_registry.find_architecture('roberta')
   names = [
     'heads/sequence_classification/output/bias',

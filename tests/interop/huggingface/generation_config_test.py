@@ -1,4 +1,4 @@
-"""Translation models generate in transformers as they do here."""
+"""Compares translations of exported models with those of xlflax."""
 
 import json
 
@@ -28,7 +28,7 @@ _TEXTS = ['der Hund schläft', 'die kleine Katze', 'Milch']
 
 @pytest.fixture
 def translator(run_of):
-  """The directory of a run that translates, with some symbols."""
+  """Fixture that writes the run of a translation model."""
 
   def make(start, symbols):
     directory, *_ = run_of(
@@ -59,7 +59,9 @@ def translator(run_of):
 @pytest.mark.parametrize(
   ('start', 'symbols'), [('language', 'language_suffix'), ('eos', 'bos')]
 )
-def test_transformers_generates_the_same(translator, tmp_path, start, symbols):
+def test_exported_model_generates_the_same_translations(
+  translator, tmp_path, start, symbols
+):
   directory = translator(start, symbols)
   folder = tmp_path / 'out'
   notes = folder_writer.write_folder(
@@ -92,7 +94,7 @@ def test_missing_direction_is_reported(translator, tmp_path):
   assert config['eos_token_id'] == 2
 
 
-def test_a_direction_of_an_encoder_is_refused(run_of):
+def test_direction_of_an_encoder_is_rejected(run_of):
   directory, *_ = run_of()
   with raises_error(errors.ConfigError, mentions=('direction', 'masked_lm')):
     huggingface_export.check_export(directory, direction=('de', 'en'))
@@ -106,10 +108,10 @@ def test_a_direction_of_an_encoder_is_refused(run_of):
     pytest.param('mt5', 'bos', False, marks=pytest.mark.slow),
   ],
 )
-def test_a_published_models_texts_are_framed_as_in_training(
+def test_exported_tokenizer_uses_the_template_of_training(
   tmp_path, kind, symbols, noted
 ):
-  """mBART's own frame is `x </s> en_XX`; T5's `<pad>` is not looked at."""
+  """The template of mBART is `x </s> en_XX`; T5's `<pad>` is not compared."""
   folder, directory = tmp_path / kind, tmp_path / 'run'
   folder.mkdir()
   tokenizer = getattr(reference_tokenizers, kind)(folder)

@@ -55,7 +55,7 @@ _MODELS = {
 }
 
 
-# What a file before it may have set; nothing of it stays.
+# Bindings of an earlier gin file, which the model's gin file overrides.
 _OTHER = """
 from __gin__ import dynamic_registration
 from xlflax.models import encoder_config as model_config
@@ -74,7 +74,7 @@ pair_config.EncoderDecoderConfig:
 
 
 @pytest.mark.parametrize('name', _MODELS)
-def test_it_builds_the_model(name, tmp_path):
+def test_gin_file_builds_the_model(name, tmp_path):
   model = _MODELS[name]
   config = dataclasses.replace(model.config, vocab_size=31, num_languages=4)
   path = pathlib.Path(tmp_path) / gin_file.FILE
@@ -89,4 +89,4 @@ def test_it_builds_the_model(name, tmp_path):
   finally:
     gin.clear_config()
   assert type(built) is type(model)
-  assert built.config == model.config  # sizes come from the vocabulary
+  assert built.config == model.config  # The sizes come from the vocabulary.

@@ -1,4 +1,4 @@
-"""A tiny BERT folder, written without the reference library."""
+"""A tiny BERT folder, written without transformers."""
 
 import json
 import pathlib
@@ -41,7 +41,7 @@ CONFIG = {
 
 
 def write_folder(folder: pathlib.Path) -> pathlib.Path:
-  """Writes config.json, tokenizer.json and weights of zeros; the folder."""
+  """Writes config.json, tokenizer.json and weights of zeros."""
   (folder / 'config.json').write_text(json.dumps(CONFIG))
   (folder / 'tokenizer.json').write_text(json.dumps(TOKENIZER))
   described = config_json.describe_model(folder)

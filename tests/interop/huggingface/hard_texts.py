@@ -1,4 +1,4 @@
-"""231 texts that tokenizers read differently: sentences in many forms."""
+"""231 texts that are difficult to tokenize: sentences in many forms."""
 
 import unicodedata
 
@@ -21,7 +21,7 @@ def _spread(text: str, between: str) -> str:
   return between.join(text)
 
 
-# What is done to a sentence; the first leaves it as it is.
+# Transformations of a sentence; the first is the identity.
 _FORMS = (
   str,
   *(
@@ -45,7 +45,7 @@ _FORMS = (
   lambda text: text[::-1],
   lambda text: f'{text} 👍🏽 {text}\u0000',
 )
-TEXTS = tuple(  # a number, as some forms leave some sentences as they are
+TEXTS = tuple(  # The number keeps texts distinct, as some forms do not change a sentence.
   f'{form(text)} {number}'
   for number, form in enumerate(_FORMS)
   for text in _SENTENCES

@@ -1,4 +1,4 @@
-"""Folders that somebody made to do harm: one message, in little time."""
+"""Malicious model folders are rejected quickly with one error."""
 
 import collections
 import io
@@ -25,7 +25,7 @@ from xlflax.interop.huggingface.cards import card_metadata
 from xlflax.interop.huggingface.tensors import tensor_files
 from xlflax.utils import errors
 
-_SECONDS = 8  # the machine may have other work
+_SECONDS = 8  # Allows for a busy machine.
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def folder(tmp_path):
   return handmade.write_folder(tmp_path / 'hf')
 
 
-def _refused(folder, text, *, kind=errors.XlflaxError, **settings):
+def _assert_rejected(folder, text, *, kind=errors.XlflaxError, **settings):
   start = time.monotonic()
   with pytest.raises(kind, match=text) as caught:
     huggingface_import.check_import(folder, **settings)
@@ -49,7 +49,7 @@ def _edit(folder, name='config.json', **changes):
   path.write_text(json.dumps(before | changes))
 
 
-def test_the_folder_is_read_as_it_is(folder):
+def test_unchanged_folder_is_read(folder):
   assert huggingface_import.check_import(folder).config.num_layers == 2
 
 
@@ -64,9 +64,9 @@ def test_the_folder_is_read_as_it_is(folder):
     'type_vocab_size',
   ],
 )
-def test_sizes_that_no_tensor_has(folder, option, size):
+def test_sizes_that_differ_from_the_tensors_are_rejected(folder, option, size):
   _edit(folder, **{option: size})
-  error = _refused(
+  error = _assert_rejected(
     folder,
     'do not match the shapes|is invalid|do not match the model',
     scan_layers=False,
@@ -74,7 +74,7 @@ def test_sizes_that_no_tensor_has(folder, option, size):
   assert str(size) in error.got
 
 
-def test_layers_of_two_kinds_are_not_listed_before_they_are_counted(tmp_path):
+def test_huge_number_of_layers_is_rejected_quickly(tmp_path):
   (tmp_path / 'config.json').write_text(
     json.dumps({'model_type': 'modernbert', 'num_hidden_layers': 10**400})
   )
@@ -87,9 +87,9 @@ def test_layers_of_two_kinds_are_not_listed_before_they_are_counted(tmp_path):
 
 
 @pytest.mark.parametrize('size', [10**9, 10**25])
-def test_other_sizes_have_a_limit(folder, size):
+def test_huge_max_position_embeddings_are_rejected(folder, size):
   _edit(folder, max_position_embeddings=size)
-  _refused(folder, 'max_position_embeddings')
+  _assert_rejected(folder, 'max_position_embeddings')
 
 
 @pytest.mark.parametrize(
@@ -115,16 +115,16 @@ def test_unusual_values_are_read_or_rejected(folder, value):
       (folder / path).write_bytes(content)
 
 
-def test_no_tensors(folder):
+def test_folders_without_tensors_are_rejected(folder):
   safetensors.numpy.save_file({}, folder / 'model.safetensors')
-  _refused(folder, 'model.safetensors contains no tensors')
+  _assert_rejected(folder, 'model.safetensors contains no tensors')
   (folder / 'model.safetensors').unlink()
   _edit(folder, 'model.safetensors.index.json', weight_map={})
-  _refused(folder, 'contains no tensors')
+  _assert_rejected(folder, 'contains no tensors')
 
 
-def _into_shards(folder, file):
-  """Moves the tensors behind an index that names `file` for all of them."""
+def _write_index(folder, file):
+  """Moves the tensors away and writes an index that maps them to `file`."""
   tensors = safetensors.numpy.load_file(folder / 'model.safetensors')
   (folder / 'model.safetensors').rename(folder.parent / 'elsewhere.safetensors')
   weights = {name: file for name in tensors}
@@ -135,33 +135,35 @@ def _into_shards(folder, file):
   'name',
   ['{outside}', '../elsewhere.safetensors', 'x/../../elsewhere', '/dev/stdin'],
 )
-def test_shards_outside_of_the_folder(folder, name):
+def test_shards_outside_the_folder_are_rejected(folder, name):
   outside = str(folder.parent / 'elsewhere.safetensors')
-  _into_shards(folder, name.format(outside=outside))
-  error = _refused(folder, 'outside the folder')
+  _write_index(folder, name.format(outside=outside))
+  error = _assert_rejected(folder, 'outside the folder')
   assert name.format(outside=outside) in error.got
 
 
 @pytest.mark.parametrize(
   'name', ['.', '', 'a\0b', 'x' * 300, 'fifo.safetensors']
 )
-def test_shards_that_are_no_files(folder, name):
+def test_invalid_shard_names_are_rejected(folder, name):
   os.mkfifo(folder / 'fifo.safetensors')
-  _into_shards(folder, name)
-  _refused(folder, '.')
+  _write_index(folder, name)
+  _assert_rejected(folder, '.')
 
 
-def test_links_out_of_the_folder(folder):
-  _into_shards(folder, 'link.safetensors')
+def test_links_out_of_the_folder_are_rejected(folder):
+  _write_index(folder, 'link.safetensors')
   (folder / 'link.safetensors').symlink_to('../elsewhere.safetensors')
-  _refused(folder, 'link.safetensors -> ')
+  _assert_rejected(folder, 'link.safetensors -> ')
   (folder / 'link.safetensors').unlink()
   (folder.parent / 'elsewhere.safetensors').rename(folder / 'model.safetensors')
-  (folder / 'vocab.txt').symlink_to('/etc/passwd')  # would be copied
-  _refused(folder, 'vocab.txt -> /etc/passwd')
+  (folder / 'vocab.txt').symlink_to(
+    '/etc/passwd'
+  )  # The import would copy the file.
+  _assert_rejected(folder, 'vocab.txt -> /etc/passwd')
 
 
-def test_the_cache_of_hugging_face_consists_of_links(tmp_path):
+def test_links_of_the_hugging_face_cache_are_read(tmp_path):
   snapshot = tmp_path / 'models--a--b' / 'snapshots' / 'c0ffee'
   snapshot.mkdir(parents=True)
   handmade.write_folder(snapshot)
@@ -176,11 +178,11 @@ def test_the_cache_of_hugging_face_consists_of_links(tmp_path):
 @pytest.mark.parametrize(
   'index', [10**6, 10**9, 2**32 - 1, 2**33, -1, 1.5, 'x']
 )
-def test_ids_of_tokens(folder, index):
+def test_invalid_token_ids_are_rejected(folder, index):
   vocab = handmade.TOKENIZER['model']['vocab'] | {'b': index}
   model = handmade.TOKENIZER['model'] | {'vocab': vocab}
   _edit(folder, 'tokenizer.json', model=model)
-  _refused(folder, '.', unused_rows='keep')
+  _assert_rejected(folder, '.', unused_rows='keep')
   token = {'id': index, 'content': '[Q]', 'special': True}
   token |= dict.fromkeys(
     ('single_word', 'lstrip', 'rstrip', 'normalized'), False
@@ -188,16 +190,16 @@ def test_ids_of_tokens(folder, index):
   _edit(
     folder, 'tokenizer.json', **handmade.TOKENIZER | {'added_tokens': [token]}
   )
-  _refused(folder, '.', unused_rows='keep')
+  _assert_rejected(folder, '.', unused_rows='keep')
 
 
-def test_ids_of_older_files(folder):
+def test_huge_token_ids_in_vocab_json_are_rejected(folder):
   (folder / 'tokenizer.json').unlink()
   (folder / 'vocab.json').write_text('{"a": 1000000000}')
   (folder / 'merges.txt').write_text('#version: 0.2\n')
-  _refused(folder, '1,000,000,000')
+  _assert_rejected(folder, '1,000,000,000')
   _edit(folder, model_type='xlm')
-  _refused(folder, '.')
+  _assert_rejected(folder, '.')
 
 
 def _with_regex(folder, pattern):
@@ -206,19 +208,19 @@ def _with_regex(folder, pattern):
   _edit(folder, 'tokenizer.json', pre_tokenizer=split)
 
 
-def test_an_invalid_expression(folder):
+def test_invalid_regular_expression_is_rejected(folder):
   _with_regex(folder, '(')
-  _refused(folder, 'tokenizer.json cannot be read')
+  _assert_rejected(folder, 'tokenizer.json cannot be read')
 
 
-def test_expressions_that_do_not(folder):
+def test_valid_regular_expressions_are_read(folder):
   for pattern in (r'\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+', ' {2,}'):
     _with_regex(folder, pattern)
     encode = huggingface_import.check_import(folder).vocabulary.encode_batch
     assert encode(['a', 'b']) == [[5], [6]]
 
 
-def test_a_panic_on_a_text_is_one_error(folder):
+def test_tokenizer_panic_raises_one_error(folder):
   _with_regex(folder, '(a+)+$')
   vocabulary = huggingface_import.check_import(folder).vocabulary
   with raises_error(errors.VocabularyError, mentions='PanicException'):
@@ -240,12 +242,12 @@ def test_a_panic_on_a_text_is_one_error(folder):
     ],
   ],
 )
-def test_modules(folder, modules):
+def test_invalid_sentence_modules_are_rejected(folder, modules):
   (folder / sentence_modules.MODULES).write_text(json.dumps(modules))
-  _refused(folder, '.')
+  _assert_rejected(folder, '.')
 
 
-def test_readme_is_not_believed(folder):
+def test_invalid_readme_is_tolerated(folder):
   for text in (
     b'---\nlicense: mit\n- x\n---\n',
     b'---\n- x\n---\n',
@@ -260,7 +262,7 @@ def test_readme_is_not_believed(folder):
 
 
 def _nested(depth):
-  """Opcodes of a tuple that holds one twice, `depth` times over."""
+  """Returns the opcodes of a tuple that holds itself twice, `depth` times."""
   return b')' + b'2\x86' * depth
 
 
@@ -271,7 +273,7 @@ def _pickled(body):
 @pytest.mark.parametrize(
   'content',
   [
-    # keys that take for ever to be hashed, printed or compared
+    # keys whose hash or representation takes exponential time
     _pickled(b'}' + _nested(60) + b'K\x01s'),
     _pickled(b'}(' + _nested(60) + b'K\x01u'),
     _pickled(b'}X\x01\x00\x00\x00a' + _nested(60) + b's'),
@@ -285,7 +287,7 @@ def _pickled(body):
     b'\x80\x02' + b'(' * 100_000 + b'.',
   ],
 )
-def test_pickles(folder, content):
+def test_malicious_pickles_are_rejected(folder, content):
   (folder / 'model.safetensors').unlink()
   valid = io.BytesIO()
   torch.save({'a': torch.ones(2)}, valid)
@@ -294,29 +296,29 @@ def test_pickles(folder, content):
     for name in source.namelist():
       is_pickle = name.endswith('/data.pkl')
       target.writestr(name, content if is_pickle else source.read(name))
-  _refused(folder, 'pytorch_model.bin')
+  _assert_rejected(folder, 'pytorch_model.bin')
 
 
-def test_damaged_torch_files(folder):
+def test_damaged_torch_files_are_rejected(folder):
   (folder / 'model.safetensors').unlink()
   path = folder / 'pytorch_model.bin'
   torch.save({'a': torch.ones(1000)}, path)
   content = path.read_bytes()
   for damaged in (b'', content[:100], content[:-100], pickle.dumps([1, 2])):
     path.write_bytes(damaged)
-    _refused(folder, 'pytorch_model.bin')
+    _assert_rejected(folder, 'pytorch_model.bin')
 
 
-def test_headers_of_safetensors(folder):
+def test_invalid_safetensors_headers_are_rejected(folder):
   path = folder / 'model.safetensors'
   for shape, offsets in (([10**12], [0, 4]), ([0, 10**15], [0, 0])):
     entry = {'dtype': 'F32', 'shape': shape, 'data_offsets': offsets}
     header = json.dumps({'a': entry}).encode()
     path.write_bytes(struct.pack('<Q', len(header)) + header + bytes(4))
-    _refused(folder, 'model.safetensors')
+    _assert_rejected(folder, 'model.safetensors')
   for length in (2**62, 2**64 - 1):
     path.write_bytes(struct.pack('<Q', length) + b'{}')
-    _refused(folder, 'model.safetensors')
+    _assert_rejected(folder, 'model.safetensors')
 
 
 def test_torch_files_are_read(folder):

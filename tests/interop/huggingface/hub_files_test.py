@@ -1,4 +1,4 @@
-"""Models by their names on the Hub, from a stand-in of it on loopback."""
+"""Downloads from and uploads to a fake Hugging Face Hub on localhost."""
 
 import base64
 import hashlib
@@ -31,10 +31,10 @@ _MODEL = '/api/models/org/name'
 
 
 class _Hub(http.server.BaseHTTPRequestHandler):
-  """Answers what `snapshot_download` asks of a repository."""
+  """Fake Hub that serves one repository and records requests."""
 
   folder = None
-  asked: list[str] = []
+  requested_paths: list[str] = []
   sent: dict[str, bytes] = {}
 
   def do_HEAD(self):
@@ -42,7 +42,7 @@ class _Hub(http.server.BaseHTTPRequestHandler):
 
   def do_GET(self, body=True):
     path = self.path.partition('?')[0]
-    self.asked.append(path)
+    self.requested_paths.append(path)
     if path in (
       _MODEL,
       f'{_MODEL}/revision/main',
@@ -80,7 +80,7 @@ class _Hub(http.server.BaseHTTPRequestHandler):
     path = self.path.partition('?')[0]
     length = int(self.headers.get('Content-Length') or 0)
     content = self.rfile.read(length)
-    self.asked.append(path)
+    self.requested_paths.append(path)
     self.sent[path] = content
     url = f'http://{self.headers["Host"]}/org/name'
     if path.endswith('/preupload/main'):
@@ -120,14 +120,14 @@ def _files(folder):
 
 @pytest.fixture
 def hub(tmp_path, monkeypatch):
-  """The folder that the stand-in serves, and the paths it was asked for."""
+  """Fixture with the served folder and the list of requested paths."""
   folder = tmp_path / 'repository'
   folder.mkdir()
   handmade.write_folder(folder)
   (folder / 'tf_model.h5').write_bytes(b'x' * 100)
   (folder / 'pytorch_model.bin').write_bytes(b'x' * 100)
   monkeypatch.setattr(_Hub, 'folder', folder)
-  monkeypatch.setattr(_Hub, 'asked', [])
+  monkeypatch.setattr(_Hub, 'requested_paths', [])
   monkeypatch.setattr(_Hub, 'sent', {})
   server = http.server.ThreadingHTTPServer(('127.0.0.1', 0), _Hub)
   threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -141,12 +141,12 @@ def hub(tmp_path, monkeypatch):
   )
   monkeypatch.setattr(hf_api.api, 'endpoint', endpoint)
   monkeypatch.setattr(constants, 'HF_HUB_CACHE', str(tmp_path / 'cache'))
-  yield folder, _Hub.asked
+  yield folder, _Hub.requested_paths
   server.shutdown()
   server.server_close()
 
 
-def test_a_model_is_fetched_by_its_name(hub, tmp_path):
+def test_model_is_downloaded_by_name(hub, tmp_path):
   _, requests = hub
   run = xlflax.from_huggingface('org/name', model_dir=tmp_path / 'run')
   assert run.steps == [0]
@@ -158,7 +158,7 @@ def test_a_model_is_fetched_by_its_name(hub, tmp_path):
   assert [p for p in requests if p.endswith('/model.safetensors')]
 
 
-def test_offline_the_cache_is_read(hub, monkeypatch):
+def test_offline_mode_reads_the_cache(hub, monkeypatch):
   folder = hub_files.resolve_folder('org/name@main')
   monkeypatch.setattr(constants, 'HF_HUB_OFFLINE', True)
   assert hub_files.resolve_folder('org/name') == folder
@@ -170,14 +170,14 @@ def test_missing_repository_raises(hub):
   assert_mentions(caught.value.fix, 'hf auth login')
 
 
-def test_a_similar_folder_is_suggested(hub, tmp_path, monkeypatch):
+def test_similar_local_folder_is_suggested(hub, tmp_path, monkeypatch):
   (tmp_path / 'org/other').mkdir(parents=True)
   monkeypatch.chdir(tmp_path)
   with raises_error(errors.CheckpointError, fix='Did you mean org/other?'):
     hub_files.resolve_folder('org/othr')
 
 
-def test_without_a_connection_one_request_is_made(hub, monkeypatch):
+def test_failed_connection_is_not_retried(hub, monkeypatch):
   _, requests = hub
   start = time.monotonic()
   monkeypatch.setattr(hf_api.api, 'endpoint', 'http://127.0.0.1:9')
@@ -188,7 +188,7 @@ def test_without_a_connection_one_request_is_made(hub, monkeypatch):
   assert_mentions(caught.value.fix, 'hf download org/other')
 
 
-def test_a_run_is_not_a_hugging_face_model(tmp_path):
+def test_run_directories_are_rejected(tmp_path):
   (tmp_path / 'model.json').write_text('{}')
   with raises_error(
     errors.ConfigError, got='model.json', where=tmp_path
@@ -199,7 +199,7 @@ def test_a_run_is_not_a_hugging_face_model(tmp_path):
 
 @pytest.fixture
 def exported(run_of, tmp_path):
-  """A folder of `to-hf` in whose card somebody wrote."""
+  """Folder written by `to-hf` whose model card was edited."""
   directory, *_ = run_of()
   folder = tmp_path / 'mine'
   folder_writer.write_folder(
@@ -211,9 +211,7 @@ def exported(run_of, tmp_path):
   return folder
 
 
-def test_a_folder_is_published_for_its_owner_alone(
-  hub, exported, monkeypatch, capfd
-):
+def test_push_creates_a_private_repository(hub, exported, monkeypatch, capfd):
   monkeypatch.setenv('HF_TOKEN', 'hf_of_the_test')
   assert cli.main(['push-to-hub', str(exported), 'org/new']) == 0
   assert '/org/new' in capfd.readouterr().out
@@ -229,11 +227,13 @@ def test_a_folder_is_published_for_its_owner_alone(
   assert {name: (exported / name).read_bytes() for name in sent} == sent
   assert b'It is for tests.' in sent['README.md']
   assert {'config.json', 'model.safetensors', 'digests.json'} <= sent.keys()
-  huggingface_import.check_digests(exported)  # with the card as it is now
+  huggingface_import.check_digests(
+    exported
+  )  # The digest of the edited card is up to date.
 
 
-def test_other_weights_of_the_model_go(hub, exported, monkeypatch):
-  """A model that was split, or had a graph, is read by neither any more."""
+def test_push_deletes_stale_model_files(hub, exported, monkeypatch):
+  """Stale shards, ONNX graphs and module lists are deleted."""
   folder, _ = hub
   stale = {
     'model-00001-of-00002.safetensors',
@@ -256,22 +256,22 @@ def test_other_weights_of_the_model_go(hub, exported, monkeypatch):
   assert gone == stale
 
 
-def test_a_preview_sends_nothing(hub, exported, capfd):
+def test_dry_run_sends_no_requests(hub, exported, capfd):
   assert cli.main(['push-to-hub', str(exported), 'org/new', '--dry_run']) == 0
-  assert not _Hub.asked and not _Hub.sent
+  assert not _Hub.requested_paths and not _Hub.sent
   output = capfd.readouterr().out
   assert 'model.safetensors' in output and 'license: mit' in output
   assert 'notes.txt' not in output and 'org/new' in output
 
 
-def test_public_is_asked_for(hub, exported, monkeypatch):
+def test_public_flag_creates_a_public_repository(hub, exported, monkeypatch):
   monkeypatch.setenv('HF_TOKEN', 'hf_of_the_test')
   assert cli.main(['push-to-hub', str(exported), 'org/new', '--public']) == 0
   created = json.loads(_Hub.sent['/api/repos/create'])
   assert created.get('visibility', created.get('private')) in (False, 'public')
 
 
-def test_a_changed_folder_is_not_published(hub, exported):
+def test_changed_folders_are_not_pushed(hub, exported):
   config = exported / 'config.json'
   size = config.stat().st_size
   config.write_text('{}')
@@ -282,7 +282,7 @@ def test_a_changed_folder_is_not_published(hub, exported):
 
 
 @pytest.mark.parametrize('card', ['', '---\nlicense: [\n---\n'])
-def test_a_card_that_cannot_be_read_is_not_published(exported, card):
+def test_invalid_model_cards_are_not_pushed(exported, card):
   (exported / 'README.md').write_text(card)
   if card:
     with raises_error(
@@ -294,12 +294,12 @@ def test_a_card_that_cannot_be_read_is_not_published(exported, card):
 
 
 @pytest.mark.parametrize('name', ['mine', 'org/new/er', 'org/--', ''])
-def test_a_name_that_the_hub_has_not_is_refused(exported, name, capfd):
+def test_invalid_repository_names_are_rejected(exported, name, capfd):
   assert cli.main(['push-to-hub', str(exported), name, '--dry_run']) == 2
   assert capfd.readouterr().err
 
 
-def test_a_hub_that_refuses_is_named(hub, exported, monkeypatch):
+def test_failed_push_suggests_to_log_in(hub, exported, monkeypatch):
   monkeypatch.delattr(_Hub, 'do_POST')
   with pytest.raises(errors.CheckpointError) as caught:
     hub_files.push_to_hub(hub_files.prepare_upload(exported), 'org/new')

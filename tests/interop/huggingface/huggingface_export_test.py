@@ -1,4 +1,4 @@
-"""The models of `models/*.gin` become Hugging Face folders exactly."""
+"""Exports of xlflax models, compared with transformers."""
 
 import contextlib
 import dataclasses
@@ -49,7 +49,7 @@ _SIZES = dict(
 
 @pytest.fixture
 def run_of(tmp_path, vocabulary, vocabulary_dir):
-  """A function that writes a run of a model with some options."""
+  """Fixture that writes a run of a model with the given options."""
 
   def make(run_model=None, *, change=lambda params: params, **options):
     run_model = run_model or encoder.Encoder(
@@ -110,7 +110,7 @@ def run_of(tmp_path, vocabulary, vocabulary_dir):
     ({'norm_position': 'pre', 'position_offset': 3}, 'roberta-prelayernorm', 0),
   ],
 )
-def test_models_of_xlflax_are_exported_exactly(
+def test_exported_logits_equal_the_run(
   run_of, tmp_path, options, model_type, first_row
 ):
   directory, model, params = run_of(**options)
@@ -146,7 +146,7 @@ def test_models_of_xlflax_are_exported_exactly(
 @pytest.mark.parametrize(
   'family', mark_slow([None, 'post_ln', 'pre_ln'], slow=['post_ln'])
 )
-def test_a_round_trip_keeps_the_languages_of_the_run(run_of, tmp_path, family):
+def test_round_trip_keeps_languages(run_of, tmp_path, family):
   model = None
   if family:
     sizes = {key: size for key, size in _SIZES.items() if key != 'num_layers'}
@@ -170,7 +170,7 @@ def test_a_round_trip_keeps_the_languages_of_the_run(run_of, tmp_path, family):
   assert chosen.vocabulary.spec.languages == languages[:1]
 
 
-def test_texts_of_several_lengths_give_the_states_of_the_run(run_of, tmp_path):
+def test_logits_of_padded_texts_equal_the_run(run_of, tmp_path):
   directory, model, params = run_of(type_vocab_size=1, position_offset=2)
   folder = tmp_path / 'out'
   folder_writer.write_folder(huggingface_export.check_export(directory), folder)
@@ -189,7 +189,7 @@ def test_texts_of_several_lengths_give_the_states_of_the_run(run_of, tmp_path):
   np.testing.assert_allclose(exported_logits[real], logits[real], atol=2e-4)
 
 
-def test_constant_positions_that_begin_elsewhere_are_not_exported():
+def test_sinusoidal_positions_require_the_offset_of_m2m_100():
   sizes = {key: value for key, value in _SIZES.items() if key != 'num_layers'}
   config = encoder_decoder_config.EncoderDecoderConfig(
     **sizes,
@@ -209,7 +209,9 @@ def test_constant_positions_that_begin_elsewhere_are_not_exported():
 
 
 @pytest.mark.slow
-def test_post_norm_encoder_decoders_are_exported_exactly(run_of, tmp_path):
+def test_exported_logits_of_post_norm_encoder_decoders_equal_the_run(
+  run_of, tmp_path
+):
   sizes = {key: value for key, value in _SIZES.items() if key != 'num_layers'}
   directory, model, params = run_of(
     encoder_decoder.EncoderDecoder(
@@ -245,7 +247,7 @@ def test_post_norm_encoder_decoders_are_exported_exactly(run_of, tmp_path):
     assert len(table) == 14 and not table[:2].any() and table[2:].any()
 
 
-def test_files_that_others_can_read(run_of, tmp_path):
+def test_exported_files_are_world_readable_and_truncate_texts(run_of, tmp_path):
   directory, *_ = run_of()
   folder = tmp_path / 'out'
   mask = os.umask(0o022)
@@ -261,7 +263,7 @@ def test_files_that_others_can_read(run_of, tmp_path):
   assert len(tokenizer('dog ' * 50, truncation=True)['input_ids']) == 12
 
 
-def test_export_types_of_a_model(vocabulary):
+def test_find_export_type_reports_unsupported_options(vocabulary):
   config = encoder_config.with_vocabulary(
     encoder_config.EncoderConfig(**_SIZES), vocabulary.spec
   )
@@ -271,7 +273,7 @@ def test_export_types_of_a_model(vocabulary):
   assert text.startswith('nothing: ') and 'scale_embeddings' in text
 
 
-# What each size that comes with the package becomes.
+# Model type of the export of each shipped model size.
 _SHIPPED = {
   'base': 'bert', 'ecs': 'xlm', 'eurobert_210m': 'eurobert', 'large': 'bert', 'mbart': 'mbart',
   'mmbert_base': 'modernbert', 'modernbert_base': 'modernbert',
@@ -283,7 +285,7 @@ _SHIPPED = {
 _TIED = {'veco_small_translation', 'veco_translation'}
 
 
-def _sizes_of_the_package() -> dict[str, nn.Module]:
+def _shipped_models() -> dict[str, nn.Module]:
   kinds = {}
   for name in config_files.shipped_file_names():
     if (
@@ -291,15 +293,17 @@ def _sizes_of_the_package() -> dict[str, nn.Module]:
       and not config_files.read_gin_file(name).required()
     ):
       configuration = gin_config.load_gin_files([name], partial=True)
-      with contextlib.suppress(errors.ConfigError):  # a part of others
+      with contextlib.suppress(
+        errors.ConfigError
+      ):  # The file is included by others.
         kinds[pathlib.Path(name).stem] = configuration.macro('MODEL')
   return kinds
 
 
-def test_every_size_of_the_package_can_be_exported():
+def test_every_shipped_size_can_be_exported():
   messages = {
     name: export_plan.find_export_type(model.config, pad_id=0)
-    for name, model in _sizes_of_the_package().items()
+    for name, model in _shipped_models().items()
   }
   tied = {name: messages.pop(name) for name in _TIED}
   assert messages == _SHIPPED
@@ -317,7 +321,7 @@ def test_every_size_of_the_package_can_be_exported():
 def test_non_finite_parameters_are_not_exported(
   run_of, tmp_path, value, dtype, values
 ):
-  """Nor what the type of the folder cannot hold."""
+  """Values that overflow in the dtype of the export are rejected, too."""
 
   def change(params):
     table = np.array(params['embeddings']['token'])

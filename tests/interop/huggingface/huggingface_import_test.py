@@ -33,7 +33,7 @@ def bert(tmp_path_factory):
 
 @pytest.fixture
 def folder(bert, tmp_path):
-  """A copy of a BERT folder that a test may damage."""
+  """Copy of a BERT folder that a test may change."""
   target = tmp_path / 'hf'
   target.mkdir()
   for path in bert.iterdir():
@@ -63,8 +63,8 @@ def _params(folder, output, **kwargs):
   return run, run.restore_params(0)
 
 
-def test_the_card_says_what_is_known_of_the_origin(folder, tmp_path):
-  """Neither its parent's name, nor languages that nobody named."""
+def test_exported_card_contains_only_known_metadata(folder, tmp_path):
+  """The card contains neither a local parent path nor default languages."""
   _edit(folder, _name_or_path='/home/someone/parent')
   (folder / 'README.md').write_text('---\nlicense: my-own\n---\n')
   huggingface_import.convert_import(
@@ -79,7 +79,7 @@ def test_the_card_says_what_is_known_of_the_origin(folder, tmp_path):
   assert card.pipeline_tag == 'fill-mask'
 
 
-def test_a_snapshot_of_the_hub_is_named(folder, tmp_path):
+def test_card_names_the_hub_snapshot(folder, tmp_path):
   snapshot_dir = tmp_path / 'hub/models--org--name/snapshots/0123456789abcdef'
   snapshot_dir.parent.mkdir(parents=True)
   folder.rename(snapshot_dir)
@@ -103,7 +103,7 @@ def test_a_snapshot_of_the_hub_is_named(folder, tmp_path):
   assert card['language_bcp47'] == ['zh-Hans']
 
 
-def test_a_tokenizer_that_pads_otherwise_is_refused(tmp_path):
+def test_different_pad_ids_are_rejected(tmp_path):
   folder = tmp_path / 'hf'
   reference.save_model(reference.make_model('roberta'), folder)
   path = folder / 'config.json'
@@ -114,7 +114,7 @@ def test_a_tokenizer_that_pads_otherwise_is_refused(tmp_path):
     huggingface_import.check_import(folder)
 
 
-def test_an_unknown_architecture(folder):
+def test_unknown_architectures_are_rejected(folder):
   _edit(folder, model_type='mamba')
   with raises_error(errors.ConfigError, mentions=('mamba', 'xlm-roberta-xl')):
     huggingface_import.check_import(folder)
@@ -160,13 +160,13 @@ def test_unsupported_options_are_all_listed(folder):
     ('vocab_size', 10**40, 'vocab_size'),
   ],
 )
-def test_numbers_that_no_model_has(folder, option, value, field):
+def test_invalid_numbers_are_rejected(folder, option, value, field):
   _edit(folder, **{option: value})
   with raises_error(errors.ConfigError, where='config.json', mentions=field):
     huggingface_import.check_import(folder)
 
 
-def test_a_number_that_no_float_is(folder):
+def test_numbers_that_overflow_a_float_are_rejected(folder):
   _edit(folder, layer_norm_eps=10**400)
   with raises_error(
     errors.ConfigError, where='config.json', mentions='layer_norm_eps'
@@ -197,8 +197,8 @@ def test_wrong_tensors_are_all_listed(folder):
 
 
 @pytest.mark.parametrize('value', [np.nan, np.inf])
-def test_a_tensor_that_is_not_finite_is_named(folder, tmp_path, value):
-  """One value of it, also where two tensors that are tied have it."""
+def test_non_finite_tensors_are_rejected(folder, tmp_path, value):
+  """A value is reported once, even if two tied tensors contain it."""
   tensors = _tensors(folder)
   name = 'bert.embeddings.word_embeddings.weight'
   tensors[name][7, 3] = value
@@ -215,8 +215,8 @@ def test_a_tensor_that_is_not_finite_is_named(folder, tmp_path, value):
   assert not (tmp_path / 'ours').exists()
 
 
-def test_a_tokenizer_of_another_model_is_not_exported(folder, tmp_path):
-  """Of the files that are only handed on, too."""
+def test_changed_tokenizer_files_are_not_exported(folder, tmp_path):
+  """This includes files that the export only copies."""
   run, _ = _params(folder, tmp_path / 'ours')
   tokenizer_files = run.vocabulary.description['tokenizer_files']
   assert set(tokenizer_files) >= {'tokenizer_config.json'}
@@ -229,7 +229,7 @@ def test_a_tokenizer_of_another_model_is_not_exported(folder, tmp_path):
   assert not (tmp_path / 'back').exists()
 
 
-def test_surplus_tensors_are_dropped_only_at_the_users_word(folder):
+def test_unexpected_tensors_must_be_dropped_explicitly(folder):
   _write(folder, _tensors(folder) | {'extra.a': np.zeros(2, 'f')})
   with raises_error(
     errors.CheckpointError, where='hf', mentions=('extra.a', 2)
@@ -239,7 +239,7 @@ def test_surplus_tensors_are_dropped_only_at_the_users_word(folder):
   assert checked.plan.skipped == {'extra.a': 'excluded by a pattern'}
 
 
-def test_a_damaged_file(folder):
+def test_damaged_files_are_rejected(folder):
   path = folder / 'model.safetensors'
   path.write_bytes(path.read_bytes()[:-7])
   with raises_error(errors.CheckpointError, mentions='model.safetensors'):
@@ -247,7 +247,7 @@ def test_a_damaged_file(folder):
 
 
 @pytest.mark.parametrize('size', [60, 62])
-def test_a_tokenizer_of_another_size(folder, size):
+def test_tokenizers_of_a_different_size_are_rejected(folder, size):
   reference.write_tokenizer(folder, size)
   with pytest.raises(errors.VocabularyError) as caught:
     huggingface_import.check_import(folder)
@@ -255,14 +255,14 @@ def test_a_tokenizer_of_another_size(folder, size):
   assert ('--unused_embeddings=keep' in str(caught.value)) == (size < 61)
 
 
-def test_rows_without_a_token_can_be_kept(folder):
+def test_unused_embeddings_can_be_kept(folder):
   reference.write_tokenizer(folder, 60)
   checked = huggingface_import.check_import(folder, unused_rows='keep')
   assert checked.vocabulary.spec.size == 61
   assert 60 in checked.vocabulary.spec.special_ids
 
 
-def test_config_that_is_no_json(folder):
+def test_invalid_json_is_rejected(folder):
   (folder / 'config.json').write_text('{"model_type": ')
   with raises_error(
     errors.ConfigError, where='config.json', mentions=(1, 16, 15)
@@ -270,7 +270,7 @@ def test_config_that_is_no_json(folder):
     huggingface_import.check_import(folder)
 
 
-def test_tied_tensors_that_differ(folder):
+def test_different_tied_tensors_are_rejected(folder):
   tensors = _tensors(folder)
   table = tensors['bert.embeddings.word_embeddings.weight']
   copies = {
@@ -301,7 +301,7 @@ def test_tied_tensors_that_differ(folder):
   assert not (folder.parent / 'other').exists()
 
 
-def test_positions_that_are_not_sinusoidal(tmp_path):
+def test_non_sinusoidal_positions_are_rejected(tmp_path):
   folder = tmp_path / 'hf'
   reference.save_model(reference.make_model('xlm_sinusoidal'), folder)
   tensors = _tensors(folder)
@@ -317,7 +317,7 @@ def test_positions_that_are_not_sinusoidal(tmp_path):
     )
 
 
-def test_old_names_and_buffers(folder, tmp_path):
+def test_legacy_names_and_buffers_are_read(folder, tmp_path):
   tensors = _tensors(folder)
   old = {
     name.replace('LayerNorm.weight', 'LayerNorm.gamma').replace(
@@ -369,7 +369,7 @@ def test_pooler_of_a_masked_lm_is_kept(folder, tmp_path):
   assert options['architectures'] == ['BertForPreTraining']
 
 
-def test_rows_are_rounded_up_and_cut_again(folder, tmp_path):
+def test_padded_embeddings_are_removed_by_the_export(folder, tmp_path):
   run, params = _params(folder, tmp_path / 'ours', pad_vocab_size_multiple=8)
   table = params['model']['embeddings']['token']
   assert table.shape == (64, 30) and not np.any(table[61:])
@@ -380,7 +380,7 @@ def test_rows_are_rounded_up_and_cut_again(folder, tmp_path):
   assert all(np.array_equal(back[name], first[name]) for name in first)
 
 
-def test_shards_and_half_precision(folder, tmp_path):
+def test_round_trip_of_sharded_half_precision_files(folder, tmp_path):
   model = reference.make_model('bert').half()
   reference.save_model(model, tmp_path / 'half', max_shard_size='8KB')
   assert len(list((tmp_path / 'half').glob('*.safetensors'))) > 3
@@ -403,7 +403,7 @@ def test_shards_and_half_precision(folder, tmp_path):
       np.testing.assert_array_equal(back[name], value.numpy())
 
 
-def test_an_output_that_is_there_is_not_touched(folder, tmp_path):
+def test_existing_output_is_rejected(folder, tmp_path):
   checked = huggingface_import.check_import(folder)
   (tmp_path / 'ours').mkdir()
   huggingface_import.convert_import(checked, tmp_path / 'ours')
@@ -413,7 +413,7 @@ def test_an_output_that_is_there_is_not_touched(folder, tmp_path):
   assert not list(tmp_path.glob('.*tmp'))
 
 
-def test_models_that_no_architecture_expresses(folder, tmp_path):
+def test_unsupported_models_are_not_exported(folder, tmp_path):
   run, _ = _params(folder, tmp_path / 'ours')
   changed = run.model.clone(
     config=run.model.config.__class__(
@@ -434,7 +434,7 @@ def test_models_that_no_architecture_expresses(folder, tmp_path):
   assert_mentions(message, 'bert', 'sharing', 'scale_embeddings')
 
 
-def test_heads_without_a_place_are_listed(folder, tmp_path):
+def test_missing_and_omitted_heads_are_listed(folder, tmp_path):
   checked = huggingface_import.check_import(folder)
   run, _ = _params(folder, tmp_path / 'ours')
   with pytest.raises(errors.CheckpointError) as caught:
@@ -474,8 +474,8 @@ def test_parameters_are_sharded_as_they_are_read(folder):
 
 
 @pytest.mark.slow
-def test_a_bucket(folder, tmp_path):
-  """A model directory is made there and read from there."""
+def test_round_trip_through_a_bucket(folder, tmp_path):
+  """The model directory is written to a bucket and read from it."""
   pytest.importorskip('gcsfs')
   bucket = fake_bucket.get_shared_bucket()
   bucket.objects.clear()
@@ -505,7 +505,7 @@ def test_a_bucket(folder, tmp_path):
 
 
 @pytest.mark.parametrize('languages', [None, ('sw', 'en')])
-def test_chosen_languages_survive_an_export(folder, tmp_path, languages):
+def test_round_trip_keeps_selected_languages(folder, tmp_path, languages):
   huggingface_import.convert_import(
     huggingface_import.check_import(folder, languages=languages),
     tmp_path / 'ours',
@@ -525,7 +525,7 @@ def test_chosen_languages_survive_an_export(folder, tmp_path, languages):
 @pytest.mark.parametrize(
   'value', ['en', [], [1], ['en', 'en'], [''], None, {'en': 0}]
 )
-def test_exported_languages_must_be_codes(folder, value):
+def test_invalid_exported_languages_are_rejected(folder, value):
   _edit(folder, xlflax_languages=value)
   with raises_error(
     errors.ConfigError, got=repr(value), where='config.json, xlflax_languages'
@@ -535,8 +535,8 @@ def test_exported_languages_must_be_codes(folder, value):
   assert chosen.vocabulary.spec.languages == ('en',)
 
 
-def test_a_short_code_stands_for_the_one_symbol_of_its_language():
-  """NLLB's symbols name the script; Chinese has two."""
+def test_language_codes_match_unique_symbols():
+  """The symbols of NLLB contain the script. Chinese has two symbols."""
   symbols = ('deu_Latn', 'eng_Latn', 'zho_Hans', 'zho_Hant')
   assert checkpoint_languages.choose_languages(symbols, ('en', 'de')) == (
     ('en', 'de'),

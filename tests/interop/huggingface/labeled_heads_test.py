@@ -1,4 +1,4 @@
-"""Imported classifiers as objectives: losses, gradients, labels both ways."""
+"""Imported classifiers as objectives: losses, gradients and labels."""
 
 import functools
 import json
@@ -38,7 +38,7 @@ _HEADS = {
   'ModernBertForSequenceClassificationmean': 'classifier',
   'EuroBertForSequenceClassificationlate': 'classifier',
 }
-# Other models have a head of the same kind.
+# The quick tests include heads of the same types.
 _SLOW = (
   'XLMRobertaForSequenceClassification',
   'BertForSequenceClassification',
@@ -69,7 +69,7 @@ def imported(tmp_path_factory):
 
 
 def _batch(name):
-  """(ours, the reference's) keyword inputs with gold answers; no padding."""
+  """Returns inputs with labels for xlflax and transformers, unpadded."""
   ones = np.ones(_IDS.shape, np.int32)
   batch = {
     'token_ids': _IDS.astype(np.int32),
@@ -95,7 +95,7 @@ def _batch(name):
 
 
 @pytest.mark.parametrize('name', mark_slow(_HEADS, _SLOW))
-def test_loss_and_gradient_are_the_references(imported, name):
+def test_loss_and_gradient_equal_transformers(imported, name):
   model, run = imported(name)
   (objective,) = run.objectives.values()
   batch, theirs = _batch(name)
@@ -132,7 +132,7 @@ def test_loss_and_gradient_are_the_references(imported, name):
 
 
 @pytest.mark.parametrize('name', mark_slow(_HEADS, _SLOW))
-def test_the_record_has_the_labels(imported, name):
+def test_imported_objective_has_labels_and_head_type(imported, name):
   _, run = imported(name)
   (objective,) = run.objectives.values()
   assert objective.name in run.restore_params(0)['heads']
@@ -146,14 +146,14 @@ def test_the_record_has_the_labels(imported, name):
   }.get(name[:21], 'output')
 
 
-def test_labels_go_back(imported, tmp_path):
+def test_labels_are_exported(imported, tmp_path):
   _, run = imported('XLMRobertaForSequenceClassification')
   record = run.directory / huggingface_import.RECORD
   content = record.read_text()
   changed = run_directory.read_run_file(
     run.directory, huggingface_import.RECORD
   )
-  # A model that was fine-tuned here has none
+  # A model that was fine-tuned with xlflax has no such record.
   del changed['config']['id2label'], changed['config']['label2id']
   run_directory.write_run_file(
     run.directory, huggingface_import.RECORD, changed
@@ -169,7 +169,7 @@ def test_labels_go_back(imported, tmp_path):
   assert config.label2id == {label: i for i, label in enumerate(_LABELS)}
 
 
-def test_unnamed_labels_are_numbered(tmp_path):
+def test_missing_label_names_are_generated(tmp_path):
   reference.save_model(
     reference.make_model('BertForTokenClassification'), tmp_path / 'hf'
   )
@@ -185,7 +185,7 @@ def test_unnamed_labels_are_numbered(tmp_path):
   assert objective.labels == ('LABEL_0', 'LABEL_1', 'LABEL_2')
 
 
-def test_labels_that_do_not_fit_are_an_error(tmp_path):
+def test_duplicate_labels_are_rejected(tmp_path):
   reference.save_model(
     reference.make_model('BertForTokenClassification'), tmp_path / 'hf'
   )
@@ -204,7 +204,7 @@ def test_labels_that_do_not_fit_are_an_error(tmp_path):
     )
 
 
-def test_models_without_a_labeled_head_record_none(tmp_path):
+def test_models_without_labeled_heads_have_no_objectives(tmp_path):
   reference.save_model(reference.make_model('BertModel'), tmp_path / 'hf')
   huggingface_import.convert_import(
     huggingface_import.check_import(tmp_path / 'hf'), tmp_path / 'ours'
@@ -223,7 +223,7 @@ def test_models_without_a_labeled_head_record_none(tmp_path):
     _SLOW,
   ),
 )
-def test_a_published_reranker_keeps_its_head(name, tmp_path):
+def test_round_trip_keeps_the_head_of_a_reranker(name, tmp_path):
   kind, config_kind, options = reference.CLASSIFIERS[name]
   torch.manual_seed(0)
   model = getattr(transformers, kind)(
@@ -268,8 +268,8 @@ def test_a_published_reranker_keeps_its_head(name, tmp_path):
     ('bert', {}, {}),
   ],
 )
-def test_how_an_exported_head_reads_states(model_type, fields, expected):
-  """What config.json can say is said, another head is refused."""
+def test_exported_options_of_heads(model_type, fields, expected):
+  """Heads that config.json cannot describe are rejected."""
   objective = sequence_classification.SequenceClassification(
     labels=_LABELS, **fields
   )

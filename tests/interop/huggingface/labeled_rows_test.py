@@ -37,7 +37,7 @@ _MODELS = {
 
 @pytest.fixture(scope='module', params=_MODELS)
 def pair(request, tmp_path_factory):
-  """(reference tokenizer, reference classifier, its run, separator)."""
+  """Fixture with a tokenizer, a classifier, its run and its separator."""
   kind, separator, options = _MODELS[request.param]
   folder = tmp_path_factory.mktemp(request.param)
   tokenizer = tokenizer_reader_test._KINDS[request.param][1](folder)
@@ -62,8 +62,8 @@ def pair(request, tmp_path_factory):
   return tokenizer, model, saved_run.load_run(folder / 'ours'), separator
 
 
-def test_pairs_get_the_references_logits(pair):
-  """From text to logits: tokens, truncation, types, model, head."""
+def test_logits_of_text_pairs_equal_transformers(pair):
+  """Compares the token ids, and the logits computed from them."""
   tokenizer, model, run, separator = pair
   objective = run.objectives['sequence_classification']
   assert objective.labels == _LABELS
@@ -106,7 +106,7 @@ def test_pairs_get_the_references_logits(pair):
 
 
 @pytest.mark.parametrize(('length', 'overlap'), [(30, 0), (40, 10)])
-def test_windows_are_the_references(pair, length, overlap):
+def test_question_answering_windows_equal_transformers(pair, length, overlap):
   tokenizer, _, run, separator = pair
   contexts = [' '.join(_TEXTS[i : i + 3]) for i in range(4)]
   special = tokenizer.num_special_tokens_to_add(pair=True)
@@ -152,7 +152,7 @@ def test_windows_are_the_references(pair, length, overlap):
   assert compared > 50
 
 
-def test_an_imported_classifier_is_evaluated_by_the_command(pair, tmp_path):
+def test_imported_classifier_can_be_evaluated(pair, tmp_path):
   run, separator = pair[2:]
   path = tmp_path / 'en.tsv'
   path.write_text(''.join(f'{text}\t{text}\tyes\n' for text in _TEXTS))

@@ -1,4 +1,4 @@
-"""A checkpoint of the size of XLM-R base: logits, memory, the way back."""
+"""A checkpoint of the size of XLM-R base: logits, memory and export."""
 
 import os
 import subprocess
@@ -64,7 +64,7 @@ def base(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_logits_and_the_way_back(base, tmp_path):
+def test_logits_and_exported_tensors(base, tmp_path):
   model, folder = base
   run = saved_run.load_run(
     huggingface_import.convert_import(
@@ -95,7 +95,7 @@ def test_logits_and_the_way_back(base, tmp_path):
 
 
 @pytest.mark.slow
-def test_memory_stays_under_the_target_and_a_shard(base):
+def test_import_memory_is_below_parameters_plus_a_shard(base):
   _, folder = base
   if not os.path.exists('/proc/self/status'):
     pytest.skip('the peak of memory is read from /proc')
@@ -115,8 +115,8 @@ def test_memory_stays_under_the_target_and_a_shard(base):
 
 
 @pytest.mark.slow
-def test_the_whole_command_needs_little_memory(base, tmp_path):
-  """As published, in one file; what the program itself needs is left out."""
+def test_command_memory_is_below_parameters_plus_a_shard(base, tmp_path):
+  """The checkpoint is one file; the memory of a dry run is subtracted."""
   if not os.path.exists('/proc/self/status'):
     pytest.skip('the peak of memory is read from /proc')
   model, _ = base

@@ -24,7 +24,7 @@ def _export(directory, inputs):
 
 
 @pytest.mark.parametrize('is_trained, expected', [(True, 8), (False, 12)])
-def test_a_fine_tuned_model_has_the_length_of_its_training(
+def test_fine_tuned_model_exports_its_training_length(
   tmp_path, monkeypatch, is_trained, expected
 ):
   """An imported model that was not trained further keeps its length."""
@@ -39,7 +39,7 @@ def test_a_fine_tuned_model_has_the_length_of_its_training(
 @pytest.mark.parametrize(
   'length, expected', [(8, 8), (512, 12), (10**30, 12), (None, 12)]
 )
-def test_an_imported_model_has_the_length_of_its_tokenizer(
+def test_imported_model_uses_the_length_of_its_tokenizer(
   tmp_path, length, expected
 ):
   if length is not None:

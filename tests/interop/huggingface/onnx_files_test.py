@@ -1,4 +1,4 @@
-"""Encoders become ONNX files that compute what the folder does."""
+"""ONNX export, compared with the exported model."""
 
 import numpy as np
 import pytest
@@ -16,9 +16,7 @@ pytest_plugins = ['tests.evaluation.fixtures']
 __all__ = ['run_of']
 
 
-def test_missing_packages_are_named_before_anything_is_written(
-  run_of, tmp_path, monkeypatch
-):
+def test_missing_packages_are_reported(run_of, tmp_path, monkeypatch):
   directory, *_ = run_of()
   monkeypatch.setattr(onnx_files, '_PACKAGES', ('numpy', 'no_such_package'))
   with raises_error(
@@ -30,7 +28,7 @@ def test_missing_packages_are_named_before_anything_is_written(
 
 
 @pytest.mark.parametrize('end', ['ConditionalGeneration', 'QuestionAnswering'])
-def test_models_of_other_outputs_are_refused(monkeypatch, end):
+def test_models_without_onnx_support_are_rejected(monkeypatch, end):
   monkeypatch.setattr(onnx_files, '_PACKAGES', ())
   with raises_error(errors.ConfigError, mentions='--onnx'):
     onnx_files.check_onnx_support({'architectures': [f'BartFor{end}']})
@@ -48,7 +46,7 @@ def test_models_of_other_outputs_are_refused(monkeypatch, end):
     },
   ],
 )
-def test_onnxruntime_computes_the_folders_logits(run_of, tmp_path, options):
+def test_onnxruntime_logits_equal_the_model(run_of, tmp_path, options):
   runtime = pytest.importorskip('onnxruntime')
   pytest.importorskip('onnxscript')
   directory, model, params = run_of(**options)
@@ -70,7 +68,7 @@ def test_onnxruntime_computes_the_folders_logits(run_of, tmp_path, options):
 
 
 @pytest.mark.slow
-def test_a_wrong_graph_is_not_published(run_of, tmp_path, monkeypatch):
+def test_incorrect_graph_is_rejected(run_of, tmp_path, monkeypatch):
   pytest.importorskip('onnxruntime')
   torch = pytest.importorskip('torch')
   directory, *_ = run_of()

@@ -1,7 +1,7 @@
-"""Imported models compute what the reference library computes.
+"""Compares imported models with transformers.
 
-Logits to 2e-5, gradients of the masked LM's loss to 1e-4, in float32; the way
-back gives the same tensors, bit for bit.
+In float32, logits are equal to 2e-5 and gradients of the masked LM loss to 1e-4.
+The exported tensors equal the original tensors bit for bit.
 """
 
 import functools
@@ -28,7 +28,7 @@ from xlflax.models.heads import classification_heads
 from xlflax.training.checkpointing import saved_run
 from xlflax.utils import errors
 
-# Models whose heads are read by all other models' code, too. The tests of the
+# The heads of all other models use the code of these heads. The tests of the
 # other heads are slow tests.
 _QUICK_CLASSIFIERS = (
   'BertForSequenceClassification',
@@ -69,7 +69,7 @@ _AUTO = {
 
 @pytest.fixture(scope='module')
 def imported(tmp_path_factory):
-  """(name, layers scanned or not) -> (reference model, folder, run)."""
+  """Fixture that returns a reference model, its folder and imported run."""
 
   @functools.cache
   def make(name, scan_layers=True):
@@ -109,8 +109,8 @@ def _apply(run, params, model, method='__call__'):
   )
 
 
-def _compared(run):
-  """XLM's states at padding are zeros, so they are compared too."""
+def _compared_positions(run):
+  """Returns the mask of compared positions; XLM has zeros at padding."""
   if run.model.config.zero_padding_states:
     return np.ones_like(reference.PADDING, bool)
   return reference.PADDING > 0
@@ -123,7 +123,7 @@ def _labels():
 
 
 def _check_masked_lm(model, run):
-  """Logits and gradients, in one compilation."""
+  """Compares logits and gradients, computed by one compiled function."""
   labels = _labels()
 
   @jax.jit
@@ -152,12 +152,12 @@ def _check_masked_lm(model, run):
     .detach()
     .numpy()
   )
-  compared = _compared(run)
-  assert np.abs(want[compared]).max() > 1  # of a size to be compared
+  compared = _compared_positions(run)
+  assert np.abs(want[compared]).max() > 1  # The logits are not near zero.
   np.testing.assert_allclose(
     np.asarray(logits)[compared], want[compared], atol=2e-5, rtol=2e-5
   )
-  if pretraining:  # its loss is a sum of two
+  if pretraining:  # The loss is the sum of two losses.
     return
   np.testing.assert_allclose(loss, output.loss.item(), rtol=1e-5)
   output.loss.backward()
@@ -165,7 +165,7 @@ def _check_masked_lm(model, run):
 
 
 def _gradients_as_saved(model):
-  """Gradients by the names of files, some of which hold several as one."""
+  """Returns gradients by tensor name; some tensors combine several matrices."""
   outputs = {
     name: torch.zeros_like(p) if p.grad is None else p.grad
     for name, p in model.named_parameters(remove_duplicate=False)
@@ -211,7 +211,7 @@ def _check_gradients(model, run, grads):
 @pytest.mark.parametrize(
   'name', mark_slow(reference.MASKED_LMS, slow=_SLOW_MASKED_LMS)
 )
-def test_masked_lms_equal_the_reference(imported, name):
+def test_masked_lms_equal_transformers(imported, name):
   model, _, run = imported(name)
   _check_masked_lm(model, run)
 
@@ -220,7 +220,7 @@ def test_masked_lms_equal_the_reference(imported, name):
 @pytest.mark.parametrize(
   'name', ['bert', 'xlm_roberta_xl', 'xlm', 'modernbert', 'eurobert']
 )
-def test_unrolled_layers_equal_the_reference(imported, name):
+def test_unrolled_layers_equal_transformers(imported, name):
   model, _, run = imported(name, scan_layers=False)
   assert 'layers_2' in run.restore_params(0)['model']
   _check_masked_lm(model, run)
@@ -229,13 +229,13 @@ def test_unrolled_layers_equal_the_reference(imported, name):
 @pytest.mark.parametrize(
   'name', mark_slow(reference.CLASSIFIERS, _SLOW_CLASSIFIERS)
 )
-def test_heads_equal_the_reference(imported, name):
+def test_heads_equal_transformers(imported, name):
   model, _, run = imported(name)
   params = run.restore_params(0)
   states = _apply(run, params, model, method='encode')
   with torch.no_grad():
     output = reference.run_model(model)
-  compared = _compared(run)
+  compared = _compared_positions(run)
   style = huggingface_import.head_style(run.directory)
   if name.endswith('Model'):
     got, want = [states[compared]], [output.last_hidden_state[compared]]
@@ -269,7 +269,7 @@ def test_heads_equal_the_reference(imported, name):
     np.testing.assert_allclose(ours, theirs.numpy(), atol=2e-5, rtol=2e-5)
 
 
-def test_next_sentence_logits_equal_the_reference(imported):
+def test_next_sentence_logits_equal_transformers(imported):
   model, _, run = imported('bert_pretraining')
   params = run.restore_params(0)
   states = _apply(run, params, model, method='encode')
@@ -298,7 +298,7 @@ def test_next_sentence_logits_equal_the_reference(imported):
     ],
   ),
 )
-def test_the_way_back_is_bit_identical(imported, tmp_path, name):
+def test_exported_tensors_equal_the_original(imported, tmp_path, name):
   _, folder, run = imported(name)
   checked = huggingface_export.check_export(run.directory)
   folder_writer.write_folder(checked, tmp_path / 'back')
@@ -320,7 +320,9 @@ def test_the_way_back_is_bit_identical(imported, tmp_path, name):
       assert getattr(after, key) == value, key
 
 
-def test_unrolled_layers_go_back_too(imported, tmp_path):
+def test_exported_tensors_of_unrolled_layers_equal_the_original(
+  imported, tmp_path
+):
   _, folder, run = imported('bert', scan_layers=False)
   folder_writer.write_folder(
     huggingface_export.check_export(run.directory), tmp_path / 'back'
@@ -338,8 +340,8 @@ def test_unrolled_layers_go_back_too(imported, tmp_path):
     slow=['modernbert_biases', 'eurobert'],
   ),
 )
-def test_models_that_were_not_imported_go_there(imported, tmp_path, name):
-  """Without the record of config.json the options follow from the model."""
+def test_export_without_import_record(imported, tmp_path, name):
+  """Without the record of config.json, the model determines the options."""
   model, _, run = imported(name)
   record = run.directory / huggingface_import.RECORD
   content = record.read_text()
@@ -351,7 +353,7 @@ def test_models_that_were_not_imported_go_there(imported, tmp_path, name):
   assert checked.architecture.model_type == model.config.model_type
   folder_writer.write_folder(checked, tmp_path / 'back')
   loaded = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / 'back')
-  with torch.no_grad():  # 'gelu_new' goes by another of its names
+  with torch.no_grad():  # 'gelu_new' is exported under an equivalent name.
     np.testing.assert_allclose(
       reference.run_model(loaded).logits,
       reference.run_model(model).logits,
@@ -420,8 +422,8 @@ def test_unsupported_options_are_all_listed(
     assert part in str(caught.value), part
 
 
-def test_the_norm_that_is_not_there(imported):
-  """ModernBERT's first layer; the parameter is 1, whatever it is."""
+def test_missing_norm_has_a_scale_of_1(imported):
+  """The first layer of ModernBERT has no attention norm."""
   _, _, run = imported('modernbert', scan_layers=False)
   norm = run.restore_params(0)['model']['layers_0']['attention_norm']
   np.testing.assert_array_equal(norm['scale'], np.ones(30))

@@ -1,4 +1,4 @@
-"""LoRA adapters in the format of PEFT: same logits in both directions."""
+"""Import and export of LoRA adapters in the format of PEFT."""
 
 import dataclasses
 import json
@@ -28,7 +28,7 @@ peft = pytest.importorskip('peft')
 _TARGETS = {
   'bert': ['query', 'value', 'intermediate.dense'],
   'xlm_roberta': ['query', 'value'],
-  'modernbert': ['Wqkv', 'Wi'],  # Tensors of several linear maps.
+  'modernbert': ['Wqkv', 'Wi'],  # These tensors combine several projections.
   'deberta': ['query_proj', 'key_proj'],
 }
 # Each test of a model takes more than ten CPU seconds.
@@ -54,7 +54,7 @@ _LORA = adapter_config.LoRA(
 
 @pytest.fixture(scope='module')
 def bases(tmp_path_factory):
-  """Name -> (reference model, its folder, imported run)."""
+  """Fixture that returns a reference model, its folder and imported run."""
   models = {}
 
   def make(name):
@@ -143,7 +143,7 @@ def _convert(*arguments):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name', _IMPORTED)
-def test_an_adapter_of_peft_gives_the_same_logits(name, bases, tmp_path):
+def test_imported_adapter_computes_the_same_logits(name, bases, tmp_path):
   model, _, base = bases(name)
   adapted = _save_peft(name, bases, tmp_path / 'peft')
   expected = _theirs(adapted)
@@ -176,7 +176,7 @@ def test_an_adapter_of_peft_gives_the_same_logits(name, bases, tmp_path):
     {'task_type': 'FEATURE_EXTRACTION'},
   ],
 )
-def test_options_of_peft(options, bases, tmp_path):
+def test_lora_options_are_imported(options, bases, tmp_path):
   model, _, base = bases('bert')
   adapted = _save_peft('bert', bases, tmp_path / 'peft', **options)
   peft_adapters.import_adapter(tmp_path / 'peft', base, tmp_path / 'run')
@@ -184,7 +184,7 @@ def test_options_of_peft(options, bases, tmp_path):
 
 
 @pytest.mark.parametrize('name', _EXPORTED)
-def test_an_exported_adapter_gives_the_same_logits(name, bases, tmp_path):
+def test_exported_adapter_computes_the_same_logits(name, bases, tmp_path):
   model, hf, base = bases(name)
   run = _write_adapted(base, tmp_path / 'run', _LORA)
   expected = _ours(run, model)
@@ -210,7 +210,7 @@ def test_an_exported_adapter_gives_the_same_logits(name, bases, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name', _CLASSIFIERS)
-def test_the_head_of_a_classifier_is_exported(name, bases, tmp_path):
+def test_classification_head_is_exported(name, bases, tmp_path):
   model, hf, base = bases(name)
   run = _write_adapted(base, tmp_path / 'run', _LORA)
   _convert('to-peft', run, f'--output={tmp_path / "peft"}')
@@ -242,7 +242,7 @@ def test_the_head_of_a_classifier_is_exported(name, bases, tmp_path):
 
 
 @pytest.mark.slow
-def test_one_of_two_adapters_is_merged_or_exported(bases, tmp_path):
+def test_single_adapters_can_be_merged_or_exported(bases, tmp_path):
   model, _, base = bases('bert')
   language = adapter_config.LoRA(name='sw', rank=1, frozen=True)
   run = _write_adapted(base, tmp_path / 'run', language, _LORA)
@@ -258,20 +258,20 @@ def test_one_of_two_adapters_is_merged_or_exported(bases, tmp_path):
   assert adapter == _LORA
 
 
-def test_a_run_without_adapters_is_not_exported(bases, tmp_path):
+def test_run_without_adapters_is_rejected(bases, tmp_path):
   _, _, run = bases('bert')
   with raises_error(errors.ConfigError, got=run, mentions='to-hf'):
     peft_adapters.export_adapter(run, tmp_path / 'peft')
   assert not (tmp_path / 'peft').exists()
 
 
-def test_a_run_with_adapters_is_no_hugging_face_model(bases, tmp_path):
+def test_export_of_a_run_with_adapters_is_rejected(bases, tmp_path):
   run = _write_adapted(bases('bert')[2], tmp_path / 'run', _LORA)
   assert cli.main(['convert', 'to-hf', str(run), '--output=hf']) == 2
 
 
 @pytest.mark.slow
-def test_an_adapter_is_replaced_by_that_of_another_run(bases, tmp_path):
+def test_replace_adapter(bases, tmp_path):
   model, _, base = bases('bert')
   task = dataclasses.replace(_LORA, name='task')
   first = _write_adapted(
@@ -308,7 +308,7 @@ def test_an_adapter_is_replaced_by_that_of_another_run(bases, tmp_path):
 
 @pytest.fixture
 def folder(bases, tmp_path):
-  """A PEFT folder and a function that changes its configuration."""
+  """Fixture that changes the configuration of a PEFT folder."""
   _save_peft('bert', bases, tmp_path / 'peft')
   file = tmp_path / 'peft/adapter_config.json'
 
@@ -331,7 +331,7 @@ def folder(bases, tmp_path):
     {'alpha_pattern': ['query']},
   ],
 )
-def test_unsupported_options(options, folder, bases, tmp_path):
+def test_unsupported_options_are_rejected(options, folder, bases, tmp_path):
   with pytest.raises(errors.ConfigError):
     peft_adapters.import_adapter(
       folder(**options), bases('bert')[2], tmp_path / 'run'
@@ -340,7 +340,7 @@ def test_unsupported_options(options, folder, bases, tmp_path):
 
 
 @pytest.mark.parametrize('base', ['modernbert', 'xlm_roberta'])
-def test_an_adapter_of_another_model(base, folder, bases, tmp_path):
+def test_adapters_of_other_models_are_rejected(base, folder, bases, tmp_path):
   path = folder()
   if base == 'xlm_roberta':  # The same modules, with another width.
     file = path / 'adapter_model.safetensors'
@@ -355,7 +355,7 @@ def test_an_adapter_of_another_model(base, folder, bases, tmp_path):
     peft_adapters.import_adapter(path, bases(base)[2], tmp_path / 'run')
 
 
-def test_a_folder_without_weights(folder, bases, tmp_path):
+def test_missing_weights_are_rejected(folder, bases, tmp_path):
   path = folder()
   (path / 'adapter_model.safetensors').unlink()
   with pytest.raises(errors.CheckpointError):
@@ -365,13 +365,13 @@ def test_a_folder_without_weights(folder, bases, tmp_path):
     peft_adapters.import_adapter(path, bases('bert')[2], tmp_path / 'run')
 
 
-def test_an_adapter_is_no_model(folder):
+def test_import_of_an_adapter_as_a_model_is_rejected(folder):
   with pytest.raises(errors.ConfigError) as raised:
     huggingface_import.check_import(folder())
   assert raised.value.got == 'adapter_config.json'
 
 
-def test_a_pointer_of_git_lfs(folder, bases, tmp_path):
+def test_git_lfs_pointers_are_rejected(folder, bases, tmp_path):
   path = folder()
   (path / 'adapter_model.safetensors').write_text(
     'version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n'

@@ -1,7 +1,7 @@
-"""Sentence-Transformers folders like those of known models, and their vectors.
+"""Sentence-Transformers folders like those of known models.
 
-The vectors are those of the library where it is installed, else of the
-modules read one by one with transformers and numpy.
+Reference vectors are computed with the library if it is installed, else with
+transformers and NumPy.
 """
 
 import json
@@ -54,7 +54,7 @@ STYLES = {
 
 
 def make_encoder(folder: pathlib.Path) -> None:
-  """The encoder alone, and its tokenizer."""
+  """Writes the encoder and its tokenizer."""
   tokenizer = reference_tokenizers.bert(folder, do_lower_case=False)
   tokenizer.save_pretrained(folder)
   torch.manual_seed(0)
@@ -71,7 +71,7 @@ def make_encoder(folder: pathlib.Path) -> None:
 
 
 def write_encoder(folder: pathlib.Path, style: Style) -> pathlib.Path:
-  """A folder as version 6 of the library writes it."""
+  """Writes a folder in the format of version 6 of the library."""
   folder.mkdir(parents=True)
   make_encoder(folder)
   kinds = ['base.modules.transformer.Transformer']
@@ -114,17 +114,19 @@ def write_encoder(folder: pathlib.Path, style: Style) -> pathlib.Path:
 def compute_vectors(
   folder: pathlib.Path, texts, prompt: str = ''
 ) -> np.ndarray:
-  """The model's own vectors of texts after a prompt, float [N, D]."""
+  """Returns the reference vectors of texts with a prompt, float [N, D]."""
   try:
     import sentence_transformers
   except ImportError:
-    return by_hand(folder, texts, prompt)
+    return _compute_with_numpy(folder, texts, prompt)
   model = sentence_transformers.SentenceTransformer(str(folder), device='cpu')
   return model.encode(list(texts), prompt=prompt)
 
 
-def by_hand(folder: pathlib.Path, texts, prompt: str = '') -> np.ndarray:
-  """The modules one by one."""
+def _compute_with_numpy(
+  folder: pathlib.Path, texts, prompt: str = ''
+) -> np.ndarray:
+  """Applies the modules with transformers and NumPy."""
   tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
   model = transformers.AutoModel.from_pretrained(folder).eval()
   pooling = json.loads((folder / '1_Pooling/config.json').read_text())

@@ -1,4 +1,4 @@
-"""Encoders of 2023 to 2026 in their published forms: exact, or refused.
+"""Encoders of 2023 to 2026 in their published formats.
 
 More of them are in `released_configs` and `reference_models`.
 """
@@ -35,10 +35,9 @@ _SIZES = (
   'num_attention_heads',
   'intermediate_size',
 )
-# Special symbols in texts are characters here, and symbols in transformers.
+# xlflax encodes special tokens in texts as characters, unlike transformers.
 _PLAIN = [text for text in hard_texts.TEXTS if '<pad>' not in text]
-# As it was published, at a small size. The places that quote it have these
-# options; the code is that of Alibaba-NLP/new-impl.
+# The published options at a small size; the code is Alibaba-NLP/new-impl.
 _GTE = dict(
   architectures=['NewModel', 'NewForTokenClassification'],
   attention_probs_dropout_prob=0.0,
@@ -74,7 +73,7 @@ _GTE = dict(
 
 
 def _published_gte(folder):
-  """(the folder with its tensors' names, the model with its periods)."""
+  """Writes a folder with the published tensor names and returns the model."""
   options = reference.BERT_SIZES | dict(num_attention_heads=3)
   model = transformers.GteModel(transformers.GteConfig(**options))
   generator = torch.Generator().manual_seed(0)
@@ -84,7 +83,8 @@ def _published_gte(folder):
       parameter.copy_(
         torch.randn(parameter.shape, generator=generator) * 0.2 + scale
       )
-  # The code's: base times factor, and all of it by factor^(2 / D).
+  # The published code multiplies the base by the factor, and all periods by
+  # factor^(2 / D).
   places = torch.arange(0, 10, 2) / 10
   periods = (20000 * 8.0) ** places * 8.0 ** (2 / 10)
   model.rotary_emb.inv_freq = 1 / periods
@@ -110,8 +110,8 @@ def _states(run):
 
 
 @pytest.mark.slow
-def test_mgte_as_published(tmp_path):
-  """Goes back as the type that transformers has, with the same periods."""
+def test_published_mgte_equals_transformers(tmp_path):
+  """The export has the type of transformers and the same rotary periods."""
   model = _published_gte(tmp_path / 'hf')
   with pytest.raises(errors.CheckpointError) as caught:
     huggingface_import.check_import(tmp_path / 'hf')
@@ -160,7 +160,7 @@ def test_mgte_as_published(tmp_path):
     ({'layer_norm_type': 'rms_norm'}, "layer_norm_type is 'rms_norm'"),
   ],
 )
-def test_other_models_of_mgtes_code_are_refused(changes, part, tmp_path):
+def test_unsupported_options_of_mgte_are_rejected(changes, part, tmp_path):
   _published_gte(tmp_path / 'hf')
   (tmp_path / 'hf/config.json').write_text(json.dumps(_GTE | changes))
   with pytest.raises(errors.ConfigError) as caught:
@@ -169,8 +169,8 @@ def test_other_models_of_mgtes_code_are_refused(changes, part, tmp_path):
 
 
 @pytest.mark.slow
-def test_nomic_with_the_options_of_its_first_code_alone(tmp_path):
-  """transformers reads none of them, so the folder goes back to that code."""
+def test_nomic_with_legacy_options(tmp_path):
+  """The export has the legacy options, which transformers does not read."""
   model = released_configs_test.published(
     'nomic-embed-text-v1.5', tmp_path / 'hf'
   )
@@ -198,7 +198,7 @@ def test_nomic_with_the_options_of_its_first_code_alone(tmp_path):
     huggingface_export.check_export(run.directory), tmp_path / 'back'
   )
   config = json.loads((tmp_path / 'back/config.json').read_text())
-  del options['torch_dtype']  # which is written as dtype
+  del options['torch_dtype']  # The export writes it as dtype.
   assert config == config | options
   files = [
     safetensors.numpy.load_file(tmp_path / f'{folder_name}/model.safetensors')
@@ -243,8 +243,10 @@ _NOMIC_MOE = dict(
   ],
   ids=['jina-embeddings-v3', 'nomic-embed-text-v2-moe'],
 )
-def test_refused_with_a_reason_and_another_model(options, name, fix, tmp_path):
-  """Their Sentence-Transformers modules are of code of their own, too."""
+def test_unsupported_models_are_rejected_with_an_alternative(
+  options, name, fix, tmp_path
+):
+  """The models also have custom Sentence-Transformers modules."""
   safetensors.numpy.save_file(
     {'emb_ln.weight': np.ones(30, np.float32)}, tmp_path / 'model.safetensors'
   )
@@ -259,7 +261,7 @@ def test_refused_with_a_reason_and_another_model(options, name, fix, tmp_path):
 
 
 @pytest.mark.parametrize('kind', ['T5GemmaEncoderModel', 'T5Gemma2Encoder'])
-def test_t5_gemma_is_refused(kind, tmp_path):
+def test_t5_gemma_is_rejected(kind, tmp_path):
   if kind == 'T5GemmaEncoderModel':
     sizes = dict(
       vocab_size=61,
@@ -284,8 +286,8 @@ def test_t5_gemma_is_refused(kind, tmp_path):
 
 
 @pytest.mark.slow
-def test_byt5_without_files_of_its_vocabulary(tmp_path):
-  """Bytes, as its tokenizer has them; sentinels after them."""
+def test_byt5_without_vocabulary_files(tmp_path):
+  """The token ids are bytes, followed by sentinels."""
   theirs = transformers.ByT5Tokenizer()
   config = transformers.T5Config(
     vocab_size=384,
@@ -324,7 +326,7 @@ def test_byt5_without_files_of_its_vocabulary(tmp_path):
 
 
 def _spm(folder):
-  """As DeBERTa-v3's: its symbols lead, and its mask is no piece."""
+  """Trains a model like that of DeBERTa-v3, without a mask token."""
   return reference_tokenizers.sentencepiece(
     folder,
     'spm.model',
@@ -340,8 +342,8 @@ def _spm(folder):
 
 
 @pytest.mark.slow
-def test_mdeberta_with_spm_model_alone(tmp_path):
-  """As its publishers' folder; texts are normalised as the model says."""
+def test_mdeberta_with_only_an_spm_model(tmp_path):
+  """The folder has the published files; the model defines normalization."""
   (tmp_path / 'hf').mkdir()
   model = _spm(tmp_path / 'hf')
   size = model.get_piece_size() + 1
@@ -376,8 +378,8 @@ def test_mdeberta_with_spm_model_alone(tmp_path):
 
 
 @pytest.mark.slow
-def test_xlm_v_and_glot500_with_a_sentencepiece_model_alone(tmp_path):
-  """Theirs has more pieces than XLM-R's; the layout is the same."""
+def test_xlm_v_and_glot500_with_only_a_sentencepiece_model(tmp_path):
+  """Their vocabularies are larger than that of XLM-R with the same layout."""
   (tmp_path / 'hf').mkdir()
   theirs = reference_tokenizers.xlmr(tmp_path / 'hf')
   for name in ('tokenizer.json', 'tokenizer_config.json'):
@@ -413,7 +415,7 @@ def test_xlm_v_and_glot500_with_a_sentencepiece_model_alone(tmp_path):
     (dict(position_embedding='learned', mlp_output_bias=False), 'nothing'),
   ],
 )
-def test_config_of_encoders_with_post_block_norms(fields, expected_config):
+def test_export_type_of_rotary_encoders(fields, expected_config):
   config = model_config.EncoderConfig(
     **dict(
       hidden_dim=16,

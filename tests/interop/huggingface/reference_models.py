@@ -1,4 +1,4 @@
-"""Tiny models of the reference library, with every weight random."""
+"""Tiny models of transformers with random weights."""
 
 import numpy as np
 import tokenizers
@@ -16,7 +16,7 @@ BERT_SIZES = dict(
 XLM_SIZES = dict(vocab_size=VOCAB, emb_dim=30, n_layers=3, n_heads=5)
 PADDING = np.array([[1] * 11, [1] * 7 + [0] * 4, [1] * 2 + [0] * 9])
 
-# Name -> (class of the model, class of its configuration, options).
+# Name -> (model class, configuration class, options).
 MASKED_LMS = {
   'bert': (
     'BertForMaskedLM',
@@ -208,7 +208,7 @@ MASKED_LMS['deberta'] = (
   BERT_SIZES | _DEBERTA,
 )
 _ROTARY = BERT_SIZES | dict(num_attention_heads=3, max_position_embeddings=16)
-# These are saved with queries, keys and values as one matrix, and read so.
+# These files store queries, keys and values as one matrix.
 MASKED_LMS |= {
   'gte': (
     'GteForMaskedLM',
@@ -338,13 +338,13 @@ def make_model(name):
 
 
 def save_model(model, folder, **kwargs):
-  """As `save_pretrained`, with a tokenizer of the model's size."""
+  """Saves a model and a tokenizer of its vocabulary size."""
   model.save_pretrained(folder, **kwargs)
   write_tokenizer(folder, VOCAB, model.config.model_type)
 
 
 def write_tokenizer(folder, size, model_type='bert'):
-  """A WordPiece tokenizer.json and its special tokens, [PAD] as config.json."""
+  """Writes a WordPiece tokenizer with the pad id of config.json."""
   special = [
     '[CLS]',
     '[SEP]',
@@ -367,7 +367,7 @@ def write_tokenizer(folder, size, model_type='bert'):
 
 
 def make_inputs(model):
-  """(token ids [3, T] with padding, keyword inputs in xlflax's names)."""
+  """Returns padded token ids [3, T] and keyword inputs of xlflax."""
   rng = np.random.default_rng(0)
   ids = rng.integers(5, VOCAB, (3, LENGTH))
   ids = np.where(PADDING, ids, model.config.pad_token_id)
@@ -384,7 +384,7 @@ def make_inputs(model):
 
 
 def run_model(model, **kwargs):
-  """The reference's outputs on `inputs`."""
+  """Returns the outputs of transformers on `make_inputs`."""
   ids, more = make_inputs(model)
   names = {'language_ids': 'langs'}
   return model(

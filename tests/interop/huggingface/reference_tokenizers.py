@@ -1,4 +1,4 @@
-"""Tokenizers of the reference library, trained on a few lines."""
+"""Tokenizers of transformers, trained on a few lines."""
 
 import json
 

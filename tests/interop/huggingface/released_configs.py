@@ -1,7 +1,7 @@
-"""The keys of published config.json files, at small sizes.
+"""Published config.json files with small sizes.
 
-The keys and all values but sizes are those of the published files. `SOURCES`
-names, for each, a public place that quotes them.
+The keys, and all values except sizes, are those of the published files.
+`SOURCES` contains a public copy of each file.
 """
 
 _SIZES = dict(
@@ -261,7 +261,7 @@ _BART = dict(
   use_cache=True,
   vocab_size=61,
 )
-# Options of the code that the model came with, and those of transformers.
+# Options of the original code of the model, and those of transformers.
 _NOMIC = _SIZES | dict(
   activation_function='swiglu',
   architectures=['NomicBertModel'],
@@ -551,8 +551,8 @@ CONFIGS = {
 }
 
 # GitHub repositories and the files in them. A copy may lack or have keys that
-# another version of transformers writes. Where no copy was found that is said,
-# with what the keys come from.
+# another version of transformers writes. If no copy was found, the entry
+# describes the origin of the keys.
 _T5_COPY = 'bystrowska/idiom-paraphrasing: models/t5-base/config.json'
 _ROBERTA_COPY = 'huanyuai/FKT-KE: models/roberta-base/config.json'
 SOURCES = {

@@ -1,4 +1,4 @@
-"""Published config.json files are read, and their models computed."""
+"""Import and export of models with published config.json files."""
 
 import functools
 import json
@@ -26,7 +26,7 @@ _MASK = np.array([[1] * 9, [1] * 6 + [0] * 3])
 
 
 def published(name, folder):
-  """A folder as it was published, with random weights; and its model."""
+  """Writes a folder with a published config.json and returns its model."""
   options = released.CONFIGS[name]
   folder.mkdir()
   (folder / 'config.json').write_text(json.dumps(options))
@@ -65,7 +65,9 @@ def _reference_outputs(model):
     more = {'langs': torch.ones_like(ids)}
   with torch.no_grad():
     output = model(input_ids=ids, attention_mask=torch.tensor(_MASK), **more)
-    if 'decoder_input_ids' in more and 'logits' not in output:  # a base model
+    if (
+      'decoder_input_ids' in more and 'logits' not in output
+    ):  # The model is a base model without a head.
       return (output.last_hidden_state @ model.shared.weight.T).numpy()
   return (
     output.logits if 'logits' in output else output.last_hidden_state
@@ -110,8 +112,8 @@ def _apply(model, params, ids, states):
     },
   ),
 )
-def test_published_configuration(name, tmp_path):
-  """Its model is computed, and goes back as the type that it came as."""
+def test_published_configuration_equals_transformers(name, tmp_path):
+  """The imported model and its export have the outputs of transformers."""
   model = published(name, tmp_path / 'hf')
   checked = huggingface_import.check_import(
     tmp_path / 'hf',
@@ -141,8 +143,8 @@ def test_published_configuration(name, tmp_path):
   )
 
 
-def test_a_table_of_t5_that_no_code_reads(tmp_path):
-  """T5 v1.0's files hold it in the decoder's first layer."""
+def test_unused_t5_tensor_is_skipped(tmp_path):
+  """T5 v1.0 files contain it in the first decoder layer."""
   published('t5-base', tmp_path / 'hf')
   path = tmp_path / 'hf' / 'model.safetensors'
   name = (

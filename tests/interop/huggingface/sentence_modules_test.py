@@ -1,4 +1,4 @@
-"""Sentence-Transformers folders are read, encode the same, and go back."""
+"""Import and export of Sentence-Transformers folders."""
 
 import json
 
@@ -37,7 +37,7 @@ _V6 = 'sentence_transformers'
 
 @pytest.fixture(scope='module')
 def encoder(tmp_path_factory):
-  """A folder of the encoder alone, and its tokenizer."""
+  """Folder with only the encoder and its tokenizer."""
   folder = tmp_path_factory.mktemp('encoder')
   tokenizer = reference_tokenizers.bert(folder, do_lower_case=False)
   tokenizer.save_pretrained(folder)
@@ -56,7 +56,7 @@ def encoder(tmp_path_factory):
 
 
 def _write(folder, encoder, modules, **files):
-  """A copy of the encoder with modules and their files."""
+  """Writes a copy of the encoder with modules and their files."""
   folder.mkdir()
   for path in encoder.iterdir():
     (folder / path.name).write_bytes(path.read_bytes())
@@ -73,7 +73,7 @@ def _write(folder, encoder, modules, **files):
 
 
 def _mean(folder, encoder):
-  """As version 2 wrote it."""
+  """Writes a folder with mean pooling in the format of version 2."""
   return _write(
     folder,
     encoder,
@@ -94,7 +94,7 @@ def _mean(folder, encoder):
 
 
 def _dense(folder, encoder):
-  """CLS, a dense layer, normalisation: as version 6 writes it."""
+  """Writes CLS pooling, a dense layer and normalization as version 6."""
   written_files = _write(
     folder,
     encoder,
@@ -134,7 +134,7 @@ def _dense(folder, encoder):
 
 
 def _expected(folder, kind):
-  """The vectors, by transformers and numpy."""
+  """Computes the vectors with transformers and NumPy."""
   tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
   model = transformers.AutoModel.from_pretrained(folder).eval()
   vectors = []
@@ -158,7 +158,7 @@ def _expected(folder, kind):
 
 
 @pytest.mark.parametrize('kind', mark_slow(['mean', 'dense'], slow=['mean']))
-def test_a_folder_encodes_the_same_and_goes_back(encoder, tmp_path, kind):
+def test_round_trip_keeps_vectors_and_modules(encoder, tmp_path, kind):
   make = _mean if kind == 'mean' else _dense
   folder = make(tmp_path / 'st', encoder)
   run = xlflax.from_huggingface(folder, languages=['en'])
@@ -179,7 +179,7 @@ def test_a_folder_encodes_the_same_and_goes_back(encoder, tmp_path, kind):
 
 
 @pytest.mark.parametrize('kind', ['mean', 'dense'])
-def test_the_library_reads_what_is_written(encoder, tmp_path, kind):
+def test_exported_vectors_equal_sentence_transformers(encoder, tmp_path, kind):
   library = pytest.importorskip('sentence_transformers')
   make = _mean if kind == 'mean' else _dense
   folder = make(tmp_path / 'st', encoder)
@@ -193,7 +193,7 @@ def test_the_library_reads_what_is_written(encoder, tmp_path, kind):
   np.testing.assert_allclose(
     back.encode(_TEXTS), theirs.encode(_TEXTS), atol=1e-6
   )
-  theirs.save(str(tmp_path / 'saved'))  # the form of the library's version
+  theirs.save(str(tmp_path / 'saved'))  # The format of the installed version.
   imported = xlflax.from_huggingface(tmp_path / 'saved', languages=['en'])
   np.testing.assert_allclose(
     imported.encode(_TEXTS), theirs.encode(_TEXTS), atol=1e-5
@@ -225,12 +225,12 @@ def test_unsupported_modules_are_listed(encoder, tmp_path):
     assert part in message
 
 
-def test_a_folder_without_modules(encoder):
+def test_folders_without_modules_are_plain_encoders(encoder):
   assert sentence_modules.read_sentence_modules(encoder) is None
   assert sentence_modules.transformer_folder(encoder) == encoder
 
 
-def test_an_older_folder_has_its_encoder_inside(tmp_path):
+def test_legacy_folders_contain_the_encoder_in_a_subfolder(tmp_path):
   (tmp_path / 'modules.json').write_text(
     json.dumps(
       [
@@ -250,7 +250,9 @@ def test_an_older_folder_has_its_encoder_inside(tmp_path):
 
 
 @pytest.mark.parametrize('pooling', ['mean_all', 'first'])
-def test_an_encoder_that_was_trained_here(run_of, tmp_path, pooling):
+def test_exported_sentence_encoder_computes_the_same_vectors(
+  run_of, tmp_path, pooling
+):
   directory, *_ = run_of(type_vocab_size=2, position_offset=0)
   checked = huggingface_export.check_export(directory, pooling=pooling)
   assert checked.options['architectures'] == ['BertModel']
@@ -271,7 +273,7 @@ def test_an_encoder_that_was_trained_here(run_of, tmp_path, pooling):
   assert encoding.pooling is Pooling(pooling) and encoding.max_length == 12
 
 
-def test_settings_under_an_older_name(tmp_path):
+def test_legacy_name_of_the_settings_file_is_read(tmp_path):
   (tmp_path / 'modules.json').write_text(
     json.dumps(
       [
@@ -294,7 +296,7 @@ def test_settings_under_an_older_name(tmp_path):
     sentence_modules.read_sentence_modules(tmp_path)
 
 
-def test_sentence_embedding_of_a_run_is_kept(run_of):
+def test_export_keeps_the_sentence_embedding_of_the_run(run_of):
   directory, *_ = run_of(type_vocab_size=2, position_offset=0)
   embedding = sentence_embedding.SentenceEmbedding(
     pooling='mean_all', normalize=True, prompts={'query': 'query: '}
@@ -310,7 +312,7 @@ def test_sentence_embedding_of_a_run_is_kept(run_of):
 
 
 @pytest.mark.slow
-def test_vectors_that_an_export_leaves_out_are_noted(run_of, tmp_path):
+def test_export_without_sentence_modules_adds_a_note(run_of, tmp_path):
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
   plain = folder_writer.write_folder(
     huggingface_export.check_export(directory), tmp_path / 'plain'
@@ -329,7 +331,7 @@ def test_vectors_that_an_export_leaves_out_are_noted(run_of, tmp_path):
   )
 
 
-def test_the_library_reads_what_was_trained_here(run_of, tmp_path):
+def test_sentence_transformers_loads_exported_runs(run_of, tmp_path):
   library = pytest.importorskip('sentence_transformers')
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
   checked = huggingface_export.check_export(directory, pooling='mean_all')
@@ -339,7 +341,7 @@ def test_the_library_reads_what_was_trained_here(run_of, tmp_path):
   np.testing.assert_allclose(theirs.encode(_TEXTS), want, atol=1e-4)
 
 
-def test_vectors_that_the_library_cannot_make_are_refused(run_of):
+def test_unsupported_pooling_is_rejected(run_of):
   directory, *_ = run_of()
   with raises_error(
     errors.ConfigError, where='run', mentions='use_language_embeddings=False'
@@ -352,12 +354,12 @@ def test_vectors_that_the_library_cannot_make_are_refused(run_of):
 
 
 @pytest.mark.parametrize('embedding', [{'layers': (0,)}, {'pooling': 'mean'}])
-def test_vectors_of_other_layers_or_tokens_are_refused(run_of, embedding):
+def test_unsupported_sentence_embeddings_are_rejected(run_of, embedding):
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
   sentence_embedding.write_sentence_encoding(
     directory, sentence_embedding.SentenceEmbedding(**embedding)
   )
   with raises_error(errors.ConfigError, where='sentence.json'):
     huggingface_export.check_export(directory, task='states')
-  if 'pooling' in embedding:  # another one is asked for
+  if 'pooling' in embedding:  # The argument overrides the pooling of the run.
     assert huggingface_export.check_export(directory, pooling='first').sentence

@@ -1,7 +1,7 @@
-"""Folders have what Text Embeddings Inference and vLLM read of them.
+"""Exports contain all keys that serving systems require.
 
-Rules of text-embeddings-inference at 0d124dc and of vLLM at 0036026: which
-keys their readers of `config.json` and of the modules require.
+The required keys of `config.json` and of the modules are those of
+text-embeddings-inference at 0d124dc and of vLLM at 0036026.
 """
 
 import json
@@ -43,7 +43,7 @@ _REQUIRED = {
 _POOLING = {'pooling_mode_cls_token': bool, 'pooling_mode_mean_tokens': bool}
 
 
-def _lacking(path, names):
+def _missing_keys(path, names):
   content = json.loads(path.read_text())
   return {
     key: content.get(key)
@@ -54,7 +54,7 @@ def _lacking(path, names):
 
 @pytest.mark.parametrize('model_type', mark_slow(_REQUIRED, slow=['roberta']))
 @pytest.mark.parametrize('pooling', ['mean_all', 'first'])
-def test_a_sentence_encoder_can_be_served(
+def test_exported_encoder_has_the_keys_for_serving(
   run_of, tmp_path, model_type, pooling
 ):
   settings = {
@@ -68,9 +68,9 @@ def test_a_sentence_encoder_can_be_served(
   folder = tmp_path / 'out'
   folder_writer.write_folder(checked, folder)
   names = _ALL | _REQUIRED[model_type]
-  assert _lacking(folder / 'config.json', names) == {}
-  assert _lacking(folder / '1_Pooling/config.json', _POOLING) == {}
+  assert _missing_keys(folder / 'config.json', names) == {}
+  assert _missing_keys(folder / '1_Pooling/config.json', _POOLING) == {}
   lengths = {'max_seq_length': int, 'do_lower_case': bool}
-  assert _lacking(folder / 'sentence_bert_config.json', lengths) == {}
+  assert _missing_keys(folder / 'sentence_bert_config.json', lengths) == {}
   assert (folder / 'tokenizer.json').exists()
   assert (folder / 'model.safetensors').exists()

@@ -1,7 +1,7 @@
 """Optional values of the JSON files of published models.
 
-Each value of each file is replaced by null, by values of other types, by empty
-and by nested values. A reader accepts the file or raises one XlflaxError.
+Each value of each file is replaced by null, by values of other types, and by
+empty and nested values. A reader accepts the file or raises an XlflaxError.
 """
 
 import contextlib
@@ -134,7 +134,7 @@ def _variants(content: Any):
     for name, content, _, _ in _FILES
   ],
 )
-def test_unexpected_values_are_one_error(
+def test_unexpected_values_raise_only_xlflax_errors(
   tmp_path, name, content, read, other_files
 ):
   for file, text in {**other_files, name: content}.items():
@@ -150,7 +150,7 @@ def test_unexpected_values_are_one_error(
 
 
 @pytest.mark.parametrize('file', ['\ud800', 'a\nb', '../a', '/a', 'a\0'])
-def test_names_of_weights_are_paths_in_the_folder(tmp_path, file):
+def test_invalid_names_of_weight_files_are_rejected(tmp_path, file):
   index = {'weight_map': {'a': file}}
   (tmp_path / 'model.safetensors.index.json').write_text(json.dumps(index))
   with pytest.raises(errors.CheckpointError):

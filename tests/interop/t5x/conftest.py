@@ -1,4 +1,4 @@
-"""The toy corpus, tiny models, and T5X's parts where it is importable."""
+"""Fixtures for T5X, if it is installed."""
 
 import pytest
 
@@ -13,5 +13,5 @@ MISSING = 'T5X is not importable; docs/t5x.md says how to get it'
 
 
 def import_t5x(module: str):
-  """A module of T5X; skips the test file where there is none."""
+  """Imports a module of T5X, or skips the test file if it is missing."""
   return pytest.importorskip(module, reason=MISSING, exc_type=ImportError)

@@ -1,4 +1,4 @@
-"""Rows of SeqIO examples, against those of xlflax's own datasets."""
+"""Compares batches of SeqIO feature converters with those of xlflax."""
 
 import numpy as np
 import pytest
@@ -53,7 +53,7 @@ def _converted(dataset, lengths, **options):
   converter = feature_converters.RowConverter(spec=_SPEC, **options)
   dataset = dataset.map(
     lambda e: {key: value[: lengths.get(key, 1)] for key, value in e.items()}
-  )  # as SeqIO
+  )  # SeqIO truncates the features like this.
   converted = list(converter(dataset, lengths).as_numpy_iterator())
   return {
     key: np.stack([row[key] for row in converted]) for key in converted[0]
@@ -72,29 +72,29 @@ def _check(features, expected):
     np.testing.assert_array_equal(features[key], array, err_msg=key)
 
 
-def _cut(text, size):
+def _truncate(text, size):
   return np.asarray(text[:size], np.int32)
 
 
-def test_sentences():
+def test_sentences_equal_xlflax_batches():
   converted = _converted(
     _examples(('targets', 0, 2)), {'targets': 7}, layout='sentences', pack=False
   )
   _check(
     converted,
     rows.build_batch(
-      [rows.Row([(_cut(text, 5),)], (2,)) for text, _ in _TEXTS],
+      [rows.Row([(_truncate(text, 5),)], (2,)) for text, _ in _TEXTS],
       _dataset('sentences', 7),
       _SPEC,
     ),
   )
 
 
-def test_packed_sentences_share_rows():
+def test_packed_sentences_equal_xlflax_batches():
   converted = _converted(
     _examples(('targets', 0, 2)), {'targets': 12}, layout='sentences', pack=True
   )
-  texts = [(_cut(text, 10),) for text, _ in _TEXTS]
+  texts = [(_truncate(text, 10),) for text, _ in _TEXTS]
   _check(
     converted,
     rows.build_batch(
@@ -107,7 +107,7 @@ def test_packed_sentences_share_rows():
 
 @pytest.mark.parametrize('separator', ['bert', 'xlmr', 'xlm'])
 @pytest.mark.parametrize('positions', ['continuous', 'reset'])
-def test_pairs(separator, positions):
+def test_pairs_equal_xlflax_batches(separator, positions):
   pairs = dataset_config.PairOptions(separator=separator, positions=positions)
   converted = _converted(
     _examples(('inputs', 0, 0), ('targets', 1, 1)),
@@ -119,10 +119,12 @@ def test_pairs(separator, positions):
   room = 14 - pairs.separator.num_special
   expected = []
   for first, second in _TEXTS:
-    first, second = first[:8], second[:6]  # SeqIO cuts each side first
+    first, second = first[:8], second[:6]  # SeqIO first truncates each text.
     first = first[: max(room - len(second), (room + 1) // 2)]
     expected.append(
-      rows.Row([(_cut(first, 99), _cut(second, room - len(first)))], (0, 1))
+      rows.Row(
+        [(_truncate(first, 99), _truncate(second, room - len(first)))], (0, 1)
+      )
     )
   _check(
     converted,
@@ -130,7 +132,7 @@ def test_pairs(separator, positions):
   )
 
 
-def test_sides():
+def test_dual_layout_equals_xlflax_batches():
   converted = _converted(
     _examples(('inputs', 0, 0), ('targets', 1, 1)),
     {'inputs': 8, 'targets': 8},
@@ -140,21 +142,24 @@ def test_sides():
   _check(
     converted,
     rows.build_batch(
-      [rows.Row([(_cut(a, 6), _cut(b, 6))], (0, 1)) for a, b in _TEXTS],
+      [
+        rows.Row([(_truncate(a, 6), _truncate(b, 6))], (0, 1))
+        for a, b in _TEXTS
+      ],
       _dataset('dual', 8),
       _SPEC,
     ),
   )
 
 
-def test_sides_can_not_be_packed():
+def test_packing_the_dual_layout_is_rejected():
   with pytest.raises(
     errors.ConfigError, match='utils.DatasetConfig.pack = False'
   ):
     feature_converters.RowConverter(spec=_SPEC, layout='dual', pack=True)
 
 
-def test_blocks_are_no_layout_of_examples():
+def test_blocks_layout_is_rejected():
   with pytest.raises(
     errors.ConfigError, match='`layout`.*Got: blocks. Expected: sentences'
   ):

@@ -1,4 +1,4 @@
-"""T5X's gin files, each parsed as T5X does, built and traced."""
+"""Gin files for T5X, parsed by T5X, built and traced."""
 
 import copy
 import pathlib
@@ -41,7 +41,7 @@ def _model_file(file):
 
 @pytest.fixture
 def parse(monkeypatch, tmp_path, registry, toy_corpus, toy_vocabulary):
-  """Parses files as T5X's script does; `__main__` is the script."""
+  """Fixture that parses gin files like the scripts of T5X."""
   vocabulary = tmp_path / 'vocabulary'
   vocabulary_training.write_vocabulary(
     toy_vocabulary,
@@ -71,7 +71,7 @@ def _value(macro):
 
 
 def _trace(model, dataset_name, lengths):
-  """Shapes of the loss of a batch that T5X would make."""
+  """Returns the shapes of the loss of a batch of the T5X pipeline."""
   import seqio
 
   provider = seqio.get_mixture_or_task(dataset_name)
@@ -100,7 +100,7 @@ def test_every_file_is_tested():
 
 
 @pytest.mark.parametrize('file', _TRAININGS)
-def test_training(parse, file):
+def test_training_files_build_and_trace(parse, file):
   tasks, lengths = _LENGTHS.get(_model_file(file), _PAIRS)
   parse(
     train,
@@ -126,7 +126,7 @@ def test_training(parse, file):
     (infer, 't5x/infer.gin', 'INFER_OUTPUT_DIR'),
   ],
 )
-def test_evaluation_and_inference(parse, file, script, use, output):
+def test_evaluation_and_inference_files_build(parse, file, script, use, output):
   tasks, lengths = _LENGTHS.get(file, _PAIRS)
   parse(
     script,

@@ -1,4 +1,4 @@
-"""Checkpoints of T5X that somebody made to do harm; written without T5X."""
+"""Malicious T5X checkpoints, written without T5X."""
 
 import json
 
@@ -10,8 +10,8 @@ from xlflax.interop.t5x import checkpoint_files
 from xlflax.utils import errors
 
 
-def _zarr(folder, shape, *, chunks=None):
-  """An array of zeros of which no chunk is stored."""
+def _write_zarr(folder, shape, *, chunks=None):
+  """Writes the metadata of an array of zeros without chunks."""
   folder.mkdir(parents=True)
   described = {
     'zarr_format': 2,
@@ -40,7 +40,7 @@ def _leaf(path, driver='zarr'):
 
 
 def test_arrays_next_to_the_checkpoint_are_read(tmp_path):
-  _zarr(tmp_path / 'checkpoint_1' / 'target.a', [4, 3])
+  _write_zarr(tmp_path / 'checkpoint_1' / 'target.a', [4, 3])
   folder = _write(
     tmp_path / 'checkpoint_1',
     {'a': _leaf('gs://elsewhere/target.a/'), 'b': np.ones(2, np.float32)},
@@ -54,8 +54,8 @@ def test_arrays_next_to_the_checkpoint_are_read(tmp_path):
 
 
 @pytest.mark.parametrize('path', ['x/..', '..', '.', '/', ''])
-def test_arrays_outside_of_the_checkpoint(tmp_path, path):
-  _zarr(tmp_path / 'outside', [4, 3])
+def test_arrays_outside_the_checkpoint_are_rejected(tmp_path, path):
+  _write_zarr(tmp_path / 'outside', [4, 3])
   (tmp_path / '.zarray').write_bytes(
     (tmp_path / 'outside' / '.zarray').read_bytes()
   )
@@ -64,8 +64,8 @@ def test_arrays_outside_of_the_checkpoint(tmp_path, path):
     checkpoint_files.find_t5x_tensors(folder)
 
 
-def test_links_out_of_the_checkpoint(tmp_path):
-  _zarr(tmp_path / 'outside', [4, 3])
+def test_links_out_of_the_checkpoint_are_rejected(tmp_path):
+  _write_zarr(tmp_path / 'outside', [4, 3])
   folder = _write(tmp_path / 'checkpoint_1', {'a': _leaf('target.a')})
   (folder / 'target.a').symlink_to(tmp_path / 'outside')
   with pytest.raises(errors.CheckpointError, match='outside the folder'):
@@ -73,22 +73,22 @@ def test_links_out_of_the_checkpoint(tmp_path):
 
 
 @pytest.mark.parametrize('driver', ['json', 'http', 'n5', 'auto'])
-def test_drivers(tmp_path, driver):
+def test_other_drivers_are_rejected(tmp_path, driver):
   folder = _write(tmp_path / 'checkpoint_1', {'a': _leaf('a', driver)})
   with pytest.raises(errors.CheckpointError, match=f"driver '{driver}'"):
     checkpoint_files.find_t5x_tensors(folder)
 
 
 @pytest.mark.parametrize('shape', [[10**6, 10**6], [1 << 62], [10**9, 1, 1]])
-def test_shapes_without_numbers(tmp_path, shape):
+def test_huge_arrays_without_chunks_are_rejected(tmp_path, shape):
   folder = tmp_path / 'checkpoint_1'
-  _zarr(folder / 'target.a', shape, chunks=[1 for _ in shape])
+  _write_zarr(folder / 'target.a', shape, chunks=[1 for _ in shape])
   _write(folder, {'a': _leaf('target.a')})
   with pytest.raises(errors.CheckpointError):
     checkpoint_files.find_t5x_tensors(folder)
 
 
-def test_nested_without_end(tmp_path):
+def test_deeply_nested_content_is_rejected(tmp_path):
   folder = tmp_path / 'checkpoint_1'
   folder.mkdir()
   (folder / 'checkpoint').write_bytes(b'\x81\xa1a' * 100_000 + b'\xc0')

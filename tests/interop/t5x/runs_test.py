@@ -1,4 +1,4 @@
-"""T5X's own scripts: train, resume, evaluate, infer, convert."""
+"""The scripts of T5X: train, resume, evaluate, infer and convert."""
 
 import json
 import os
@@ -41,7 +41,7 @@ _CASES = {
 
 @pytest.fixture
 def t5x_script(toy_corpus, toy_vocabulary, tmp_path):
-  """Runs a script of T5X; returns what it logs."""
+  """Fixture that runs a script of T5X and returns its log."""
   vocabulary_training.write_vocabulary(
     toy_vocabulary,
     toy_vocabulary.description | toy_vocabulary.describe(),

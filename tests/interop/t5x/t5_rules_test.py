@@ -1,4 +1,4 @@
-"""Rules for the tensors of T5X checkpoints that need no T5X."""
+"""Conversion rules of T5X checkpoints that do not require T5X."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from xlflax.interop.t5x import t5_rules
 
 
 @pytest.mark.parametrize('num_rows', [3, 4, 6])
-def test_rows_beyond_the_vocabulary_are_zero(num_rows):
+def test_padded_rows_are_zero(num_rows):
   table = np.arange(10.0).reshape(5, 2)
   padded = t5_rules.with_padded_rows(table, vocab_size=3, num_rows=num_rows)
   assert padded.shape == (num_rows, 2)
@@ -15,7 +15,7 @@ def test_rows_beyond_the_vocabulary_are_zero(num_rows):
   assert not np.any(padded[3:])
 
 
-def test_tables_of_the_vocabulary_are_known():
+def test_is_vocabulary_table():
   assert t5_rules.is_vocabulary_table('model/encoder/token')
   assert t5_rules.is_vocabulary_table('model/output')
   assert not t5_rules.is_vocabulary_table('model/encoder/final_norm/scale')

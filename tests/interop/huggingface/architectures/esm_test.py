@@ -1,4 +1,4 @@
-"""ESM's models are read as transformers computes them, and written again."""
+"""Import and export of ESM models, compared with transformers."""
 
 import jax
 import numpy as np
@@ -30,8 +30,8 @@ _SIZES = reference.BERT_SIZES | dict(
 )
 
 
-def _made(kind, folder, **options):
-  """A model with every weight random, in a folder."""
+def _make_model(kind, folder, **options):
+  """Saves a model with random weights and returns it."""
   model = getattr(transformers, kind)(
     transformers.EsmConfig(**_SIZES | options)
   ).eval()
@@ -58,7 +58,7 @@ def _made(kind, folder, **options):
   ],
 )
 def test_import_and_export_round_trip(tmp_path, kind, options):
-  model = _made(kind, tmp_path / 'hf', **options)
+  model = _make_model(kind, tmp_path / 'hf', **options)
   huggingface_import.convert_import(
     huggingface_import.check_import(tmp_path / 'hf'), tmp_path / 'ours'
   )
@@ -99,7 +99,7 @@ def test_import_and_export_round_trip(tmp_path, kind, options):
     huggingface_export.check_export(run.directory), tmp_path / 'back'
   )
   first, second = (
-    {  # transformers writes ESM's norms by names of older files
+    {  # transformers saves the norms of ESM under their legacy names.
       name.replace('.gamma', '.weight').replace('.beta', '.bias'): value
       for name, value in safetensors.numpy.load_file(
         tmp_path / folder_name / 'model.safetensors'
@@ -112,8 +112,8 @@ def test_import_and_export_round_trip(tmp_path, kind, options):
     np.testing.assert_array_equal(first[name], second[name], err_msg=name)
 
 
-def test_models_of_proteins_are_refused(tmp_path):
-  _made('EsmForMaskedLM', tmp_path, token_dropout=True, mask_token_id=4)
+def test_protein_models_are_rejected(tmp_path):
+  _make_model('EsmForMaskedLM', tmp_path, token_dropout=True, mask_token_id=4)
   with raises_error(
     errors.ConfigError, where='config.json', mentions='token_dropout'
   ):

@@ -1,4 +1,4 @@
-"""Models without a head's transform become folders whose head has one."""
+"""Export of models whose token head has no transform layer."""
 
 import json
 
@@ -25,11 +25,11 @@ pytest_plugins = ['tests.evaluation.fixtures']
 __all__ = ['run_of']
 
 _PLAIN = dict(norm_position='pre', mlm_head='tied', pad_vocab_size_multiple=1)
-_SMALL = _PLAIN | dict(position_embedding='rotary')  # as recipes/small.gin
+_SMALL = _PLAIN | dict(position_embedding='rotary')  # like recipes/small.gin
 
 
-def _theirs(auto, folder, texts):
-  """(tokens, what a model of transformers makes of them)."""
+def _run_transformers(auto, folder, texts):
+  """Returns the tokens and the outputs of a model of transformers."""
   tokens = transformers.AutoTokenizer.from_pretrained(folder)(
     texts, padding=True, truncation=True, return_tensors='pt'
   )
@@ -55,7 +55,9 @@ def _theirs(auto, folder, texts):
     ),
   ],
 )
-def test_states_and_logits_are_the_runs(run_of, tmp_path, options, model_type):
+def test_exported_states_and_logits_equal_the_run(
+  run_of, tmp_path, options, model_type
+):
   directory, model, params = run_of(**options)
   folder = tmp_path / 'out'
   assert (
@@ -66,7 +68,7 @@ def test_states_and_logits_are_the_runs(run_of, tmp_path, options, model_type):
   )
   config = json.loads((folder / 'config.json').read_text())
   assert config['model_type'] == model_type and config['linear_head']
-  tokens, theirs = _theirs(
+  tokens, theirs = _run_transformers(
     transformers.AutoModelForMaskedLM, folder, ['the dog sleeps', 'die Katze']
   )
   mask = tokens['attention_mask'].numpy()
@@ -82,7 +84,7 @@ def test_states_and_logits_are_the_runs(run_of, tmp_path, options, model_type):
   np.testing.assert_allclose(outputs[mask], logits[mask], rtol=2e-5, atol=2e-4)
 
 
-def test_the_way_back_gives_the_model_that_was_trained(run_of, tmp_path):
+def test_round_trip_restores_the_trained_model(run_of, tmp_path):
   directory, model, params = run_of(**_SMALL)
   folder_writer.write_folder(
     huggingface_export.check_export(directory), tmp_path / 'out'
@@ -101,7 +103,7 @@ def test_the_way_back_gives_the_model_that_was_trained(run_of, tmp_path):
   jax.tree.map(np.testing.assert_array_equal, before, after)
 
 
-def test_float16_cannot_hold_it(run_of, tmp_path):
+def test_export_in_float16_is_rejected(run_of, tmp_path):
   directory, *_ = run_of(**_SMALL)
   checked = huggingface_export.check_export(directory, dtype='float16')
   with raises_error(errors.CheckpointError, mentions=(16, 3, 'float16')):
@@ -110,11 +112,13 @@ def test_float16_cannot_hold_it(run_of, tmp_path):
   assert folder_writer.write_folder(checked, tmp_path / 'out') == []
 
 
-def test_states_alone_are_exported_without_a_head(run_of, tmp_path):
+def test_sentence_encoders_are_exported_without_a_head(run_of, tmp_path):
   directory, model, params = run_of(**_SMALL)
   checked = huggingface_export.check_export(directory, pooling='mean_all')
   folder_writer.write_folder(checked, tmp_path / 'out')
-  tokens, theirs = _theirs(transformers.AutoModel, tmp_path / 'out', ['die'])
+  tokens, theirs = _run_transformers(
+    transformers.AutoModel, tmp_path / 'out', ['die']
+  )
   states = model.apply(
     {'params': params}, tokens['input_ids'].numpy(), method='encode'
   )
@@ -122,7 +126,7 @@ def test_states_alone_are_exported_without_a_head(run_of, tmp_path):
   np.testing.assert_allclose(encoder_states, states, atol=2e-5)
 
 
-def test_the_small_recipe_can_be_exported():
+def test_small_recipe_is_exported_as_esm():
   model = gin_config.load_gin_files(['recipes/small.gin'], partial=True).macro(
     'MODEL'
   )

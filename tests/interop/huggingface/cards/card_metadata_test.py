@@ -18,14 +18,14 @@ from xlflax.utils import errors
     ('---\nlicense: mit\n', {}),
   ],
 )
-def test_metadata(tmp_path, text, expected):
+def test_read_card_metadata(tmp_path, text, expected):
   (tmp_path / 'README.md').write_text(text)
   if expected is None:
     expected = {'license': 'apache-2.0', 'language': ['multilingual']}
   assert card_metadata.read_card_metadata(tmp_path) == expected
 
 
-def test_languages_as_the_hub_takes_them():
+def test_hub_languages_are_iso_codes():
   languages = card_metadata.hub_languages(
     ['de', 'zh_Hans', 'srp_Latn', 'pt-BR', 'x1', 'de']
   )
@@ -35,12 +35,12 @@ def test_languages_as_the_hub_takes_them():
   }
 
 
-def test_licences_are_checked():
+def test_unknown_licenses_are_rejected():
   card_metadata.check_license('cc-by-nc-4.0')
   with pytest.raises(errors.ConfigError) as caught:
     card_metadata.check_license('apache2.0')
   assert 'apache-2.0' in caught.value.fix
 
 
-def test_no_readme(tmp_path):
+def test_missing_readme_has_no_metadata(tmp_path):
   assert card_metadata.read_card_metadata(tmp_path) == {}

@@ -1,4 +1,4 @@
-"""Cards as the Hub's own code reads them."""
+"""Model cards, read with the ModelCard class of huggingface_hub."""
 
 import huggingface_hub
 import pytest
@@ -14,7 +14,7 @@ pytest_plugins = ['tests.evaluation.fixtures']
 __all__ = ['run_of']
 
 
-def _note(
+def _write_result(
   directory,
   step,
   value,
@@ -26,7 +26,7 @@ def _note(
   split='test',
   **settings,
 ):
-  """A result of a checkpoint, as evaluation writes it."""
+  """Writes an evaluation result of a checkpoint."""
   result = eval_task.EvalResult(
     metrics={'accuracy/mean': value, 'accuracy/de': 0.25},
     score_metrics=('accuracy',),
@@ -46,8 +46,8 @@ def _note(
 def test_measured_results_are_in_the_card(run_of):
   directory, *_ = run_of()
   run_directory.write_run_file(directory, run_directory.TRAINER, {})
-  _note(directory, 3, 0.5)
-  _note(directory, 2, 0.1)
+  _write_result(directory, 3, 0.5)
+  _write_result(directory, 2, 0.1)
   checked = huggingface_export.check_export(directory)
   text = model_card.format_model_card(checked, name='mine', license='mit')
   card = huggingface_hub.ModelCard(text)
@@ -103,7 +103,7 @@ def test_languages_outside_the_vocabulary_are_not_in_the_card(run_of):
 def test_test_corpora_of_one_task_have_different_names(run_of):
   directory, *_ = run_of()
   for name, value in (('flores', 0.5), ('ntrex', 0.25)):
-    _note(directory, 3, value, test_data=f'data/{name}', data=name)
+    _write_result(directory, 3, value, test_data=f'data/{name}', data=name)
   checked = huggingface_export.check_export(directory)
   text = model_card.format_model_card(checked, name='mine')
   results = huggingface_hub.ModelCard(text).data.eval_results
@@ -121,18 +121,20 @@ def _dataset_names(directory):
   return {result.dataset_name: result.metric_value for result in results}
 
 
-def test_results_on_some_of_the_examples_are_marked(run_of):
+def test_results_on_a_subset_of_examples_are_marked(run_of):
   directory, *_ = run_of()
   run_directory.write_run_file(directory, run_directory.TRAINER, {})
-  _note(directory, 3, 0.25, max_examples=20, test_data='data/flores', data='a')
+  _write_result(
+    directory, 3, 0.25, max_examples=20, test_data='data/flores', data='a'
+  )
   [name] = _dataset_names(directory)
   assert_mentions(name, 'retrieval (test', 'at most 20 examples')
   # A complete result of other test data does not replace the result.
-  _note(directory, 3, 0.25, test_data='data/ntrex', data='b')
+  _write_result(directory, 3, 0.25, test_data='data/ntrex', data='b')
   names = _dataset_names(directory)
   assert len(names) == 2
   # A complete result of other parameters does not either.
-  _note(
+  _write_result(
     directory,
     3,
     0.25,
@@ -142,7 +144,7 @@ def test_results_on_some_of_the_examples_are_marked(run_of):
   )
   assert _dataset_names(directory) == names
   # A complete result of the same test data does.
-  _note(directory, 3, 0.25, test_data='data/flores', data='c')
+  _write_result(directory, 3, 0.25, test_data='data/flores', data='c')
   names = _dataset_names(directory)
   assert names.keys() == {'retrieval (test, flores)', 'retrieval (test, ntrex)'}
 
@@ -150,14 +152,14 @@ def test_results_on_some_of_the_examples_are_marked(run_of):
 def test_development_results_are_marked(run_of):
   directory, *_ = run_of()
   run_directory.write_run_file(directory, run_directory.TRAINER, {})
-  _note(directory, 3, 0.25, split='all', is_development=True)
+  _write_result(directory, 3, 0.25, split='all', is_development=True)
   assert _dataset_names(directory).keys() == {'retrieval (development set)'}
-  _note(directory, 3, 0.25, split='test', is_development=True)
+  _write_result(directory, 3, 0.25, split='test', is_development=True)
   [_, name] = sorted(_dataset_names(directory))
   assert_mentions(name, 'retrieval (test', 'evaluated during training')
 
 
-def test_a_card_without_results(run_of):
+def test_card_without_results_has_no_model_index(run_of):
   directory, *_ = run_of()
   text = model_card.format_model_card(
     huggingface_export.check_export(directory), name='mine'
@@ -166,7 +168,7 @@ def test_a_card_without_results(run_of):
   assert card.data.eval_results is None and 'model-index' not in text
 
 
-def test_the_corpus_is_attributed(run_of, tmp_path):
+def test_card_contains_the_notice_of_the_corpus(run_of, tmp_path):
   directory, *_ = run_of()
   corpus = tmp_path / 'corpus'
   corpus.mkdir()
@@ -190,7 +192,7 @@ def test_the_corpus_is_attributed(run_of, tmp_path):
   assert '## Training text\n\nText by A and B, CC BY 4.0.\n' in card
 
 
-def test_the_run_that_it_started_from_is_named(run_of, tmp_path):
+def test_card_describes_the_initial_checkpoint(run_of, tmp_path):
   directory, *_ = run_of()
   fields = {
     'optimizer': {'class': 'adamw', 'fields': {}},
@@ -217,31 +219,35 @@ def test_the_run_that_it_started_from_is_named(run_of, tmp_path):
   assert str(first) not in text
 
 
-def test_results_of_other_vectors_or_parameters_are_left_out(run_of):
+def test_results_with_other_pooling_or_parameters_are_omitted(run_of):
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
-  _note(directory, 3, 0.1, pooling=None, layer=None)  # means without symbols
-  _note(directory, 3, 0.2, pooling='mean_all', layer=None)
-  _note(directory, 3, 0.3, pooling='mean_all', layer=1)
-  _note(directory, 3, 0.4, parameters='not averaged')
+  _write_result(
+    directory, 3, 0.1, pooling=None, layer=None
+  )  # mean without special tokens
+  _write_result(directory, 3, 0.2, pooling='mean_all', layer=None)
+  _write_result(directory, 3, 0.3, pooling='mean_all', layer=1)
+  _write_result(directory, 3, 0.4, parameters='not averaged')
   for pooling, value in (('mean_all', 0.2), (None, 0.1)):
     checked = huggingface_export.check_export(directory, pooling=pooling)
     text = model_card.format_model_card(checked, name='mine')
     results = huggingface_hub.ModelCard(text).data.eval_results
     [result] = [r for r in results if r.metric_name == 'accuracy/mean']
     assert result.metric_value == value
-    # A plain export defines no pooling, so the card states that of the scores.
+    # A plain export defines no pooling, so the card contains that of the scores.
     assert result.metric_args == {'pooling': pooling or 'mean', 'layers': [-1]}
     assert result.task_type == 'sentence-similarity'
     evaluation = text.partition('## Evaluation')[2].partition('##')[0]
     assert_mentions(evaluation, 'retrieval (test)', f'`{pooling or "mean"}`')
 
 
-def test_pooling_of_the_run_is_stated(run_of):
+def test_card_contains_the_pooling_of_the_run(run_of):
   """The settings of the task override the sentence encoding of the run."""
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
   sentence = {'pooling': 'first', 'layers': [1]}
-  _note(directory, 3, 0.1, sentence=sentence, pooling=None, layer=None)
-  _note(directory, 3, 0.2, sentence=sentence, pooling='mean', layer=None)
+  _write_result(directory, 3, 0.1, sentence=sentence, pooling=None, layer=None)
+  _write_result(
+    directory, 3, 0.2, sentence=sentence, pooling='mean', layer=None
+  )
   checked = huggingface_export.check_export(directory)
   text = model_card.format_model_card(checked, name='mine')
   results = huggingface_hub.ModelCard(text).data.eval_results
@@ -252,7 +258,7 @@ def test_pooling_of_the_run_is_stated(run_of):
 
 def test_scores_without_pooling_have_no_section(run_of):
   directory, *_ = run_of()
-  _note(directory, 3, 0.5)
+  _write_result(directory, 3, 0.5)
   checked = huggingface_export.check_export(directory)
   text = model_card.format_model_card(checked, name='mine')
   results = huggingface_hub.ModelCard(text).data.eval_results

@@ -1,4 +1,4 @@
-"""Parameters are equal if they are read at once, in pieces or by rows."""
+"""Reading saved parameters completely, in chunks and by rows."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -15,17 +15,17 @@ from xlflax.training.checkpointing import (
 _TABLE = np.arange(70, dtype=np.float32).reshape(7, 10)
 
 
-def _saved(directory, in_pieces, ema=()):
-  """A checkpoint; in pieces, as an import writes it, of two rows each."""
+def _save_checkpoint(directory, in_chunks, ema=()):
+  """Saves a checkpoint, optionally in chunks of two rows like an import."""
   checkpoint_store = checkpoints.Checkpoints(
     directory,
     checkpoints.CheckpointOptions(
       enable_async_checkpointing=False,
-      save_concurrent_gb=1 if in_pieces else None,
+      save_concurrent_gb=1 if in_chunks else None,
     ),
   )
   table = jnp.asarray(_TABLE)
-  if in_pieces:
+  if in_chunks:
     table = checkpoint_items.LazyArray(_TABLE.shape, lambda: _TABLE)
   checkpoint_store.save(
     train_state.TrainState(
@@ -43,13 +43,13 @@ def _saved(directory, in_pieces, ema=()):
   )
 
 
-@pytest.mark.parametrize('in_pieces', [False, True])
-def test_complete_arrays_and_rows_are_equal(tmp_path, monkeypatch, in_pieces):
+@pytest.mark.parametrize('in_chunks', [False, True])
+def test_complete_arrays_and_rows_are_equal(tmp_path, monkeypatch, in_chunks):
   monkeypatch.setattr(checkpoint_items, '_CHUNK_BYTES', 80)
   monkeypatch.setattr(saved_parameters, '_BLOCK_BYTES', 80)
-  read = _saved(tmp_path, in_pieces)
+  read = _save_checkpoint(tmp_path, in_chunks)
   read.verify()
-  if in_pieces:
+  if in_chunks:
     stored = read._open('params', 'model/table')
     assert stored.chunk_layout.read_chunk.shape[0] < 7
   np.testing.assert_array_equal(read('model/table'), _TABLE)
@@ -58,11 +58,11 @@ def test_complete_arrays_and_rows_are_equal(tmp_path, monkeypatch, in_pieces):
   np.testing.assert_array_equal(read('model/one/bias'), np.ones(3))
 
 
-def test_the_running_average_is_read(tmp_path):
+def test_ema_parameters_are_read(tmp_path):
   ema = {
     'model': {'table': jnp.asarray(_TABLE * 2), 'one': {'bias': jnp.ones(3)}}
   }
-  read = _saved(tmp_path, False, ema)
+  read = _save_checkpoint(tmp_path, False, ema)
   np.testing.assert_array_equal(read('model/table'), _TABLE * 2)
   rows = np.array([1])
   np.testing.assert_array_equal(read('model/table', rows), _TABLE[rows] * 2)

@@ -1,4 +1,4 @@
-"""Every form of a checkpoint holds the same tensors."""
+"""Reading tensors of all checkpoint formats."""
 
 import json
 import pathlib
@@ -62,7 +62,7 @@ def test_files_written_by_torch_are_read(tmp_path, zipped):
   _check(tmp_path, _state())
 
 
-def test_safetensors(tmp_path):
+def test_safetensors_are_read(tmp_path):
   state = {k: v.detach().clone().contiguous() for k, v in _state().items()}
   safetensors.torch.save_file(state, tmp_path / 'model.safetensors')
   _check(tmp_path, state)
@@ -86,12 +86,12 @@ def _shards(folder, form='safetensors'):
 
 
 @pytest.mark.parametrize('form', ['safetensors', 'bin'])
-def test_shards(tmp_path, form):
+def test_shards_are_read(tmp_path, form):
   state, _ = _shards(tmp_path, form)
   _check(tmp_path, state)
 
 
-def test_an_index_that_does_not_fit_lists_everything(tmp_path):
+def test_all_mismatches_of_the_index_are_listed(tmp_path):
   _, index = _shards(tmp_path)
   content = json.loads(index.read_text())
   weights = content['weight_map']
@@ -141,14 +141,14 @@ def test_pickles_that_call_functions_are_rejected(tmp_path):
 @pytest.mark.parametrize(
   'content', [[1, 2], {'a': torch.ones(2), 'epoch': 3}, {1: torch.ones(2)}]
 )
-def test_torch_files_must_hold_only_named_tensors(tmp_path, content):
+def test_torch_files_with_other_content_are_rejected(tmp_path, content):
   torch.save(content, tmp_path / 'pytorch_model.bin')
   with pytest.raises(errors.CheckpointError) as caught:
     tensor_files.find_tensors(tmp_path)
   assert caught.value.where == str(tmp_path)
 
 
-def test_torch_files_without_torch(tmp_path, monkeypatch):
+def test_torch_files_require_torch(tmp_path, monkeypatch):
   torch.save({'a': torch.ones(2)}, tmp_path / 'pytorch_model.bin')
   monkeypatch.setitem(sys.modules, 'torch', None)
   with pytest.raises(errors.CheckpointError) as caught:
@@ -157,6 +157,6 @@ def test_torch_files_without_torch(tmp_path, monkeypatch):
   assert caught.value.where == str(tmp_path / 'pytorch_model.bin')
 
 
-def test_an_empty_folder_is_no_checkpoint(tmp_path):
+def test_empty_folder_is_rejected(tmp_path):
   with pytest.raises(errors.CheckpointError, match='model.safetensors'):
     tensor_files.find_tensors(tmp_path)

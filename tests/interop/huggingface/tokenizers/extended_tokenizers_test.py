@@ -40,7 +40,7 @@ def corpus(tmp_path):
 
 
 def _write_imported(folder, directory, model_type):
-  """Writes a tokenizer folder as an imported vocabulary."""
+  """Imports the tokenizer of a folder as a vocabulary."""
   vocabulary = tokenizer_reader.read_tokenizer(
     folder, model_type=model_type, size=None, languages=('en',)
   )
@@ -82,7 +82,7 @@ def _assert_same_ids(folder, vocabulary, base):
   ],
 )
 @pytest.mark.parametrize('has_tokenizer_json', [False, True])
-def test_imported_tokenizers(
+def test_extended_imported_tokenizers_equal_transformers(
   kind, model_type, has_tokenizer_json, corpus, tmp_path
 ):
   folder = tmp_path / 'folder'
@@ -114,7 +114,9 @@ def test_imported_tokenizers(
 
 @pytest.mark.parametrize('model_type', ['unigram', 'bpe'])
 @pytest.mark.parametrize('byte_fallback', [False, True])
-def test_sentencepiece_models(model_type, byte_fallback, corpus, tmp_path):
+def test_extended_sentencepiece_models_equal_transformers(
+  model_type, byte_fallback, corpus, tmp_path
+):
   corpus_writer.write_monolingual(
     tmp_path / 'old', 'en', [reference_tokenizers.LINES]
   )

@@ -1,4 +1,4 @@
-"""Pairs of texts get the symbols that the run's rows had."""
+"""Special-token templates of exported tokenizers."""
 
 import json
 
@@ -30,7 +30,7 @@ _PAIR = ('the dog', 'the cat sleeps')
 
 @pytest.fixture(scope='module')
 def bert(tmp_path_factory):
-  """A BERT tokenizer's folder and the vocabulary that it is."""
+  """Folder of a BERT tokenizer and its imported vocabulary."""
   folder = tmp_path_factory.mktemp('bert')
   reference_tokenizers.bert(folder, do_lower_case=False).save_pretrained(folder)
   return folder, tokenizer_reader.read_tokenizer(
@@ -46,7 +46,7 @@ def _row(vocabulary, separator):
 
 
 @pytest.mark.parametrize('separator', SpecialTokenTemplate)
-def test_a_tokenizer_follows_the_rows(bert, tmp_path, separator):
+def test_exported_template_equals_that_of_the_run(bert, tmp_path, separator):
   folder, vocabulary = bert
   for path in folder.iterdir():
     (tmp_path / path.name).write_bytes(path.read_bytes())
@@ -80,8 +80,8 @@ def test_separators_that_differ_from_the_tokenizer_are_reported(bert, caplog):
   assert_mentions(caplog.text, 'bert', 'SEPARATOR=')
 
 
-def _trained(directory, *datasets):
-  """Notes datasets as a run's."""
+def _write_trainer(directory, *datasets):
+  """Writes the trainer file of a run with the given datasets."""
   dataset_configs = [
     {'class': 'dataset_config', 'fields': fields} for fields in datasets
   ]
@@ -92,14 +92,14 @@ def _trained(directory, *datasets):
   )
 
 
-def test_the_separator_of_a_run(tmp_path):
-  """That of the heads' inputs, else that of pretraining."""
+def test_read_separator(tmp_path):
+  """The separator of the heads takes precedence over that of pretraining."""
   pairs = {
     'layout': 'pairs',
     'pairs': {'class': 'pair_options', 'fields': {'separator': 'xlm'}},
   }
   assert post_processor.read_separator(tmp_path) is None
-  _trained(tmp_path, pairs)
+  _write_trainer(tmp_path, pairs)
   assert post_processor.read_separator(tmp_path) is SpecialTokenTemplate.XLM
   objective_config.write_objectives(
     tmp_path, [], {'tagger': {'length': 9}, 'pairs': {'separator': 'bert'}}
@@ -111,7 +111,7 @@ def test_the_separator_of_a_run(tmp_path):
   assert post_processor.read_separator(tmp_path) is None
 
 
-def test_types_of_an_own_vocabulary(run_of, vocabulary, tmp_path):
+def test_token_types_of_an_exported_vocabulary(run_of, vocabulary, tmp_path):
   directory, *_ = run_of(type_vocab_size=2)
   folder_writer.write_folder(
     huggingface_export.check_export(directory), tmp_path / 'out'
@@ -126,8 +126,8 @@ def test_types_of_an_own_vocabulary(run_of, vocabulary, tmp_path):
   )
 
 
-def test_rows_that_a_file_fills_up_are_read_without(bert, tmp_path):
-  """As those of some Sentence-Transformers folders."""
+def test_padding_and_truncation_of_the_file_are_ignored(bert, tmp_path):
+  """Some Sentence-Transformers folders contain such files."""
   folder, vocabulary = bert
   tokenizer = post_processor.load_without_truncation(folder)
   tokenizer.enable_padding(length=20)
@@ -143,8 +143,8 @@ def test_rows_that_a_file_fills_up_are_read_without(bert, tmp_path):
   )
 
 
-def test_positions_that_the_exported_model_does_not_have(run_of, tmp_path):
-  """Published models have no positions that start again in the second text."""
+def test_export_with_reset_positions_adds_a_note(run_of, tmp_path):
+  """Exported models cannot restart the positions in the second text."""
   directory, *_ = run_of()
   notes = {}
   for positions in ('continuous', 'reset'):

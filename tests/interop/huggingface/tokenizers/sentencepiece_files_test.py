@@ -1,4 +1,4 @@
-"""A vocabulary of xlflax becomes a tokenizer that gives its ids."""
+"""Conversion of SentencePiece vocabularies to Hugging Face tokenizers."""
 
 import io
 import unicodedata
@@ -46,7 +46,7 @@ _TEXTS = [
   'Tất cả mọi người sinh ra đều được tự do',
   '모든 인간은 태어날 때부터 자유로우며',
   '가\u11a8 각 ㄱㅏㄱ ｶﾞ',
-  'بَّ ذَّ שָּׁלוֹם',  # accents in the order of keyboards, not of NFC
+  'بَّ ذَّ שָּׁלוֹם',  # accents in keyboard order, which differs from NFC
   'a\u0300\u0323 e\u0301\u0327 A\u0327 A\ufe0f',
   'ガが ～ 👨‍👩‍👧 👍🏽 น้ำ',
 ]
@@ -81,7 +81,7 @@ def test_ids_equal_for_composed_and_decomposed_text(rule, bytes_, form):
   ],
   ids=['unigram', 'bytes', 'bpe', 'folded'],
 )
-def test_ids_equal(options, tmp_path):
+def test_ids_of_converted_tokenizer_are_equal(options, tmp_path):
   vocabulary = _vocabulary(**options)
   files = sentencepiece_files.convert_sentencepiece(vocabulary)
   for name, content in files.items():
@@ -99,7 +99,7 @@ def test_ids_equal(options, tmp_path):
   keeps_marks = options.get('normalization_rule_name') == 'nfkc_cf'
   for text in LINES[:11] + EDGE_CASES:
     if keeps_marks and '▁' in text:
-      continue  # the library takes the mark in a text for a space
+      continue  # transformers reads this character as a space
     ids = vocabulary.encode(text)
     assert tokenizer.encode(text, add_special_tokens=False) == ids, text
   ids = vocabulary.encode(LINES[2])
@@ -107,7 +107,7 @@ def test_ids_equal(options, tmp_path):
   assert tokenizer.decode(ids) == vocabulary.decode(ids)
 
 
-def test_models_that_have_no_such_form():
+def test_character_models_cannot_be_converted():
   assert (
     sentencepiece_files.convert_sentencepiece(_vocabulary(model_type='char'))
     is None

@@ -1,4 +1,4 @@
-"""Imported tokenizers give the ids that the originals give."""
+"""Compares imported tokenizers with transformers."""
 
 import json
 import pathlib
@@ -63,7 +63,7 @@ _KINDS = {
 
 @pytest.fixture(scope='module', params=_KINDS)
 def pair(request, tmp_path_factory):
-  """(reference tokenizer, vocabulary of its saved form, of its old files)."""
+  """Fixture with a tokenizer, and vocabularies of tokenizer.json and legacy files."""
   model_type, make = _KINDS[request.param]
   old = tmp_path_factory.mktemp(request.param)
   reference = make(old)
@@ -81,7 +81,7 @@ def _ids(reference, texts):
   return [reference.encode(text, add_special_tokens=False) for text in texts]
 
 
-def test_ids_equal_the_reference(pair):
+def test_ids_equal_transformers(pair):
   reference, vocabulary, _ = pair
   texts = reference_tokenizers.LINES[:11] + EDGE_CASES
   assert vocabulary.encode_batch(texts) == _ids(reference, texts)
@@ -91,8 +91,8 @@ def test_ids_equal_the_reference(pair):
 
 
 @pytest.mark.parametrize('kind', ['bert', 'bert_cased', 'roberta'])
-def test_old_files_go_back_with_a_tokenizer_json(kind, tmp_path):
-  """The tokenizer written next to them gives the ids read from them."""
+def test_legacy_files_are_exported_with_tokenizer_json(kind, tmp_path):
+  """The exported tokenizer.json has the same ids as the legacy files."""
   model_type, make = _KINDS[kind]
   reference = make(tmp_path)
   tokenizer = importer.read_tokenizer(
@@ -108,11 +108,11 @@ def test_old_files_go_back_with_a_tokenizer_json(kind, tmp_path):
     ), text
 
 
-def test_old_files_give_the_same_ids(pair):
+def test_legacy_files_have_the_same_ids(pair):
   reference, saved, old = pair
   texts = reference_tokenizers.LINES[:11] + EDGE_CASES[4:6]
   if isinstance(reference, transformers.MBartTokenizer):
-    # The library leaves out the model's own normalisation.
+    # transformers omits the normalization of the SentencePiece model.
     texts = [t for t in texts if unicodedata.normalize('NFKC', t) == t]
   assert old.encode_batch(texts) == _ids(reference, texts)
   assert len(old) == len(saved) == len(reference)
@@ -123,7 +123,7 @@ def test_old_files_give_the_same_ids(pair):
   )
 
 
-def test_decoding_gives_back_what_the_reference_does(pair):
+def test_decoded_text_equals_transformers(pair):
   reference, vocabulary, _ = pair
   for text in reference_tokenizers.LINES[:11] + EDGE_CASES:
     ids = vocabulary.encode(text)
@@ -134,7 +134,7 @@ def test_decoding_gives_back_what_the_reference_does(pair):
     assert vocabulary.decode(framed) == vocabulary.decode(ids)
 
 
-def test_special_ids(pair):
+def test_special_ids_equal_transformers(pair):
   reference, vocabulary, _ = pair
   spec = vocabulary.spec
   assert (spec.pad_id, spec.unk_id) == (
@@ -158,7 +158,7 @@ def test_special_ids(pair):
   assert spec.languages == ('en', 'de')
 
 
-def test_symbols_of_languages(tmp_path):
+def test_language_symbols_of_mbart(tmp_path):
   reference = reference_tokenizers.mbart(tmp_path)
   saved = tmp_path / 'saved'
   reference.save_pretrained(saved)
@@ -194,8 +194,8 @@ def test_symbols_of_languages(tmp_path):
       )
 
 
-def test_sentinels_with_a_space_in_front(tmp_path):
-  """mT5's SentencePiece model has its sentinels among its pieces."""
+def test_sentinels_with_leading_space_marker(tmp_path):
+  """The SentencePiece model of mT5 contains its sentinels as tokens."""
   reference_tokenizers.sentencepiece(
     tmp_path,
     'spiece.model',
@@ -216,7 +216,7 @@ def test_sentinels_with_a_space_in_front(tmp_path):
   assert tokenizer.spec.bos_id == tokenizer.spec.pad_id == 0
 
 
-def test_special_symbols_are_no_encoding_of_text(pair):
+def test_special_tokens_in_text_are_encoded_as_characters(pair):
   _, vocabulary, old = pair
   text = f'a {vocabulary.piece(vocabulary.spec.mask_id)} b </s> [SEP] c'
   named = {vocabulary.spec.mask_id, vocabulary.spec.eos_id}
@@ -224,7 +224,7 @@ def test_special_symbols_are_no_encoding_of_text(pair):
   assert not named & set(old.encode(text))
 
 
-def test_it_is_loaded_as_it_was_written(pair, tmp_path):
+def test_written_vocabulary_round_trips(pair, tmp_path):
   for i, vocabulary in enumerate(pair[1:]):
     directory = tmp_path / str(i)
     vocabulary_training.write_vocabulary(
@@ -242,7 +242,7 @@ def test_it_is_loaded_as_it_was_written(pair, tmp_path):
       base_vocabulary.Vocabulary.load(directory)
 
 
-def test_word_starts(pair):
+def test_word_starts_follow_the_token_notation(pair):
   _, vocabulary, _ = pair
   bits = np.unpackbits(
     np.frombuffer(vocabulary.spec.word_starts, np.uint8), bitorder='little'
@@ -267,7 +267,7 @@ def test_word_starts(pair):
 @pytest.mark.parametrize(
   'pair', mark_slow(_KINDS, set(_KINDS) - {'xlm-roberta'}), indirect=True
 )
-def test_texts_of_every_script(pair):
+def test_ids_of_many_scripts_equal_transformers(pair):
   if not _UDHR.is_dir():
     pytest.skip('no folder of texts beside the project')
   reference, vocabulary, _ = pair
@@ -276,7 +276,7 @@ def test_texts_of_every_script(pair):
     assert vocabulary.encode_batch(lines) == _ids(reference, lines), path.name
 
 
-def test_rows_without_a_token(tmp_path):
+def test_unused_embeddings_have_special_ids(tmp_path):
   reference_tokenizers.bert(tmp_path)
   short = importer.read_tokenizer(
     tmp_path, model_type='bert', size=None, languages=('en',)
@@ -293,7 +293,7 @@ def test_rows_without_a_token(tmp_path):
   assert tokenizer != short
 
 
-def test_a_folder_without_tokenizer_is_refused(tmp_path):
+def test_folder_without_tokenizer_is_rejected(tmp_path):
   with raises_error(
     errors.VocabularyError, mentions=('tokenizer.json', 'vocab.txt')
   ):
@@ -302,8 +302,8 @@ def test_a_folder_without_tokenizer_is_refused(tmp_path):
     )
 
 
-def test_m2m_100_without_tokenizer_json_is_refused(tmp_path):
-  """Its ids stand in vocab.json, not in the order of the model."""
+def test_m2m_100_without_tokenizer_json_is_rejected(tmp_path):
+  """Its ids are defined by vocab.json, not by the SentencePiece model."""
   reference_tokenizers.sentencepiece(tmp_path, 'sentencepiece.bpe.model')
   (tmp_path / 'vocab.json').write_text('{"<s>": 0, "a": 1}')
   with pytest.raises(errors.VocabularyError) as caught:
@@ -318,9 +318,7 @@ def test_m2m_100_without_tokenizer_json_is_refused(tmp_path):
   [('xlm-roberta', {}), ('mbart', {}), ('mt5', {}), ('mt5', _BYTES)],
   ids=['xlmr', 'mbart', 'mt5', 'mt5_bytes'],
 )
-def test_folders_of_old_files_get_a_tokenizer_of_the_same_ids(
-  kind, options, tmp_path
-):
+def test_converted_legacy_files_have_the_same_ids(kind, options, tmp_path):
   name = {'mt5': 'spiece.model'}.get(kind, 'sentencepiece.bpe.model')
   ids = {'mt5': dict(pad_id=0, eos_id=1, unk_id=2, bos_id=-1)}.get(kind, {})
   reference_tokenizers.sentencepiece(tmp_path, name, **ids | options)
@@ -351,8 +349,8 @@ def test_folders_of_old_files_get_a_tokenizer_of_the_same_ids(
   assert exported_tokenizer.encode(text) == framed
 
 
-def test_a_mask_after_many_pieces_of_a_unigram_model(tmp_path):
-  """As XLM-R's: its added tokens alone would have a gap of 250,000 ids."""
+def test_mask_token_after_a_large_unigram_vocabulary(tmp_path):
+  """The added tokens of XLM-R have a similar gap of 250,000 ids."""
   special = ['<s>', '<pad>', '</s>', '<unk>']
   pieces = [*special, *(f'▁w{i}' for i in range(70_000)), '<mask>']
   tokenizer = library.Tokenizer(
@@ -374,7 +372,7 @@ def test_a_mask_after_many_pieces_of_a_unigram_model(tmp_path):
     {'tokenizer_class': 'HerbertTokenizerFast'},
   ],
 )
-def test_a_tokenizer_of_other_rules_is_refused(tmp_path, settings):
+def test_tokenizers_with_other_rules_are_rejected(tmp_path, settings):
   reference_tokenizers.bert(tmp_path)
   (tmp_path / 'tokenizer_config.json').write_text(json.dumps(settings))
   with raises_error(

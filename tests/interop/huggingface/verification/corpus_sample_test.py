@@ -1,4 +1,4 @@
-"""The token ids of the run's own text are compared."""
+"""Verification of exported tokenizers on the training corpus."""
 
 import pytest
 
@@ -15,13 +15,13 @@ pytest_plugins = ['tests.evaluation.fixtures']
 __all__ = ['run_of']
 
 
-def _trained(directory, corpus):
+def _write_trainer(directory, corpus):
   run_directory.write_run_file(
     directory, run_directory.TRAINER, {'fields': {'corpus': corpus}}
   )
 
 
-def test_lines_of_each_language_and_pair(tmp_path):
+def test_sample_contains_each_language_and_pair(tmp_path):
   corpus = tmp_path / 'corpus'
   for name, text in (
     ('mono/de.txt', 'eins\n\nzwei\n' + 'x\n' * 100),
@@ -30,8 +30,11 @@ def test_lines_of_each_language_and_pair(tmp_path):
   ):
     (corpus / name).parent.mkdir(parents=True, exist_ok=True)
     (corpus / name).write_text(text)
-  assert corpus_sample.sample_texts(tmp_path) == ([], [])  # nothing was trained
-  _trained(tmp_path, str(corpus))
+  assert corpus_sample.sample_texts(tmp_path) == (
+    [],
+    [],
+  )  # The run has no trainer file.
+  _write_trainer(tmp_path, str(corpus))
   texts, notes = corpus_sample.sample_texts(tmp_path)
   assert notes == [] and texts[:2] == ['eins', 'zwei']
   assert len(texts) == 50 + 1 + 2 and texts[-2:] == ['Hund', 'dog']
@@ -39,13 +42,13 @@ def test_lines_of_each_language_and_pair(tmp_path):
 
 
 @pytest.mark.parametrize('corpus', [None, 'missing'])
-def test_a_missing_corpus_is_noted(tmp_path, corpus):
-  _trained(tmp_path, corpus)
+def test_missing_corpus_adds_a_note(tmp_path, corpus):
+  _write_trainer(tmp_path, corpus)
   texts, notes = corpus_sample.sample_texts(tmp_path)
   assert texts == [] and len(notes) == 1
 
 
-def test_other_ids_of_the_runs_text_are_refused(
+def test_different_token_ids_of_the_sample_are_rejected(
   vocabulary, tmp_path, monkeypatch
 ):
   for name, content in sentencepiece_files.convert_sentencepiece(

@@ -1,4 +1,4 @@
-"""Defects of an export are detected before its folder appears.
+"""Defective exports are rejected before the output folder is created.
 
 The planted defects are detected by importing the folder again, without
 transformers. Defects that export and import have in common are detected by
@@ -63,7 +63,7 @@ def _each(word, change):
   return mutate
 
 
-# What is wrong -> (a change of the tensors, changed options).
+# Defect -> (function that changes the tensors, changed options).
 _MUTATIONS = {
   'activation': (None, {'hidden_act': 'relu'}),
   'epsilon': (None, {'layer_norm_eps': 0.5}),
@@ -86,7 +86,7 @@ _MUTATIONS = {
 
 
 @pytest.mark.parametrize('name', _MUTATIONS)
-def test_a_wrong_folder_is_not_published(
+def test_incorrect_export_is_rejected(
   run_of, tmp_path, monkeypatch, without_transformers, name
 ):
   mutate, options = _MUTATIONS[name]
@@ -119,7 +119,7 @@ def _renamed(first, second):
 
 _CROSS = 'decoder.layers.0.encoder_attn.{}_proj.weight'
 _T5 = 'decoder.block.0.layer.{}.SelfAttention.{}.weight'
-# Of translation models: family -> what is wrong -> as in `_MUTATIONS`.
+# Model family -> defect -> changes of a translation model, as in `_MUTATIONS`.
 _SEQ2SEQ = {
   'pre_ln': {
     'forgotten_scale': (None, {'scale_embedding': True}),
@@ -140,7 +140,7 @@ _SEQ2SEQ = {
   ('family', 'name'),
   [(family, name) for family in _SEQ2SEQ for name in _SEQ2SEQ[family]],
 )
-def test_a_wrong_translation_model_is_not_published(
+def test_incorrect_translation_model_is_rejected(
   run_of, tmp_path, monkeypatch, without_transformers, family, name
 ):
   directory, *_ = run_of(
@@ -176,9 +176,7 @@ def test_a_wrong_translation_model_is_not_published(
   assert not (tmp_path / 'out').exists()
 
 
-def test_a_folder_that_lacks_a_tensor_is_not_published(
-  run_of, tmp_path, monkeypatch
-):
+def test_missing_tensor_is_rejected(run_of, tmp_path, monkeypatch):
   find = tensor_files.find_tensors
   lacking = 'layer.1.output.dense.weight'
   monkeypatch.setattr(
@@ -224,9 +222,7 @@ def _without_normalizer(
 
 
 @pytest.mark.parametrize('wrong', [_next_unknown, _without_normalizer])
-def test_a_wrong_tokenizer_is_not_published(
-  run_of, tmp_path, monkeypatch, wrong
-):
+def test_incorrect_tokenizer_is_rejected(run_of, tmp_path, monkeypatch, wrong):
   directory, *_ = run_of()
   monkeypatch.setattr(sentencepiece_files, 'convert_sentencepiece', wrong)
   with pytest.raises(errors.VocabularyError) as caught:
@@ -237,7 +233,7 @@ def test_a_wrong_tokenizer_is_not_published(
   assert not (tmp_path / 'out').exists()
 
 
-def test_a_wrong_frame_of_pairs_is_not_published(run_of, tmp_path, monkeypatch):
+def test_incorrect_pair_template_is_rejected(run_of, tmp_path, monkeypatch):
   directory, *_ = run_of(type_vocab_size=2)
   monkeypatch.setattr(
     post_processor, 'match_run_template', lambda *args, **kwargs: False
@@ -250,7 +246,7 @@ def test_a_wrong_frame_of_pairs_is_not_published(run_of, tmp_path, monkeypatch):
 
 
 def _fine_tuned(run_of, **settings):
-  """A run with a head that classifies, as XLM-R's."""
+  """Writes a run with a classification head like that of XLM-R."""
   model_and_more = run_of(type_vocab_size=1, position_offset=2)
   directory, _, params = model_and_more
   rng = np.random.default_rng(3)
@@ -283,7 +279,7 @@ def _fine_tuned(run_of, **settings):
   return directory
 
 
-def test_a_head_is_compared(run_of, tmp_path):
+def test_correct_classification_head_is_exported(run_of, tmp_path):
   directory = _fine_tuned(run_of)
   checked = huggingface_export.check_export(directory, model_type='xlm-roberta')
   assert folder_writer.write_folder(checked, tmp_path / 'out') == []
@@ -294,7 +290,7 @@ def test_a_head_is_compared(run_of, tmp_path):
 @pytest.mark.parametrize(
   'settings', [{'activation': 'relu'}, {'pooling': 'mean'}, {'layer': 1}]
 )
-def test_a_head_of_another_function_is_not_published(
+def test_incompatible_classification_head_is_rejected(
   run_of, tmp_path, without_transformers, settings
 ):
   directory = _fine_tuned(run_of, **settings)
@@ -333,7 +329,7 @@ def _swap_out(monkeypatch):
   monkeypatch.setattr(folder_writer, '_tensor_values', swapped)
 
 
-def test_transformers_detects_what_export_and_import_have_in_common(
+def test_transformers_detects_common_defects_of_export_and_import(
   run_of, tmp_path, monkeypatch
 ):
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
@@ -347,10 +343,10 @@ def test_transformers_detects_what_export_and_import_have_in_common(
   monkeypatch.setitem(sys.modules, 'transformers', None)
   folder_writer.write_folder(
     checked, tmp_path / 'out'
-  )  # the defects cancel out
+  )  # The defects cancel out without transformers.
 
 
-def test_a_wrong_import_is_not_kept(run_of, tmp_path, monkeypatch):
+def test_incorrect_import_is_removed(run_of, tmp_path, monkeypatch):
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
   folder = tmp_path / 'hf'
   folder_writer.write_folder(
