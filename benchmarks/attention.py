@@ -184,9 +184,9 @@ def unpack_rows(arrays, segment_ids: np.ndarray):
 def measure_packed_error(
   variant: str, arrays, segment_ids: np.ndarray, packed
 ) -> float:
-  """Returns the maximum relative error of attention over packed texts.
+  """Returns the maximum relative error of attention on packed sequences.
 
-  The reference is attention over the same texts in separate, padded sequences.
+  The reference is attention on the same texts in separate, padded sequences.
   The error covers the attention output and its gradients.
 
   Args:

@@ -86,7 +86,7 @@ def measure_with_kills(
   seconds: float,
   expected: str,
 ) -> dict:
-  """Writes a cache several times while killing shard processes at random.
+  """Writes a cache several times and kills the writer processes at random.
 
   Args:
     work: Directory for the cache.

@@ -41,7 +41,7 @@ MISTAKES = (
 
 
 def list_invocations() -> list[tuple[str, float]]:
-  """Returns each command's `xlflax` arguments and time limit."""
+  """Returns the arguments and the time limit of each timed `xlflax` process."""
   invocations = [(f'{name} --help', HELP_LIMIT) for name in cli.COMMANDS]
   for name in cli.COMMANDS:
     invocations += [

@@ -309,7 +309,7 @@ def _with_config_value(
 
 
 def change_case(case: Case, num_layers: int | None, *bindings: str) -> Case:
-  """Copies a case, changing its number of layers and adding gin bindings.
+  """Copies a `Case` with a new number of layers and additional gin bindings.
 
   Args:
     case: Case to change.
@@ -371,7 +371,7 @@ CASES = (
 
 
 def compile_case(work: pathlib.Path, case: Case, devices: str) -> dict:
-  """Returns the compilation result for a case, compiling it if necessary.
+  """Returns a training step's compilation result, which is computed only once.
 
   Args:
     work: Directory in which the results are stored.
@@ -390,7 +390,7 @@ def compile_case(work: pathlib.Path, case: Case, devices: str) -> dict:
 
 
 def estimate_case(work: pathlib.Path, case: Case, devices: str) -> dict:
-  """Returns a case's dry-run plan, estimated without a compiler.
+  """Returns a training step's dry-run plan, estimated without a compiler.
 
   Args:
     work: Directory in which the plans are stored.
@@ -465,10 +465,11 @@ def _write_teacher(
 
 
 def summarize_plan(plan: dict) -> dict[str, Any]:
-  """Extracts the measurements to record and compare from a plan.
+  """Extracts the measurements of a training step from its plan.
 
-  A plan is the output of `count_step`. The result is empty if the step did not
-  compile.
+  A plan is the output of `count_step`. The measurements, such as the MFU, are
+  recorded and compared with those of other versions of xlflax. The result is
+  empty if the step did not compile.
   """
   if 'error' in plan:
     return {}

@@ -261,7 +261,10 @@ def measure_ring(size: int, repeats: int) -> list[dict[str, Any]]:
 def link_times(
   seconds: Sequence[float], hosts: Sequence[str]
 ) -> list[dict[str, Any]]:
-  """Computes each link's transfer time from the times of its two processes."""
+  """Computes the transfer time of each link between two processes of a ring.
+
+  It is the lower of the times that the two processes have measured.
+  """
   count = len(seconds)
   return [
     {

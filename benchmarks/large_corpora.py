@@ -329,7 +329,7 @@ def measure_many_languages(directory: pathlib.Path) -> dict:
 def count_epoch_reads(
   rows: int, row_bytes: int, page: int, cached_pages: int
 ) -> dict:
-  """Counts the pages read in one epoch, for each sequence order.
+  """Counts the storage pages read in one epoch, for each sequence order.
 
   The most recently used pages stay in memory (LRU) and are not read again.
 

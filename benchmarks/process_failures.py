@@ -305,7 +305,7 @@ def measure_failure(library: str, failure: Failure) -> Outcome:
 
 
 def run_worker(options: Mapping[str, Any]) -> int:
-  """Runs a process of a job until it is killed or fails.
+  """Runs one worker process of a job until it is killed or fails.
 
   Args:
     options: Settings of the process, such as 'library' and 'process_id', as

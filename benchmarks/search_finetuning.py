@@ -80,7 +80,7 @@ class Setting:
 
   @property
   def codes(self) -> list[str]:
-    """Language codes."""
+    """Codes of the languages whose texts are paired with English texts."""
     return self.languages.split(',')
 
   def folder(self, side: str, seed: int) -> pathlib.Path:

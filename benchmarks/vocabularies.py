@@ -1,4 +1,4 @@
-"""Tokens/s of vocabulary training and encoding, by token-sharing method.
+"""Speed of training bilingual vocabularies and of encoding text with them.
 
   python -m benchmarks.vocabularies
 
@@ -49,9 +49,9 @@ def encode_texts(vocabulary, texts: dict[str, list[str]]) -> int:
 
 
 def run_benchmark(*, lines: int, merges: int) -> dict:
-  """Measures vocabulary training and encoding for each token-sharing method.
+  """Measures vocabulary training and encoding for each value of `Anchors`.
 
-  The variants of `Anchors` differ in the tokens that the two languages share.
+  The values of `Anchors` differ in the tokens that the two languages share.
 
   Args:
     lines: Number of lines in each language.

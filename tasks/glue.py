@@ -42,7 +42,7 @@ def examples(
   *,
   max_examples: validation.PositiveInt | None = None,
 ) -> example_source.FileDataset:
-  """Returns an example source for one split of a GLUE task, in English.
+  """Returns a source of the English examples in one split of a GLUE task.
 
   Args:
     directory: Folder that contains `CoLA/train.tsv` and the other tasks' files.

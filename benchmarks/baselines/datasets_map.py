@@ -18,7 +18,7 @@ def load_fast_tokenizer(model: str):
 
 
 def main(arguments: list[str] | None = None) -> None:
-  """Tokenizes text files to `--output` and prints the number of tokens."""
+  """Writes the token IDs of texts to `--output` and prints their number."""
   import datasets
 
   parser = argparse.ArgumentParser(description=__doc__)

@@ -16,10 +16,10 @@ from benchmarks import search_finetuning
 
 
 def train_model(setting: search_finetuning.Setting, seed: int) -> None:
-  """Fine-tunes a SentenceTransformer model on the training pairs of a seed.
+  """Fine-tunes a SentenceTransformer model on sentence pairs from a file.
 
-  The pairs are read in the order of their file. The model and the loss of each
-  step are written to the run's directory.
+  The file is `setting.pairs_file(seed)`. Its pairs are read in order. The model
+  and the loss of each step are written to the run's directory.
   """
   torch.set_num_threads(setting.threads)
   dropout = {

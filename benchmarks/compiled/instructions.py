@@ -67,7 +67,10 @@ UNCOUNTED = 'Pallas kernels are counted by FLOPs and bytes, not by instructions'
 
 
 def find_tool(name: str) -> str | None:
-  """Returns the path of a tool in NVIDIA's pip packages or on PATH, or None."""
+  """Returns the path of an NVIDIA program, or None if it is not installed.
+
+  NVIDIA's pip packages are searched before PATH.
+  """
   spec = importlib.util.find_spec('nvidia')
   folders = spec.submodule_search_locations or () if spec else ()
   paths = (

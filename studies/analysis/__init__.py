@@ -1,1 +1,4 @@
-"""Tests of papers' observations on small models (docs/measured/analysis.md)."""
+"""Tests of whether small models confirm observations from papers.
+
+The results are reported in docs/measured/analysis.md.
+"""

@@ -1,4 +1,4 @@
-"""Compares the results of studies/analysis/run.sh with the papers.
+"""Tests observations from papers with the results of studies/analysis/run.sh.
 
   python -m studies.analysis.observations OUT
 

@@ -88,7 +88,7 @@ def train_masked_lm(work: pathlib.Path, threads: int) -> pathlib.Path:
   )
 
   def run(steps: int, name: str = 'pilot') -> float:
-    """Trains a model and returns the CPU seconds of all attempts."""
+    """Trains or resumes a model and returns its total CPU seconds."""
     import torch
 
     run_setting = dataclasses.replace(

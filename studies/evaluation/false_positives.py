@@ -65,7 +65,7 @@ _CLUSTER_STD = 0.15
 
 
 class Rates(NamedTuple):
-  """Fractions of simulated comparisons with each outcome.
+  """Rates of significance and interval coverage in simulated comparisons.
 
   Attributes:
     significant: Fraction of comparisons with p < 0.05.
@@ -183,7 +183,10 @@ def simulate_runs(
 def false_positive_rate(
   setting: Setting, *, num_leaderboards: int, num_models: int, num_tasks: int
 ) -> float:
-  """Returns the fraction of leaderboards with a false significant difference.
+  """Returns the fraction of simulated leaderboards with a false positive.
+
+  All models are equally good. A leaderboard has a false positive if it marks at
+  least one difference between two models as significant.
 
   Args:
     setting: Parameters of the simulation.

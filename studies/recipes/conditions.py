@@ -1,4 +1,4 @@
-"""Training settings compared in the recipe study, declared before the runs.
+"""Training settings that the recipe study compares, chosen before its runs.
 
 Question: Which settings for masked language modeling result in the lowest loss
 of a small encoder on real text, with the same number of tokens and with the

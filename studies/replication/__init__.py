@@ -1,1 +1,1 @@
-"""Replication of claims from papers, with training runs and result pages."""
+"""Replication of published results on cross-lingual models at small scale."""

@@ -1,4 +1,4 @@
-"""Tests the papers' claims at small scale and writes the result pages.
+"""Trains small models to replicate results of papers, and writes result pages.
 
     python -m studies.replication --all --work=runs/replication
 

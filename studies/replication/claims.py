@@ -1,4 +1,4 @@
-"""Claims of papers, and functions that judge them by measured scores."""
+"""Results claimed in papers, and statistical tests of these results."""
 
 import dataclasses
 import enum
@@ -16,7 +16,7 @@ FEWEST_SEEDS = 3  # A claim with fewer seeds counts as not run.
 
 
 class Order(enum.Enum):
-  """Claimed order of the scores of two training configurations."""
+  """Order of two training configurations by score, as claimed in a paper."""
 
   BELOW = 'below'  # The first condition scores lower.
   SAME = 'same'  # The conditions differ by less than a margin.
@@ -25,7 +25,7 @@ class Order(enum.Enum):
 
 
 class Verdict(enum.Enum):
-  """Verdict on a claim, based on the experiment that tests it."""
+  """Outcome of the experiment that tests a paper's result."""
 
   REPRODUCED = 'reproduced'
   NOT_RESOLVED = 'not_resolved'
@@ -37,7 +37,7 @@ class Verdict(enum.Enum):
 
   @property
   def label(self) -> str:
-    """Description of the verdict for tables and logs."""
+    """Text for tables and logs, such as 'replicated' or 'inconclusive'."""
     return _VERDICT_LABELS[self]
 
 
@@ -55,9 +55,10 @@ _VERDICT_LABELS = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Claim:
-  """A claim from a paper, expressed as the order of two conditions' scores.
+  """A paper's claim that one training configuration scores higher than another.
 
-  A condition is a training configuration.
+  Training configurations are called conditions. A claim can also state that two
+  conditions score equally, or that a condition does not score higher.
 
   Attributes:
     name: Unique name of the form `paper.claim`.
@@ -100,14 +101,14 @@ class Claim:
 
   @property
   def measures(self) -> tuple[str, str]:
-    """Names of the measures for the claim's first and second condition."""
+    """Names of the metrics that score the first and the second condition."""
     first, _, second = self.measure.partition('|')
     return first, second or first
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finding:
-  """Result of testing a claim by comparing the scores of its two conditions.
+  """Result of comparing the two training configurations that a claim is about.
 
   Attributes:
     claim: Claim that was tested.
@@ -137,10 +138,10 @@ Scores = Mapping[str, Mapping[int, Mapping[str, float]]]
 def judge_interval(
   comparison: bootstrap.Significance, order: Order, margin: float = 0.0
 ) -> Verdict:
-  """Derives the verdict on a claimed score order from a 95 % interval.
+  """Decides by a confidence interval whether a claim is replicated.
 
-  The interval describes the score of the second condition minus the score of
-  the first condition.
+  The 95 % interval describes the score of the second condition minus the score
+  of the first condition.
 
   * BELOW: Reproduced if the interval is above 0, contradicted if it is below.
   * SAME: Reproduced if the interval is within -margin .. margin, contradicted
@@ -167,11 +168,11 @@ def judge_interval(
 
 
 def apply_controls(finding: Finding, controls: Sequence[Finding]) -> Verdict:
-  """Returns the verdict on a claim after considering its controls.
+  """Returns the outcome for a claim after considering its control experiments.
 
-  An order supports the claim only if the second condition also scores higher
-  than each control. A control differs from the second condition only in the
-  component that the claim is about.
+  A score difference supports the claim only if the second condition also scores
+  higher than each control. A control differs from the second condition only in
+  the component that the claim is about.
 
   Args:
     finding: Result of testing the claim.
@@ -193,9 +194,9 @@ def apply_controls(finding: Finding, controls: Sequence[Finding]) -> Verdict:
 def seeds_to_resolve(finding: Finding) -> int | None:
   """Estimates the number of seeds required for a significant difference.
 
-  With the returned number of seeds, the difference is resolved with probability
-  0.8, assuming that differences are normally distributed with the observed
-  variance.
+  With the returned number of seeds, the 95 % confidence interval of the
+  difference excludes 0 with a probability of 80 %, assuming that differences
+  are normally distributed with the observed variance.
 
   Args:
     finding: Result of testing a claim.
@@ -224,7 +225,9 @@ def seeds_to_resolve(finding: Finding) -> int | None:
 
 
 def evaluate_claim(claim: Claim, scores: Scores) -> Finding:
-  """Tests a claim by comparing its two conditions on their common seeds.
+  """Tests a claim that one training configuration scores higher than another.
+
+  Only the seeds with which both configurations have been run are compared.
 
   Args:
     claim: Claim to test.
@@ -279,7 +282,10 @@ def evaluate_claim(claim: Claim, scores: Scores) -> Finding:
 
 
 def compared_conditions(claims: Sequence[Claim]) -> tuple[str, ...]:
-  """Returns the unique names of the conditions that given claims compare."""
+  """Returns the names of the training configurations that claims compare.
+
+  Each name is returned only once.
+  """
   return tuple(
     dict.fromkeys(
       name for claim in claims for name in (claim.first, claim.second)

@@ -39,7 +39,7 @@ class Loss(enum.Enum):
 
 
 class Initialization(enum.Enum):
-  """Parameters that a run copies from the run that initializes it."""
+  """Parameters that a training run copies from an earlier run."""
 
   ALL = 'all'  # All parameters. Both runs have the same vocabulary.
   # The Transformer layers, and embeddings by vocabulary matching.
@@ -62,7 +62,7 @@ AS_BOTH = PairOptions(order=PairOrder.RANDOM, positions=PositionIds.RESET)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Size:
-  """Sizes and training settings that all conditions of a study share.
+  """Model sizes and training settings that all runs of a study share.
 
   Attributes:
     layers: Number of Transformer layers in the encoder.

@@ -11,7 +11,7 @@ from xlflax.evaluation.metrics.bootstrap import Significance
 
 
 class SquaredErrors(NamedTuple):
-  """Components of the squared error of a mean over seeds and languages.
+  """Contributions of seeds and languages to the squared error of a mean.
 
   Attributes:
     seeds: Part of the squared error that is due to the variation between seeds.
@@ -24,10 +24,11 @@ class SquaredErrors(NamedTuple):
 
 
 def compare_crossed(first: np.ndarray, second: np.ndarray) -> Significance:
-  """Computes the score difference of two conditions, with its 95 % interval.
+  """Computes a score difference with its 95 % confidence interval.
 
-  The difference has a 95 % interval. Its squared error is the sum of two
-  squared errors: one for the means by seed, and one for the means by language.
+  Two conditions (training configurations) are compared. The squared error of
+  the difference is the sum of two squared errors: one for the means by seed,
+  and one for the means by language.
   On average, this sum is not less than the true squared error. The degrees of
   freedom follow Satterthwaite (1946).
 
@@ -63,7 +64,10 @@ def compare_crossed(first: np.ndarray, second: np.ndarray) -> Significance:
 
 
 def squared_errors(first: np.ndarray, second: np.ndarray) -> SquaredErrors:
-  """Splits the squared error of a mean difference into seed and language parts.
+  """Computes how much seeds and languages add to the squared error of a mean.
+
+  The mean is the difference between two conditions (training configurations),
+  averaged over seeds and languages.
 
   Args:
     first: Scores of the first condition, of shape [seeds, languages].
@@ -81,7 +85,7 @@ def squared_errors(first: np.ndarray, second: np.ndarray) -> SquaredErrors:
 
 
 def common_languages(measure: str, *runs: Mapping[str, float]) -> list[str]:
-  """Returns the languages for which every run has a value of a measure.
+  """Returns the languages in which a metric was measured in every run.
 
   Args:
     measure: Name of the measure. Its value in a language such as French is

@@ -44,9 +44,9 @@ class Plan:
   size: Size = Size()
 
   def initialization_chain(self, condition: Condition) -> tuple[Condition, ...]:
-    """Returns a condition, preceded by the conditions that initialize it.
+    """Returns a configuration, preceded by those from which it is initialized.
 
-    If C is initialized from B, and B from A, the result is (A, B, C).
+    If C is initialized from B, and B from A, the result for C is (A, B, C).
     """
     if condition.begins_from is None:
       return (condition,)
@@ -261,7 +261,7 @@ class _Experiment:
 def group_scores(
   run_results: Sequence[results.Result],
 ) -> dict[str, dict[int, dict[str, float]]]:
-  """Groups the measured scores by condition and seed."""
+  """Returns a nested map from training configuration to seed to scores."""
   scores: dict[str, dict[int, dict[str, float]]] = {}
   for result in run_results:
     scores.setdefault(result.condition, {})[result.seed] = result.measures

@@ -265,7 +265,7 @@ def measure_similarity(
 def average_languages(
   measures: Mapping[str, Mapping[str, float]],
 ) -> dict[str, float]:
-  """Averages measures over languages.
+  """Computes the mean of each metric over all languages.
 
   If there are several languages, the result also contains each language's value
   under a name such as `retrieval:fr`, except for measures of single layers.

@@ -1,4 +1,4 @@
-"""Registry of the claims and conditions of the two replication studies."""
+"""Training configurations and claims of the two replication studies."""
 
 import dataclasses
 import functools
@@ -37,11 +37,11 @@ class Study:
 
   @functools.cached_property
   def conditions_by_name(self) -> dict[str, Condition]:
-    """Map from the name of a condition to the condition."""
+    """Map from the name of a training configuration to the configuration."""
     return {condition.name: condition for condition in self.conditions}
 
   def select_claims(self, names: tuple[str, ...]) -> tuple[Claim, ...]:
-    """Returns the selected claims and their controls.
+    """Returns the claims with the given names, and their control experiments.
 
     A control is an additional comparison that tests whether the effect in a
     claim has the cause that the paper states (see `claims.apply_controls`).
@@ -70,7 +70,10 @@ class Study:
   def required_conditions(
     self, claims: tuple[Claim, ...]
   ) -> tuple[Condition, ...]:
-    """Returns the conditions whose runs are required to test the claims."""
+    """Returns the training configurations to run for testing the claims.
+
+    They include configurations whose runs initialize other runs.
+    """
     required = set(compared_conditions(claims))
     for name in tuple(required):
       condition = self.conditions_by_name[name]

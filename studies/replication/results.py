@@ -98,7 +98,7 @@ class ResultStore:
         self.write(result)
 
   def write(self, result: Result) -> None:
-    """Writes a result to the file of its condition and seed."""
+    """Writes the result of a run to `<condition>/<seed>.json`."""
     path = self._path(result.condition, result.seed)
     path.parent.mkdir(parents=True, exist_ok=True)
     fields = checksums.add_digest(round_floats(dataclasses.asdict(result)))

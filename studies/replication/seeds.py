@@ -1,7 +1,7 @@
-"""Random seeds for each condition of the replication study.
+"""Random seeds for each training configuration of the replication study.
 
-Most conditions have five seeds. More seeds were added for short runs if a claim
-was unresolved with five seeds.
+Most configurations (conditions) have five seeds. More seeds were added for
+short runs if the result of testing a claim with five seeds was inconclusive.
 """
 
 from collections.abc import Sequence
@@ -48,12 +48,12 @@ _COUNTS = {
 
 
 def seed_range(condition: Condition) -> range:
-  """Returns the random seeds for a condition."""
+  """Returns the random seeds for a training configuration (condition)."""
   return range(_COUNTS.get(condition.name, DEFAULT_COUNT))
 
 
 def plan_runs(conditions: Sequence[Condition]) -> list[tuple[Condition, int]]:
-  """Returns the condition and seed of each run in the published results.
+  """Returns a training configuration and a seed for each published run.
 
   All conditions are run with one seed before any is run with the next seed.
 

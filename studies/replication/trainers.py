@@ -1,4 +1,4 @@
-"""Trainers for the conditions of the replication experiments."""
+"""Trainers for the training configurations of the replication study."""
 
 import pathlib
 from typing import Any
@@ -38,7 +38,7 @@ _TEACHER_SEED = 0
 
 
 def run_directory(work: pathlib.Path, name: str, seed: int) -> str:
-  """Returns the run directory of an experimental condition and a seed."""
+  """Returns the run directory for a training configuration and a seed."""
   return str(work / 'runs' / name / str(seed))
 
 

@@ -116,7 +116,7 @@ class SyntheticOptions:
 
   @property
   def codes(self) -> tuple[str, ...]:
-    """Codes of the languages, in order."""
+    """Codes of the languages, in the order of `languages`."""
     return tuple(
       language.code
       for language in self.languages
@@ -125,7 +125,7 @@ class SyntheticOptions:
 
   @property
   def typologies(self) -> tuple[Language, ...]:
-    """Languages as `Language` objects, in order."""
+    """Typological properties of each language, in the order of `languages`."""
     return tuple(
       language for language in self.languages if isinstance(language, Language)
     )

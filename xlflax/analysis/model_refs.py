@@ -38,7 +38,9 @@ class ModelRef:
 
   @classmethod
   def parse(cls, text: str) -> 'ModelRef':
-    """Parses `runs/en`, `runs/en@1000`, `runs/en@last` or `runs/en@untrained`.
+    """Parses a model reference such as `runs/en` or `runs/en@1000`.
+
+    The step can also be `last`, which is the default, or `untrained`.
 
     Raises:
       ConfigError: If the text does not name a directory.
@@ -80,7 +82,7 @@ class ModelSeries:
 
   @classmethod
   def parse(cls, text: str) -> 'ModelSeries':
-    """Parses `NAME=MODEL` or `NAME=MODEL,MODEL`.
+    """Parses a model series: `NAME=MODEL` or `NAME=MODEL,MODEL`.
 
     Raises:
       ConfigError: If the text does not have the format of a model series.

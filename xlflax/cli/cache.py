@@ -277,9 +277,9 @@ def write(options: CacheOptions, mixtures: list[str]) -> list:
 def write_shard(
   options: CacheOptions, mixtures: list[str], shard: tuple[int, int]
 ) -> int:
-  """Writes one partition of the cache and returns its number of units.
+  """Writes one partition of the cache and returns its number of shard ranges.
 
-  A unit is a range of consecutive shard files; see `write_plan.Unit`.
+  A shard range consists of consecutive shard files; see `write_plan.Unit`.
   """
   from xlflax.data.cache import cache_writer
 

@@ -351,7 +351,10 @@ def find_replaced_objectives(
 
 
 def find_replacement(bindings: Sequence[Binding], macro: str) -> Binding | None:
-  """Returns the binding that replaces a binding which uses a macro, or None.
+  """Returns the binding that overrides a use of a macro, or None.
+
+  For example, if `Trainer.seed = %SEED` is followed by `Trainer.seed = 1`, the
+  result for the macro `SEED` is the second binding.
 
   Args:
     bindings: Bindings in the order in which they are read.

@@ -1,4 +1,4 @@
-"""Names under which users set the fields of datasets, for messages.
+"""Names of the flags that set fields of datasets, for use in messages.
 
 A field such as `DatasetConfig.length` is usually set in the scope of one
 dataset or by a macro. While a command uses the objects that it has built from
@@ -18,7 +18,7 @@ _finders: list[FindBinding] = []
 
 @contextlib.contextmanager
 def naming_settings(find_binding: FindBinding) -> Iterator[None]:
-  """Context in which `name_setting` returns flags.
+  """Context manager in which `name_setting` returns the names of flags.
 
   Args:
     find_binding: Function that returns the binding of a field of a dataset,

@@ -286,7 +286,10 @@ def contains_columns(file: corpus_files.TextFile) -> bool:
 
 
 def is_wrongly_decoded(file: corpus_files.TextFile) -> bool:
-  """Returns whether the sample of a file results from a wrong encoding."""
+  """Returns whether a file seems to have been decoded with a wrong encoding.
+
+  Only a sample of the text is checked.
+  """
   if file.kind is corpus_files.Kind.DICTIONARY:
     return False
   examples: Sequence[tuple[str, ...]] = (

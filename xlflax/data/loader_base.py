@@ -222,7 +222,7 @@ def check_range(
 
 
 def suggest_filter_changes(dataset: dataset_config.DatasetConfig) -> list[str]:
-  """Returns imperatives for the flags that relax the length filters."""
+  """Returns suggestions for relaxing filters, such as `decrease --gin.NAME`."""
   pairs = dataset.pairs
   changes = []
   if pairs.min_tokens > 1:
@@ -235,7 +235,7 @@ def suggest_filter_changes(dataset: dataset_config.DatasetConfig) -> list[str]:
 
 
 def no_examples_error(dataset, task: str, examples: int) -> errors.CorpusError:
-  """Returns the error for a task without examples, or without those to keep.
+  """Returns the error for a task without any examples that pass the filters.
 
   Args:
     dataset: Dataset that contains the task.

@@ -1,4 +1,4 @@
-"""Collectives in a partitioned program: their number, size and groups."""
+"""Number, sizes and device groups of the collectives in a compiled program."""
 
 import collections
 import dataclasses

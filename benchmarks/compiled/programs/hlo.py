@@ -122,7 +122,11 @@ class Instruction:
 
   @functools.cached_property
   def called(self) -> dict[str, tuple[str, ...]]:
-    """Names of the computations that the instruction calls, by attribute."""
+    """Map from an attribute to the names of the computations that it lists.
+
+    For example, the attribute `body` of a `while` instruction lists the
+    computation that is the body of the loop.
+    """
     called_computations = {}
     for match in _CALLED.finditer(self.attributes):
       remainder = self.attributes[match.end() :]
@@ -296,7 +300,10 @@ def _split_tuple_type(type_text: str) -> list[str]:
 
 
 def parse_layout(text: str | None) -> str:
-  """Returns the part of a layout before ':', such as `{1,0`."""
+  """Returns the text of an HLO layout before the first ':'.
+
+  For example, the result for `{1,0:T(8,128)}` is `{1,0`.
+  """
   return (text or '').partition(':')[0]
 
 
@@ -333,7 +340,7 @@ def _find_closing_bracket(text: str, opening: int) -> int:
 def skip_instructions(
   computation: Computation, name: str, opcodes: Iterable[str]
 ) -> Instruction:
-  """Follows the chain of first operands until an opcode is not in `opcodes`.
+  """Follows the chain of first operands past instructions with given opcodes.
 
   Args:
     computation: Computation that contains the instruction.

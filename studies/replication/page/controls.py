@@ -1,4 +1,4 @@
-"""Estimate of how often the verdict rule reports differences by chance."""
+"""Estimate of how often the replication study finds differences by chance."""
 
 import random
 from collections.abc import Sequence
@@ -19,11 +19,12 @@ _MIN_SEEDS = 4  # Two seeds in each half.
 def count_resolved_halves(
   values: Sequence[float], *, draws: int = NUM_DRAWS, seed: int = 0
 ) -> int:
-  """Counts how often random halves of a condition's seeds are judged different.
+  """Counts false positives in comparisons of a configuration with itself.
 
-  The condition's seeds are split into random halves, which are compared as if
-  they were two conditions. Because the rule uses 95 % intervals, one in twenty
-  of these comparisons is expected to be judged as different.
+  The seeds of one training configuration (condition) are split into random
+  halves, which are compared as if they were two conditions. A false positive is
+  a comparison whose 95 % confidence interval excludes 0. One in twenty
+  comparisons is expected to be a false positive.
 
   Args:
     values: Scores of one condition, one for each seed. At least four are
@@ -43,7 +44,7 @@ def count_resolved_halves(
 
 
 def describe_false_positives(claims: Sequence[Claim], scores: Scores) -> str:
-  """Returns a sentence about how often the verdict rule is wrong.
+  """Returns a sentence with the rate of differences that are found by chance.
 
   Args:
     claims: Claims that specify the conditions and measures to check.

@@ -1,4 +1,4 @@
-"""Figures of condition scores for the replication study's result pages."""
+"""Plots of the scores of training configurations in the replication study."""
 
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ def write_figures(
   results: Sequence[Result],
   study: Study,
 ) -> dict[str, str]:
-  """Plots the scores of the conditions in one figure per paper.
+  """Plots the scores of training configurations, in one figure per paper.
 
   Args:
     folder: Directory of the page, to which the figures are also written.
@@ -56,7 +56,7 @@ def write_figures(
 def collect_rows(
   claims: Sequence[Claim], scores: Mapping[str, ScoresBySeed], study: Study
 ) -> dict[str, ScoresBySeed]:
-  """Returns the scores for the rows of a figure, by row label."""
+  """Returns a map from the label of each row in a figure to its scores."""
   titles = {condition.name: condition.title for condition in study.conditions}
   rows: dict[str, ScoresBySeed] = {}
   for name in compared_conditions(claims):

@@ -102,7 +102,10 @@ def _sort_key(study: Study, result: Result) -> tuple[int, int]:
 
 
 def final_verdicts(findings: Sequence[Finding]) -> dict[str, Verdict]:
-  """Returns the verdicts on the papers' claims after applying the controls."""
+  """Returns the outcome for each claim of a paper, based on all experiments.
+
+  Control experiments are also considered (see `claims.apply_controls`).
+  """
   return {
     finding.claim.name: apply_controls(finding, _controls_of(finding, findings))
     for finding in findings

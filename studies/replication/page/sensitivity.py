@@ -1,4 +1,4 @@
-"""Sensitivity of verdicts to the number of seeds and to the measure used."""
+"""Repeated tests of claims with fewer seeds or with a different metric."""
 
 import dataclasses
 

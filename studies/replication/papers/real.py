@@ -1,7 +1,8 @@
-"""Preregistered experiments in real languages: their conditions and claims.
+"""Training configurations and claims for experiments in real languages.
 
-The conditions and claims are the same as for synthetic languages, except for
-the changes in this module.
+The experiments are preregistered. The conditions (training configurations) and
+claims are the same as for synthetic languages, except for the changes in this
+module.
 """
 
 import dataclasses

@@ -78,7 +78,7 @@ class Header:
     return self.generations[-1] if self.generations else Generation({}, {})
 
   def older(self, key: str) -> set[int]:
-    """Returns the generation numbers of a task's earlier metadata files.
+    """Returns the numbers in the names of a task's older metadata files.
 
     In each generation, the metadata of the task is stored in a file named
     `generation-<number>.json`.

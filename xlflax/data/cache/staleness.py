@@ -60,7 +60,7 @@ def needs_generation(
   members: Members,
   header: cache_metadata.Header,
 ) -> bool:
-  """Returns whether writing the jobs requires a new generation of the cache."""
+  """Returns whether changed tasks require a new generation of the cache."""
   return any(
     job.key in header.newest.tasks and not is_finalized(job, header)
     for job in jobs

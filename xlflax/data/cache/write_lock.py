@@ -15,7 +15,7 @@ from xlflax.utils import errors
 def lock_cache(
   directory: pathlib.Path, partition: tuple[int, int] | None = None
 ) -> Iterator[None]:
-  """Context in which no other process writes to a cache, or to one partition.
+  """Context manager that prevents other processes from writing to a cache.
 
   Args:
     directory: Directory of the cache.
@@ -41,7 +41,7 @@ def lock_cache(
 
 @contextlib.contextmanager
 def converting_disk_errors(directory: pathlib.Path):
-  """Context in which operating system errors are converted to a CacheError."""
+  """Context manager that converts operating system errors to a CacheError."""
   try:
     yield
   except OSError as error:

@@ -157,7 +157,7 @@ class Job:
     ]
 
   def end_part(self, part: shard_plan.Part, num_shards: int) -> None:
-    """Records the number of shards in a part that has been read completely."""
+    """Records the number of shards in a part of a task after reading it."""
     cache_format.write_json(
       self._end_file(part),
       {'format': cache_format.FORMAT, 'shards': num_shards},

@@ -337,10 +337,10 @@ def follows_blank(path: pathlib.Path, start: int) -> bool:
 def absolute_line_numbers(
   path: pathlib.Path, span: Span | None
 ) -> Iterator[None]:
-  """Context in which errors report line numbers from the start of the file.
+  """Context manager that corrects the line number in errors of a reader.
 
   The reader of a range of bytes counts lines from the start of the range. The
-  number of earlier lines is therefore added.
+  number of earlier lines in the file is therefore added.
 
   Args:
     path: Path of the file.

@@ -12,7 +12,7 @@ _WRONG_ENCODING = re.compile(
 
 
 def find_wrong_characters(text: str) -> str | None:
-  """Returns the first characters that result from a wrong encoding, or None.
+  """Returns the first wrongly decoded characters of a text, or None.
 
   For example, `Ã©` results from decoding the UTF-8 bytes of `é` as Latin-1.
   """

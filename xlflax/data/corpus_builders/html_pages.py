@@ -48,7 +48,7 @@ _SILENT = frozenset(('script', 'style', 'noscript'))
 
 
 class Page(NamedTuple):
-  """Page in one language.
+  """HTML page in one language, split into paragraphs.
 
   Attributes:
     name: Name of the page, which is the same in all languages, such as

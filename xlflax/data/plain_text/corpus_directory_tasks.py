@@ -42,7 +42,7 @@ class TextTask:
 
   @property
   def rows(self) -> text_source.TextRows:
-    """Source that repeats all rows of the task for each code-switched copy."""
+    """Source of the task's rows, repeated once per code-switched copy."""
     if self.switch is None:
       return self.source
     return self.source.repeated(self.switch.settings.num_copies)

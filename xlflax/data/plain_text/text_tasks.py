@@ -112,7 +112,7 @@ def describe_wrong_size(
   """Describes a source whose declared number of examples is wrong.
 
   The text ends with an instruction and without a period, so that the caller can
-  add an instruction.
+  append a second instruction.
 
   Args:
     task: Name of the task.
