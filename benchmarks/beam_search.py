@@ -83,7 +83,7 @@ def measure_variant(
 
 
 def outputs_agree(first: Any, second: Any) -> bool:
-  """Returns whether nearly all hypotheses of two variants are equal."""
+  """Returns whether nearly all hypotheses of two beam searches are equal."""
   num_equal = sum(a == b for a, b in zip(first, second, strict=True))
   return num_equal >= _MIN_AGREEMENT * len(first)
 

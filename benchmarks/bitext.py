@@ -169,7 +169,7 @@ def measure_declarations(folder: pathlib.Path) -> dict:
 
 
 def measure_copies(data: pathlib.Path) -> dict:
-  """Measures false positives and recall of copy detection in sentence pairs.
+  """Measures how reliably copied lines are detected in sentence pairs.
 
   False positives are correct translations that are classified as copies. Recall
   is the fraction of English lines that are recognized as copies of the original

@@ -175,7 +175,7 @@ def make_benchmark_flags(
 
 
 def list_variants(name: str) -> tuple[str, ...]:
-  """Returns the variants that a model supports."""
+  """Returns the names of the training step variants that a model supports."""
   baseline = MODELS[name].baseline
   excluded_prefix = {None: 'torch/', 'mt5': 'torch/gathered'}.get(baseline, '-')
   return tuple(

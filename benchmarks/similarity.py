@@ -202,7 +202,7 @@ def format_table(
 
 
 def main(arguments=None) -> None:
-  """Measures the selected computation's variants and prints a table."""
+  """Measures all implementations of CSLS or CKA and prints a table."""
   args = _make_parser().parse_args(arguments)
   if args.count is None:
     args.count = {'csls': 200_000, 'cka': 500_000}[args.part]

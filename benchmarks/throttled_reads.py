@@ -1,12 +1,14 @@
-"""Speed of reading sequences in two orders from slow remote storage.
+"""Speed of reading shuffled sequences from slow remote storage.
 
   python -m benchmarks.throttled_reads --work=DIR --tokens=100000000
 
 Reads a cache of synthetic token IDs by byte ranges, as if it were stored in a
 bucket. A local folder takes the bucket's place, and each request is delayed by
 `--latency_ms` plus the time to transfer its bytes at `--megabytes_a_second`.
-With locality, a complete epoch is read. If all sequences are shuffled, only
-`--full_rows` sequences are read, because each of them takes the same time.
+The sequences are shuffled block by block (locality), or all sequences are
+shuffled together. With locality, a complete epoch is read. If all sequences are
+shuffled, only `--full_rows` sequences are read, because each of them takes the
+same time.
 """
 
 import argparse

@@ -23,7 +23,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 
 class Step(NamedTuple):
-  """A training step of a baseline that JAX can trace and compile.
+  """Jitted training step with abstract inputs, which can be compiled.
 
   Attributes:
     jitted: Jitted function (state, batch) -> (state, loss).

@@ -68,7 +68,10 @@ def draw_rated_pair(sampler: Sampler) -> RatedPair:
 
 
 def draw_translation_pair(sampler: Sampler) -> RatedPair:
-  """Samples two sentences that share either all slots or only two slots."""
+  """Samples two sentences that share all slots (such as the verb) or only two.
+
+  The two cases have equal probabilities.
+  """
   clause = _draw_full_clause(sampler, sampler.draw_topic())
   num_shared_slots = len(SLOTS) if sampler.rng.bernoulli(0.5) else 2
   return _change_slots(sampler, clause, num_shared_slots)

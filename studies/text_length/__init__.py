@@ -1,1 +1,1 @@
-"""Measurement of the clean text that `xlflax preprocess` drops by mistake."""
+"""Measurement of how much clean text `xlflax preprocess` drops by mistake."""

@@ -18,7 +18,7 @@ _Text = TypeVar('_Text')
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Study:
-  """Base class for analyses, which are frozen dataclasses of settings."""
+  """Base class for analyses. A subclass is a frozen dataclass of settings."""
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
     """Runs the analysis.

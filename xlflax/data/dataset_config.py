@@ -274,7 +274,7 @@ class DatasetConfig:
 
   @property
   def parallel(self) -> bool:
-    """True if the tasks of the dataset must be parallel text."""
+    """True if the dataset reads sentence pairs, and not monolingual text."""
     return self.layout in (ExampleLayout.PAIRS, ExampleLayout.DUAL)
 
   @property

@@ -1,7 +1,8 @@
-"""Plan for writing a cache: one job per task and split, divided into units.
+"""Division of the work of writing a token cache into jobs and shard ranges.
 
-A unit is a range of consecutive shards in one part of a task. Each unit is
-written by a single process.
+Each job writes one split of a task and is divided into units. A unit is a range
+of consecutive shards in one part of a task. Each unit is written by a single
+process.
 """
 
 import dataclasses
