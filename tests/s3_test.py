@@ -1,4 +1,4 @@
-"""Runs, caches and leases in an S3 store."""
+"""Tests of files, leases and checkpoints in an S3 store."""
 
 import concurrent.futures
 
@@ -23,7 +23,7 @@ def store():
   faults.every = 0
 
 
-def test_files(store, tmp_path):
+def test_s3_files_are_written_and_moved(store, tmp_path):
   path = paths.to_path('s3://bucket/files/a.txt')
   paths.write_atomically(path, 'ä')
   assert path.read_text() == 'ä' and paths.file_size(path) == 2
@@ -39,7 +39,7 @@ def test_files(store, tmp_path):
   )
 
 
-def test_one_of_many_creates(store):
+def test_concurrent_creations_succeed_once(store):
   path = paths.to_path('s3://bucket/created')
   with concurrent.futures.ThreadPoolExecutor(8) as pool:
     results = list(
@@ -49,21 +49,21 @@ def test_one_of_many_creates(store):
   assert path.read_text() == str(results.index(True))
 
 
-def test_a_lease(store):
+def test_lease_file_exists_while_the_lease_is_held(store):
   directory = paths.to_path('s3://bucket/leased')
   with directory_lease.Lease(directory):
     assert (directory / directory_lease.FILE).exists()
   assert not (directory / directory_lease.FILE).exists()
 
 
-def test_a_store_is_checked(store):
+def test_missing_bucket_is_rejected(store):
   bucket_access.check_usable(paths.to_path('s3://bucket/run'))
   with pytest.raises(bucket_access.errors.RunDirectoryError, match='bucket'):
     bucket_access.check_usable(paths.to_path('s3://another/run'))
 
 
 @pytest.mark.parametrize('every', (0, 7), ids=('well', 'with faults'))
-def test_checkpoints_are_read(store, pretrained, every):
+def test_checkpoint_is_restored_from_s3(store, pretrained, every):
   name = f's3://bucket/run{every}'
   fakes.copy_run(pretrained, paths.to_path(name))
   store.every, before = every, store.num_faults

@@ -1,4 +1,4 @@
-"""CKA against its definition by Gram matrices in float64."""
+"""Tests that CKA equals its definition by Gram matrices in float64."""
 
 import numpy as np
 import pytest
@@ -25,14 +25,14 @@ def states():
   return np.array(first), np.array(second)
 
 
-def _centre(gram):
+def _center(gram):
   h = np.eye(len(gram)) - 1 / len(gram)
   return h @ gram @ h
 
 
 def _by_gram(x, y):
   """tr(K H L H) / sqrt(tr(K H K H) tr(L H L H))."""
-  k, m = _centre(x @ x.T), _centre(y @ y.T)
+  k, m = _center(x @ x.T), _center(y @ y.T)
   return np.trace(k @ m) / np.sqrt(np.trace(k @ k) * np.trace(m @ m))
 
 
@@ -48,21 +48,21 @@ def _unbiased_hsic(k, m):
   return total
 
 
-def test_one_pair_of_layers_is_the_gram_formula(states):
+def test_linear_cka_equals_the_gram_matrix_formula(states):
   first, second = states
   for x in first:
     for y in second:
       assert cka.linear_cka(x, y) == pytest.approx(_by_gram(x, y), rel=1e-10)
 
 
-def test_a_case_by_hand():
+def test_linear_cka_equals_a_value_computed_by_hand():
   x = np.array([[0.0], [1.0], [2.0], [3.0]])
   y = np.array([[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0], [-1.0, 0.0]])
-  # Centred x: -1.5, -.5, .5, 1.5: |x|^2 = 5; y^T x = -4; |y|^2 = 4.
+  # Centered x: -1.5, -.5, .5, 1.5: |x|^2 = 5; y^T x = -4; |y|^2 = 4.
   assert cka.linear_cka(x, y) == pytest.approx(16 / (5 * 4))
 
 
-def test_batches_give_what_all_sentences_give_at_once(states):
+def test_batched_updates_equal_a_single_update(states):
   first, second = states
   for estimator in cka.Estimator:
     batched = cka.LayerCKA(estimator=estimator)
@@ -79,7 +79,7 @@ def test_batches_give_what_all_sentences_give_at_once(states):
     np.testing.assert_allclose(batched.result(), expected, rtol=1e-10)
 
 
-def test_diagonal(states):
+def test_diagonal_equals_the_diagonal_of_all_layer_pairs(states):
   first = states[0]
   second = first[::-1] + 1
   all_layers = cka.LayerCKA()
@@ -92,7 +92,7 @@ def test_diagonal(states):
 
 
 @pytest.mark.parametrize('estimator', list(cka.Estimator))
-def test_orthogonal_maps_scale_and_shift_do_not_matter(states, estimator):
+def test_cka_is_invariant_to_rotation_scale_and_shift(states, estimator):
   x, y = states[0][0], states[1][1]
   rotation = scipy.stats.ortho_group.rvs(7, random_state=1)
   expected = cka.linear_cka(x, y, estimator=estimator)
@@ -104,13 +104,13 @@ def test_orthogonal_maps_scale_and_shift_do_not_matter(states, estimator):
   assert cka.linear_cka(x, moved, estimator=estimator) == pytest.approx(1)
 
 
-def test_another_linear_map_does_matter(states):
+def test_cka_is_not_invariant_to_other_linear_maps(states):
   x, y = states[0][1], states[1][0]
   stretched = x * np.array([10, 1, 1, 1, 1, 1, 0.1])
   assert abs(cka.linear_cka(stretched, y) - cka.linear_cka(x, y)) > 0.01
 
 
-def test_debiased_is_the_u_statistic(states):
+def test_debiased_cka_equals_the_u_statistic(states):
   x, y = states[0][0][:9], states[1][0][:9]
   k, m = x @ x.T, y @ y.T
   expected = _unbiased_hsic(k, m) / np.sqrt(
@@ -121,26 +121,26 @@ def test_debiased_is_the_u_statistic(states):
   )
 
 
-def test_debiased_is_near_zero_for_noise_where_biased_is_not():
+def test_debiased_cka_of_noise_is_near_zero():
   rng = np.random.default_rng(3)
   x, y = rng.normal(size=(2, 30, 300))
   assert cka.linear_cka(x, y) > 0.8
   assert abs(cka.linear_cka(x, y, estimator='debiased')) < 0.1
 
 
-def test_a_constant_layer_has_no_cka(states):
+def test_cka_of_a_constant_layer_is_nan(states):
   first, second = states
   constant = (
     np.broadcast_to(first[:1, :1], (1, 40, 7))
     * np.linspace(1, 1 + 1e-7, 40)[None, :, None]
-  )  # what rounding may leave
+  )  # differences within rounding errors
   sums = cka.LayerCKA()
   sums.update(np.concatenate([first[:1], constant]).astype(np.float32), second)
   result = sums.result()
   assert np.isfinite(result[0]).all() and np.isnan(result[1]).all()
 
 
-def test_single_precision_products_are_near(states):
+def test_float32_cka_is_close_to_float64(states):
   first, second = (side.astype(np.float32) for side in states)
   single = cka.LayerCKA(dtype=np.float32)
   double = cka.LayerCKA()
@@ -150,9 +150,8 @@ def test_single_precision_products_are_near(states):
 
 
 @pytest.mark.parametrize('estimator', list(cka.Estimator))
-def test_sums_that_do_not_wait(monkeypatch, states, estimator):
-  """Batches are taken in as soon as they are enough, and their order counts
-  for nothing."""
+def test_small_blocks_do_not_change_the_result(monkeypatch, states, estimator):
+  """Sums are updated in the middle of the data, for batches of any size."""
   monkeypatch.setattr(cka, '_SENTENCES', (8, 8))
   first, second = states
   expected = [
@@ -162,11 +161,11 @@ def test_sums_that_do_not_wait(monkeypatch, states, estimator):
   for start, stop in ((0, 3), (3, 14), (14, 38), (38, 40)):
     sums.update(first[:, start:stop], second[:, start:stop])
     if stop > 3:
-      assert np.isfinite(sums.result()).all()  # asked for in between
+      assert np.isfinite(sums.result()).all()
   np.testing.assert_allclose(sums.result(), expected, rtol=1e-9)
 
 
-def test_bad_states(states):
+def test_invalid_hidden_states_are_rejected(states):
   first, second = states
   with raises_error(errors.AnalysisError, mentions=(40, 39)):
     cka.LayerCKA().update(first, second[:, :39])

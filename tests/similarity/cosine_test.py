@@ -10,7 +10,7 @@ def _vectors(rows, seed):
 
 
 @pytest.mark.parametrize('block_size', [1, 4, 7, 1000])
-def test_nearest_agrees_with_a_double_loop_over_cosines(block_size):
+def test_nearest_vectors_equal_those_of_a_loop(block_size):
   first, second = _vectors(13, 0), _vectors(9, 1)
   nearest = similarity.find_nearest(first, second, block_size=block_size)
   for i in range(13):
@@ -21,7 +21,7 @@ def test_nearest_agrees_with_a_double_loop_over_cosines(block_size):
     assert nearest.backward[j] == int(np.argmax(cosines))
 
 
-def test_lengths_of_vectors_do_not_matter():
+def test_nearest_vectors_do_not_depend_on_vector_norms():
   first, second = _vectors(6, 0), _vectors(6, 1)
   scales = np.arange(1, 7, dtype=np.float32)[:, None]
   np.testing.assert_array_equal(
@@ -30,7 +30,7 @@ def test_lengths_of_vectors_do_not_matter():
   )
 
 
-def test_equal_vectors_count_as_the_first_of_them_in_every_blocking():
+def test_ties_select_the_first_vector_for_any_block_size():
   same = np.ones((8, 3), np.float32)
   for block_size in (1, 3, 100):
     nearest = similarity.find_nearest(same, same, block_size=block_size)
@@ -39,11 +39,11 @@ def test_equal_vectors_count_as_the_first_of_them_in_every_blocking():
   assert similarity.retrieval_accuracy(nearest.forward) == 1 / 8
 
 
-def test_zero_vectors_are_similar_to_nothing():
+def test_zero_vectors_are_not_normalized():
   vectors = np.array([[0, 0], [1, 0], [0, 1]], np.float32)
   np.testing.assert_array_equal(similarity.normalize_rows(vectors), vectors)
   assert similarity.find_nearest(vectors, vectors).forward.tolist() == [0, 1, 2]
 
 
-def test_accuracy_is_the_share_of_right_indices():
+def test_retrieval_accuracy_is_the_fraction_of_correct_indices():
   assert similarity.retrieval_accuracy(np.array([0, 2, 2, 3])) == 0.75

@@ -1,4 +1,4 @@
-"""CSLS by one pass against CSLS by two."""
+"""Tests that one-pass CSLS equals CSLS in two passes."""
 
 import numpy as np
 import pytest
@@ -32,7 +32,7 @@ def _two_passes(queries, keys, top, k):
 @pytest.mark.parametrize('kind', ['noise', 'clusters'])
 @pytest.mark.parametrize('top, k', [(1, 10), (5, 3), (40, 10)])
 @pytest.mark.parametrize('rows', [120, 97])
-def test_one_pass_finds_what_two_find(kind, top, k, rows):
+def test_one_pass_search_equals_two_pass_search(kind, top, k, rows):
   queries, keys = map(_unit, _sides(kind))
   queries = queries[:rows]
   expected = _two_passes(queries, keys, top, k)
@@ -50,8 +50,7 @@ def test_one_pass_finds_what_two_find(kind, top, k, rows):
   )
 
 
-def test_few_queries_are_searched_twice(monkeypatch):
-  """The pass is of use: what is searched again is a small part."""
+def test_few_queries_are_searched_again(monkeypatch):
   again = []
   nearest = neighbors.find_nearest
   monkeypatch.setattr(
@@ -66,13 +65,13 @@ def test_few_queries_are_searched_twice(monkeypatch):
   assert sum(again) <= 0.2 * len(queries)
 
 
-def test_equal_vectors_get_the_first_keys():
+def test_ties_select_the_first_keys():
   same = _unit(np.ones((60, 4)))
   neighbors = csls_search.search_keys(same, same, top=2, k=3, blocks=_BLOCKS)
   assert neighbors.neighbors.indices.tolist() == [[0, 1]] * 60
 
 
-def test_csls_takes_the_pass_where_it_is_worth_it(monkeypatch):
+def test_csls_uses_one_pass_for_many_queries(monkeypatch):
   called = []
   search = csls_search.search_keys
   monkeypatch.setattr(
@@ -88,7 +87,7 @@ def test_csls_takes_the_pass_where_it_is_worth_it(monkeypatch):
   np.testing.assert_allclose(long.scores, short.scores, atol=1e-5)
 
 
-def test_large_products_are_xlas(monkeypatch):
+def test_large_matmuls_in_xla_give_the_same_neighbors(monkeypatch):
   monkeypatch.setattr(block_matmul, '_LARGE', 1)
   queries, keys = map(_unit, _sides('clusters'))
   expected = _two_passes(queries, keys, 3, 4)

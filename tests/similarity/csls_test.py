@@ -1,4 +1,4 @@
-"""CSLS against a double loop over words."""
+"""Tests that CSLS equals a double loop over words."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def _cosine(x, y):
 
 
 def _csls(first, second, k):
-  """Row by row and word by word, as the definition reads."""
+  """Computes CSLS scores in a loop, following the definition."""
   scores = np.zeros((len(first), len(second)))
   for i, x in enumerate(first):
     near_x = sorted((_cosine(x, y) for y in second), reverse=True)[:k]
@@ -37,7 +37,7 @@ def _csls(first, second, k):
 
 
 @pytest.mark.parametrize('k', [1, 3, 10, 15])
-def test_csls_is_the_double_loop(sides, k):
+def test_csls_equals_the_double_loop(sides, k):
   scores = _csls(*sides, k)
   order = np.argsort(-scores, 1)[:, :6]
   nearest = csls.find_nearest(*sides, top=6, k=k, blocks=_BLOCKS)
@@ -47,7 +47,7 @@ def test_csls_is_the_double_loop(sides, k):
   )
 
 
-def test_some_queries_of_a_larger_vocabulary(sides):
+def test_subset_of_queries_uses_penalties_of_all_queries(sides):
   first, second = sides
   all_nearest = csls.find_nearest(first, second, top=2, k=3)
   some = csls.find_nearest(
@@ -57,7 +57,7 @@ def test_some_queries_of_a_larger_vocabulary(sides):
   np.testing.assert_allclose(some.scores, all_nearest.scores[4:9], atol=1e-6)
 
 
-def test_cosine(sides):
+def test_cosine_scores_equal_scipy(sides):
   first, second = sides
   matrix = 1 - distance.cdist(first, second, 'cosine')
   nearest = csls.find_nearest(
@@ -66,8 +66,8 @@ def test_cosine(sides):
   np.testing.assert_array_equal(nearest.indices, np.argsort(-matrix, 1)[:, :3])
 
 
-def test_a_hub_is_no_longer_everyones_neighbour():
-  """Keys 0..3 are right; key 4 lies in the middle, near to all queries."""
+def test_csls_reduces_hubness():
+  """Keys 0 to 3 are correct. Key 4 is a hub that is close to all queries."""
   queries = np.eye(4) + 1.5
   keys = np.concatenate([np.eye(4) + 0.5, np.full((1, 4), 0.75)])
   by_cosine = csls.find_nearest(queries, keys, score='cosine').indices[:, 0]
@@ -80,7 +80,7 @@ def test_a_hub_is_no_longer_everyones_neighbour():
   ]
 
 
-def test_precision_at():
+def test_precision_at_k():
   ranked_keys = np.array([[3, 1], [2, 0], [5, 4]])
   gold = [{1, 9}, {2}, {0}]
   assert csls.precision_at_k(ranked_keys, gold, k=1) == pytest.approx(1 / 3)

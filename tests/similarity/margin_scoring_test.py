@@ -1,4 +1,4 @@
-"""Mining candidates against a double loop over sentences."""
+"""Tests that mined candidates equal those of a double loop over sentences."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def _cosines(first, second):
 
 
 def _scores(first, second, kind):
-  """The score of every pair, as the paper's equations 2 to 4 read."""
+  """Returns the cosines and scores of all pairs (equations 2 to 4)."""
   cosine = _cosines(first, second)
   scores = np.zeros_like(cosine)
   for i in range(len(first)):
@@ -47,7 +47,7 @@ def _scores(first, second, kind):
 
 
 def _best_of_rows(cosine, scores):
-  """{(i, j)}: the best-scored of the k nearest of each row."""
+  """Returns the pair (i, j) with the best score of each row's neighbors."""
   best_pairs = set()
   for i, row in enumerate(cosine):
     near = np.argsort(-row)[:_K]
@@ -62,7 +62,7 @@ def _pairs(candidates):
 
 
 @pytest.mark.parametrize('kind', ['absolute', 'distance', 'ratio'])
-def test_candidates_are_those_of_the_double_loop(sides, kind):
+def test_candidates_equal_those_of_a_double_loop(sides, kind):
   cosine, scores = _scores(*sides, kind)
   forward = _best_of_rows(cosine, scores)
   backward = {(j, i) for i, j in _best_of_rows(cosine.T, scores.T)}
@@ -93,7 +93,7 @@ def test_candidates_are_those_of_the_double_loop(sides, kind):
 
 
 @pytest.mark.parametrize('kind', ['absolute', 'distance', 'ratio'])
-def test_given_pairs_are_scored_as_in_the_double_loop(sides, kind):
+def test_margin_scores_equal_those_of_a_double_loop(sides, kind):
   first, second = sides[0], sides[1][: len(sides[0])]
   _, scores = _scores(first, second, kind)
   pair_scores = margin_scoring.margin_scores(
@@ -106,7 +106,7 @@ def test_given_pairs_are_scored_as_in_the_double_loop(sides, kind):
     margin_scoring.margin_scores(*sides)
 
 
-def test_the_ratio_by_hand():
+def test_ratio_scores_equal_values_computed_by_hand():
   first = np.array([[1.0, 0.0], [0.0, 1.0]])
   second = np.array([[1.0, 0.0], [0.6, 0.8]])
   candidates = margin_scoring.find_candidates(
@@ -125,14 +125,14 @@ def test_vectors_without_similarity_have_finite_scores():
       assert np.isfinite(candidates.scores).all()
 
 
-def test_k_larger_than_a_side(sides):
+def test_k_may_exceed_the_number_of_sentences(sides):
   candidates = margin_scoring.find_candidates(sides[0][:1], sides[1][:2], k=50)
   assert len(candidates.first) == 1
   with raises_error(errors.AnalysisError, got=0):
     margin_scoring.find_candidates(*sides, k=0)
 
 
-def test_names_that_are_not_known(sides):
+def test_unknown_margin_is_rejected(sides):
   with raises_error(
     errors.ConfigError,
     got='cosine',

@@ -1,4 +1,4 @@
-"""Blocked nearest neighbours against a sorted matrix of similarities."""
+"""Tests that blocked nearest neighbors equal a sorted similarity matrix."""
 
 import numpy as np
 import pytest
@@ -25,14 +25,14 @@ def _expected(scores, k):
 
 @pytest.fixture
 def sides():
-  """Small whole numbers, so that many products are exactly equal."""
+  """Vectors of small integers, so that many similarities are equal."""
   rng = np.random.default_rng(0)
   return rng.integers(-2, 3, (23, 3)), rng.integers(-2, 3, (31, 3))
 
 
 @pytest.mark.parametrize('blocks', _BLOCKS)
 @pytest.mark.parametrize('k', [1, 3, 31, 50])
-def test_nearest_is_the_sorted_matrix(sides, blocks, k):
+def test_neighbors_equal_the_sorted_similarity_matrix(sides, blocks, k):
   first, second = sides
   scores, order = _expected(first @ second.T, k)
   nearest = neighbors.find_nearest(first, second, k=k, blocks=blocks)
@@ -55,7 +55,7 @@ def test_penalties_are_subtracted(sides, blocks):
 
 @pytest.mark.parametrize('blocks', _BLOCKS)
 @pytest.mark.parametrize('k', [2, 25])
-def test_both_directions_in_one_pass(sides, blocks, k):
+def test_both_directions_equal_two_separate_searches(sides, blocks, k):
   first, second = sides
   both_directions = neighbors.find_nearest_both_ways(
     first, second, k=k, blocks=blocks
@@ -72,7 +72,7 @@ def test_both_directions_in_one_pass(sides, blocks, k):
     np.testing.assert_array_equal(nearest.indices, expected.indices)
 
 
-def test_wide_blocks_are_read_in_stripes_with_the_same_result():
+def test_wide_blocks_give_the_same_neighbors():
   rng = np.random.default_rng(2)
   first, second = rng.integers(-3, 4, (6, 2)), rng.integers(-3, 4, (900, 2))
   scores, order = _expected(first @ second.T, 5)
@@ -81,8 +81,7 @@ def test_wide_blocks_are_read_in_stripes_with_the_same_result():
   np.testing.assert_array_equal(nearest.indices, order)
 
 
-def test_the_worst_order_of_keys():
-  """Every key is nearer than all before it."""
+def test_keys_of_increasing_similarity_are_ranked_correctly():
   keys = np.arange(300.0)[:, None]
   nearest = neighbors.find_nearest(
     np.ones((3, 1)), keys, k=4, blocks=neighbors.Blocks(2, 130)
@@ -90,14 +89,14 @@ def test_the_worst_order_of_keys():
   assert nearest.indices.tolist() == [[299, 298, 297, 296]] * 3
 
 
-def test_equal_vectors_get_the_first_keys():
+def test_ties_select_the_first_keys():
   nearest = neighbors.find_nearest(
     np.ones((4, 3)), np.ones((400, 3)), k=2, blocks=neighbors.Blocks(3, 150)
   )
   assert nearest.indices.tolist() == [[0, 1]] * 4
 
 
-def test_bad_vectors():
+def test_invalid_vectors_are_rejected():
   good = np.ones((4, 3))
   with raises_error(errors.AnalysisError, mentions=(3, 2)):
     neighbors.find_nearest(good, good[:, :2], k=1)

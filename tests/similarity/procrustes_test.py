@@ -1,4 +1,4 @@
-"""The orthogonal map against scipy's, and hidden rotations."""
+"""Tests that the orthogonal map equals SciPy's and recovers rotations."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ def rng():
   return np.random.default_rng(0)
 
 
-def test_the_map_is_scipys(rng):
+def test_orthogonal_map_equals_scipy(rng):
   source, target = rng.normal(size=(2, 50, 6))
   matrix = procrustes.orthogonal_map(source, target)
   expected, _ = scipy.linalg.orthogonal_procrustes(source, target)
@@ -26,7 +26,7 @@ def test_the_map_is_scipys(rng):
   )
 
 
-def test_no_other_orthogonal_matrix_is_nearer(rng):
+def test_orthogonal_map_minimizes_the_distance(rng):
   source, target = rng.normal(size=(2, 20, 4))
   matrix = procrustes.orthogonal_map(source, target)
   best = np.linalg.norm(procrustes.apply_map(matrix, source) - target)
@@ -35,8 +35,8 @@ def test_no_other_orthogonal_matrix_is_nearer(rng):
     assert np.linalg.norm(procrustes.apply_map(other, source) - target) >= best
 
 
-def test_the_paper_writes_vectors_as_columns(rng):
-  """Equation 1: U S V^T = SVD(Y X^T)."""
+def test_orthogonal_map_equals_the_equation_of_the_paper(rng):
+  """In equation 1, U S V^T = SVD(Y X^T), vectors are columns."""
   source, target = rng.normal(size=(2, 30, 5))
   x, y = source.T, target.T
   u, _, vt = np.linalg.svd(y @ x.T)
@@ -46,8 +46,8 @@ def test_the_paper_writes_vectors_as_columns(rng):
 
 
 @pytest.mark.parametrize('dtype', [np.float32, np.float64])
-def test_a_hidden_rotation_is_found_and_every_word_is_retrieved(rng, dtype):
-  """Other lengths and another mean, too: what normalisation takes away."""
+def test_vocabulary_alignment_recovers_a_rotation(rng, dtype):
+  """Normalization removes differences of norms and means."""
   target = rng.normal(size=(300, 16))
   rotation = scipy.stats.ortho_group.rvs(16, random_state=0)
   source = (target @ rotation * rng.uniform(0.5, 2, (300, 1))).astype(dtype)
@@ -69,7 +69,7 @@ def test_a_hidden_rotation_is_found_and_every_word_is_retrieved(rng, dtype):
   assert csls.precision_at_k(unmapped.indices, gold, k=1) < 0.1
 
 
-def test_sentences_that_the_map_was_not_made_of(rng):
+def test_alignment_generalizes_to_other_sentences(rng):
   target = rng.normal(size=(200, 8)) + 3
   rotation = scipy.stats.ortho_group.rvs(8, random_state=1)
   source = target @ rotation
@@ -81,13 +81,13 @@ def test_sentences_that_the_map_was_not_made_of(rng):
   )
 
 
-def test_fewer_rows_than_dimensions_still_give_an_orthogonal_map(rng):
+def test_map_of_few_rows_is_orthogonal(rng):
   source, target = rng.normal(size=(2, 3, 6))
   matrix = procrustes.orthogonal_map(source, target)
   np.testing.assert_allclose(matrix @ matrix.T, np.eye(6), atol=1e-10)
 
 
-def test_bad_sides(rng):
+def test_invalid_vectors_are_rejected(rng):
   source, target = rng.normal(size=(2, 9, 4))
   with raises_error(errors.AnalysisError, mentions=(9, 8)):
     procrustes.orthogonal_map(source, target[:8])

@@ -14,7 +14,7 @@ def vectors():
 
 
 @pytest.mark.parametrize('dtype', [np.float32, np.float64])
-def test_the_fixed_point_has_unit_length_and_zero_mean(vectors, dtype):
+def test_normalized_vectors_have_unit_norm_and_zero_mean(vectors, dtype):
   normalized = vector_normalization.iterative_normalization(
     vectors.astype(dtype)
   )
@@ -28,7 +28,7 @@ def test_the_fixed_point_has_unit_length_and_zero_mean(vectors, dtype):
   np.testing.assert_allclose(again.vectors, normalized.vectors, atol=1e-6)
 
 
-def test_one_round_by_hand():
+def test_one_round_equals_values_computed_by_hand():
   vectors = np.array([[3.0, 0.0], [0.0, 2.0]])
   normalized = vector_normalization.iterative_normalization(
     vectors, max_rounds=1
@@ -39,7 +39,7 @@ def test_one_round_by_hand():
   np.testing.assert_allclose(normalized.means, [[0.5, 0.5]])
 
 
-def test_no_round_is_unit_length_only(vectors):
+def test_zero_rounds_only_normalize_the_norms(vectors):
   normalized = vector_normalization.iterative_normalization(
     vectors, max_rounds=0
   )
@@ -49,7 +49,7 @@ def test_no_round_is_unit_length_only(vectors):
   assert normalized.means.shape == (0, 8)
 
 
-def test_others_are_taken_the_same_way(vectors):
+def test_apply_normalizes_other_vectors(vectors):
   normalized = vector_normalization.iterative_normalization(vectors)
   np.testing.assert_allclose(normalized.apply(vectors), normalized.vectors)
   np.testing.assert_allclose(
@@ -57,7 +57,7 @@ def test_others_are_taken_the_same_way(vectors):
   )
 
 
-def test_degenerate_vectors(vectors):
+def test_zero_vectors_are_accepted_and_invalid_vectors_are_rejected(vectors):
   with_zero = np.concatenate([vectors, np.zeros((1, 8))])
   assert np.isfinite(
     vector_normalization.iterative_normalization(with_zero).vectors

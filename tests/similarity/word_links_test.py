@@ -1,4 +1,4 @@
-"""Links between words: transport against POT, argmax against loops."""
+"""Tests of word links, compared with POT and with loops."""
 
 import os
 
@@ -13,14 +13,14 @@ from xlflax.utils import errors
 
 @pytest.fixture
 def states():
-  """Words of two layers, 5 and 7 of them, 6 dimensions."""
+  """Vectors of 5 source and 7 target words in two layers."""
   rng = np.random.default_rng(0)
   return rng.normal(size=(2, 5, 6)), rng.normal(size=(2, 7, 6)) * 3
 
 
 @pytest.fixture(scope='module')
 def ot():
-  """POT without the frameworks that it would load."""
+  """The POT package, imported without optional frameworks."""
   for name in ('JAX', 'PYTORCH', 'TENSORFLOW', 'CUPY'):
     os.environ[f'POT_BACKEND_DISABLE_{name}'] = '1'
   return pytest.importorskip('ot')
@@ -28,7 +28,7 @@ def ot():
 
 @pytest.mark.parametrize('mass', ['uniform', 'norm'])
 @pytest.mark.parametrize('regularization', [0.05, 0.1, 1.0])
-def test_the_plan_is_that_of_pot(states, ot, mass, regularization):
+def test_transport_plan_equals_pot(states, ot, mass, regularization):
   source, target = states
   similarity = word_links.cosine_similarities(source, target)
   weights = [word_links.word_weights(side, mass) for side in states]
@@ -47,7 +47,7 @@ def test_the_plan_is_that_of_pot(states, ot, mass, regularization):
     np.testing.assert_allclose(plan[layer], expected, atol=1e-8)
 
 
-def test_the_plan_has_the_masses_as_sums(states):
+def test_transport_plan_has_the_given_marginals(states):
   weights = [word_links.word_weights(side, 'norm') for side in states]
   plan = word_links.transport_plan(
     word_links.cosine_similarities(*states), *weights
@@ -56,7 +56,7 @@ def test_the_plan_has_the_masses_as_sums(states):
   np.testing.assert_allclose(plan.sum(-2), weights[1], rtol=1e-5)
 
 
-def test_little_entropy_gives_the_best_assignment():
+def test_small_regularization_gives_the_optimal_assignment():
   from scipy import optimize
 
   similarity = np.random.default_rng(1).uniform(-1, 1, (6, 6))
@@ -71,13 +71,13 @@ def test_little_entropy_gives_the_best_assignment():
   )
 
 
-def test_too_little_entropy_is_refused():
+def test_too_small_regularization_is_rejected():
   uniform = np.full(2, 0.5)
   with raises_error(errors.AnalysisError, got=0.001, mentions='regularization'):
     word_links.transport_plan(np.eye(2), uniform, uniform, regularization=0.001)
 
 
-def test_extreme_similarities_are_finite():
+def test_transport_plan_of_extreme_similarities_is_finite():
   similarity = np.array([[1.0, -1.0], [-1.0, -1.0]])
   uniform = np.full(2, 0.5)
   plan = word_links.transport_plan(
@@ -87,7 +87,7 @@ def test_extreme_similarities_are_finite():
   np.testing.assert_allclose(plan.sum(), 1)
 
 
-def test_cosine_and_masses_by_hand():
+def test_cosines_and_weights_equal_values_computed_by_hand():
   source = np.array([[3.0, 4.0], [0.0, 0.0]])
   target = np.array([[0.0, 2.0], [1.0, 0.0], [-6.0, -8.0]])
   np.testing.assert_allclose(
@@ -103,7 +103,7 @@ def test_cosine_and_masses_by_hand():
   np.testing.assert_allclose(word_links.word_weights(0 * target, 'norm'), 1 / 3)
 
 
-def test_argmax_is_the_double_loop(states):
+def test_argmax_links_equal_a_double_loop(states):
   similarity = word_links.cosine_similarities(*states)
   links = word_links.link_matrix(similarity, 'argmax')
   for layer, scores in enumerate(similarity):
@@ -118,7 +118,7 @@ def test_argmax_is_the_double_loop(states):
   np.testing.assert_array_equal(low, links & (similarity > 0.5))
 
 
-def test_links_of_a_plan_by_hand():
+def test_transport_links_equal_links_found_by_hand():
   plan = np.array([[0.20, 0.05, 0.00], [0.16, 0.14, 0.00], [0.04, 0.06, 0.35]])
 
   def links(method, threshold=None):
@@ -130,19 +130,19 @@ def test_links_of_a_plan_by_hand():
 
   assert links('transport') == {(0, 0), (1, 0), (2, 2)}
   assert links('mutual_transport') == {(0, 0), (2, 2)}
-  # Shares of rows: .8 .2 0; .53 .47 0; .09 .13 .78.
+  # Fractions of rows: .8 .2 0; .53 .47 0; .09 .13 .78.
   assert links('transport', 0.45) == {(0, 0), (1, 0), (1, 1), (2, 2)}
-  # Shares of columns: .5 .2 0; .4 .56 0; .1 .24 1.
+  # Fractions of columns: .5 .2 0; .4 .56 0; .1 .24 1.
   assert links('mutual_transport', 0.45) == {(0, 0), (1, 1), (2, 2)}
   assert links('mutual_transport', 0.99) == frozenset()
 
 
-def test_equal_words_get_one_link():
+def test_ties_give_one_link():
   similarity = np.ones((3, 4))
   links = word_links.link_matrix(similarity, 'argmax')
   assert word_links.matrix_to_links(links) == {(0, 0)}
 
 
-def test_transport_without_a_plan():
+def test_transport_links_require_a_plan():
   with raises_error(errors.AnalysisError, got='transport'):
     word_links.link_matrix(np.eye(2), 'transport')

@@ -25,14 +25,14 @@ def bucket():
   fake.writable, fake.silent = True, False
 
 
-def test_usable_bucket_is_left_as_it_was(bucket, tmp_path):
+def test_check_leaves_a_usable_bucket_unchanged(bucket, tmp_path):
   bucket_access.check_usable(paths.to_path('gs://bucket/run'))
   assert bucket.objects == {}
   bucket_access.check_usable(tmp_path / 'none')
   assert not (tmp_path / 'none').exists()
 
 
-def _refusal(name, **options) -> str:
+def _error_message(name, **options) -> str:
   with pytest.raises(errors.RunDirectoryError) as caught:
     bucket_access.check_usable(paths.to_path(name), **options)
   text = str(caught.value)
@@ -41,24 +41,26 @@ def _refusal(name, **options) -> str:
   return text
 
 
-def test_bucket_that_does_not_exist(bucket):
-  assert "http_response_code='404'" in _refusal('gs://nosuch/run')
+def test_missing_bucket_is_rejected(bucket):
+  assert "http_response_code='404'" in _error_message('gs://nosuch/run')
 
 
-def test_bucket_that_may_not_be_written(bucket):
+def test_read_only_bucket_is_rejected(bucket):
   bucket.writable = False
-  assert "http_response_code='403'" in _refusal('gs://bucket/run')
+  assert "http_response_code='403'" in _error_message('gs://bucket/run')
 
 
-def test_bucket_that_does_not_answer(bucket):
+def test_unresponsive_bucket_is_rejected(bucket):
   bucket.silent = True
   start = time.monotonic()
-  assert 'no response within 0.3 s' in _refusal('gs://bucket/run', seconds=0.3)
+  assert 'no response within 0.3 s' in _error_message(
+    'gs://bucket/run', seconds=0.3
+  )
   assert time.monotonic() - start < 5
 
 
-def test_a_disk_is_tried_before_anything_is_computed(tmp_path):
-  """Also above a directory that does not exist yet; nothing is left behind."""
+def test_unwritable_disk_is_rejected(tmp_path):
+  """The check of a missing directory leaves no files behind."""
   bucket_access.check_usable(tmp_path / 'a/b')
   assert not list(tmp_path.iterdir())
   with raises_error(errors.RunDirectoryError, mentions='/proc/results'):
@@ -74,7 +76,7 @@ bucket_access.check_usable(pathlib.Path(sys.argv[1]))
 """
 
 
-def test_a_killed_process_leaves_no_file(tmp_path):
+def test_killed_check_leaves_no_file(tmp_path):
   process = subprocess.run(
     [sys.executable, '-c', _KILLED_WHILE_WRITING, str(tmp_path)], check=False
   )
@@ -82,8 +84,8 @@ def test_a_killed_process_leaves_no_file(tmp_path):
   assert list(tmp_path.iterdir()) == []
 
 
-def test_a_container_in_azure():
-  """Text and directories can be written there, but checkpoints cannot."""
+def test_azure_container_is_rejected_for_checkpoints():
+  """Other files can be written to Azure."""
   fake_azure.get_shared_store()
   folder = paths.to_path('az://bucket/x')
   bucket_access.check_usable(folder, checkpoints=False)

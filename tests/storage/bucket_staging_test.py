@@ -44,7 +44,7 @@ def _texts(folder) -> dict[str, str]:
   }
 
 
-def test_a_path_on_disk_is_itself(tmp_path):
+def test_local_paths_are_not_staged(tmp_path):
   assert (
     bucket_staging.stage_input(tmp_path)
     == bucket_staging.staging_path(tmp_path)
@@ -56,7 +56,7 @@ def test_a_path_on_disk_is_itself(tmp_path):
   assert bucket_staging.find_written_copy(tmp_path, 'x') == tmp_path
 
 
-def test_inputs_are_copied_once(root, monkeypatch):
+def test_unchanged_inputs_are_copied_once(root, monkeypatch):
   _write(root, a='1', b_c='2')
   folder = bucket_staging.stage_input(root)
   assert _texts(folder) == {'a': '1', 'b/c': '2'}
@@ -80,13 +80,13 @@ def test_inputs_are_copied_once(root, monkeypatch):
   assert (folder / 'a').stat().st_mtime_ns == before
 
 
-def test_nothing_there(root):
+def test_missing_input_is_rejected(root):
   with pytest.raises(errors.RunDirectoryError):
     bucket_staging.stage_input(root)
 
 
 def _interrupt_upload(monkeypatch, folder, name: str):
-  """Stops the upload at a file, as a kill would."""
+  """Interrupts the upload at a file."""
   put = bucket_staging._Mirror._put
 
   def stops(self, which):
@@ -100,7 +100,7 @@ def _interrupt_upload(monkeypatch, folder, name: str):
       folder()
 
 
-def test_an_upload_that_was_killed(root, monkeypatch):
+def test_killed_upload_is_completed_by_the_next_run(root, monkeypatch):
   def run():
     with bucket_staging.stage_output(root) as folder:
       if not (folder / 'mark.json').exists():
@@ -121,9 +121,7 @@ def test_an_upload_that_was_killed(root, monkeypatch):
   assert manifest['files'].keys() == {'b/c', 'mark.json'}
 
 
-def test_an_output_that_another_machine_goes_on_with(
-  root, monkeypatch, tmp_path
-):
+def test_another_machine_continues_an_output(root, monkeypatch, tmp_path):
   with bucket_staging.stage_output(root) as folder:
     _write(folder, a='1', b='2')
   monkeypatch.setenv('XLFLAX_STAGE', str(tmp_path / 'another'))
@@ -141,7 +139,7 @@ def test_an_output_that_another_machine_goes_on_with(
     assert bucket_staging.find_written_copy(root, 'a') == root
 
 
-def test_another_machine_loses_nothing_after_a_kill(
+def test_another_machine_continues_after_a_killed_upload(
   root, monkeypatch, tmp_path
 ):
   """Keeps existing files and files that xlflax did not write."""
@@ -164,7 +162,7 @@ def test_another_machine_loses_nothing_after_a_kill(
   assert (root / 'own.lock').read_text() == 'of the user'
 
 
-def test_what_was_deleted_in_the_bucket_begins_anew(root):
+def test_output_deleted_from_the_bucket_starts_empty(root):
   with bucket_staging.stage_output(root) as folder:
     _write(folder, a='1')
   for name in ('a', bucket_staging.MANIFEST):
@@ -173,7 +171,7 @@ def test_what_was_deleted_in_the_bucket_begins_anew(root):
     assert not list(folder.iterdir())
 
 
-def test_what_is_there_is_not_moved_again(root, monkeypatch):
+def test_only_changed_files_are_uploaded(root, monkeypatch):
   with bucket_staging.stage_output(root) as folder:
     _write(folder, a='1', b_c='2')
   _write(folder, a='3')
@@ -190,14 +188,14 @@ def test_what_is_there_is_not_moved_again(root, monkeypatch):
   assert moved == ['a']
 
 
-def test_a_change_within_a_second(root):
+def test_input_changed_within_a_second_is_copied_again(root):
   for text in '12':
     _write(root, a=text)
     bucket_staging._copied.cache_clear()
     assert (bucket_staging.stage_input(root) / 'a').read_text() == text
 
 
-def test_an_error_uploads_nothing(root):
+def test_failed_block_uploads_nothing(root):
   with (
     pytest.raises(ValueError, match='x'),
     bucket_staging.stage_output(root) as folder,
@@ -209,7 +207,7 @@ def test_an_error_uploads_nothing(root):
     assert _texts(folder) == {'a': '1'}  # resumes
 
 
-def test_a_new_output(root, monkeypatch):
+def test_new_output_is_started_from_scratch(root, monkeypatch):
   def run(text):
     with bucket_staging.stage_output(root, new=True) as folder:
       assert not list(folder.iterdir())
@@ -222,7 +220,7 @@ def test_a_new_output(root, monkeypatch):
     run('3')
 
 
-def test_two_writers(root):
+def test_concurrent_writer_is_rejected(root):
   with (
     bucket_staging.stage_output(root),
     raises_error(errors.RunDirectoryError, where='bucket'),
@@ -232,7 +230,7 @@ def test_two_writers(root):
 
 
 @pytest.mark.parametrize('damage', ['missing', 'other', 'manifest'])
-def test_damage_after_the_upload(root, damage):
+def test_damaged_upload_is_reported(root, damage):
   with bucket_staging.stage_output(root) as folder:
     _write(folder, a='1', b='2')
   if damage == 'missing':
@@ -252,7 +250,7 @@ def test_damage_after_the_upload(root, damage):
   assert os.fspath(root) in message
 
 
-def test_requests_without_an_answer_are_retried(root, monkeypatch):
+def test_failed_requests_are_retried(root, monkeypatch):
   _write(root, a='1' * 100)
   monkeypatch.setattr('time.sleep', lambda seconds: None)
   files = paths.get_filesystem(root)
@@ -282,7 +280,7 @@ def test_requests_without_an_answer_are_retried(root, monkeypatch):
   assert converted_error.status is errors.ExitStatus.FAILURE
 
 
-def test_stores_that_answer_badly(root):
+def test_staging_tolerates_store_errors(root):
   if os.fspath(root).startswith('az:'):
     pytest.skip('Azurite answers well')
   faults = (
@@ -301,7 +299,7 @@ def test_stores_that_answer_badly(root):
   assert faults.num_faults > before + 3
 
 
-def test_a_disk_without_room(root, monkeypatch):
+def test_full_staging_disk_is_reported(root, monkeypatch):
   _write(root, a='1' * 3_000_000)
   usage = collections.namedtuple('usage', 'free')
   monkeypatch.setattr('shutil.disk_usage', lambda path: usage(2_000_000))
@@ -309,8 +307,8 @@ def test_a_disk_without_room(root, monkeypatch):
     bucket_staging.stage_input(root)
 
 
-def test_stale_listings(root, monkeypatch, tmp_path):
-  """They do not show written, replaced and deleted objects."""
+def test_stale_listings_do_not_affect_staging(root, monkeypatch, tmp_path):
+  """Stale listings omit recently written, replaced and deleted objects."""
   if not os.fspath(root).startswith('gs:'):
     pytest.skip("only the stand-in of Google's buckets has such lists")
   fake = fake_bucket.get_shared_bucket()
@@ -335,7 +333,7 @@ def test_stale_listings(root, monkeypatch, tmp_path):
     assert _texts(bucket_staging.stage_input(root)) == {'a': 'one', 'b/c': '4'}
 
 
-def test_names_that_lead_elsewhere_are_refused(root):
+def test_object_names_with_parent_directories_are_rejected(root):
   _write(root, a='1')
   mirror = bucket_staging._Mirror(
     os.fspath(root), bucket_staging.staging_path(root, 'in')
@@ -350,7 +348,7 @@ def test_names_that_lead_elsewhere_are_refused(root):
     mirror.read()
 
 
-def test_stores_of_one_bucket_name_are_apart(root, monkeypatch):
+def test_endpoints_have_separate_staging_directories(root, monkeypatch):
   pytest.importorskip('s3fs')
   monkeypatch.setenv('AWS_ENDPOINT_URL', 'http://one:9000')
   first_path = bucket_staging.staging_path('s3://bucket/x')

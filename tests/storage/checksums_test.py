@@ -1,4 +1,4 @@
-"""Digests detect every change of a sealed file."""
+"""Tests that digests detect changes of sealed files."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ def sealed(tmp_path):
   return tmp_path
 
 
-def test_whole(sealed):
+def test_unchanged_directory_has_no_problems(sealed):
   assert checksums.find_problems(sealed) == []
   seal = checksums.read_seal(sealed)
   assert sorted(seal.files) == ['a.bin', 'empty', 'sub/b.txt']
@@ -28,14 +28,14 @@ def test_whole(sealed):
   assert seal.files['sub/b.txt'] == f'4-{text}'
 
 
-def test_the_checksum_of_long_content_is_crc_32c(monkeypatch):
-  """Its check value is that of RFC 3720's appendix and of CRC catalogs."""
+def test_long_content_has_a_crc32c_checksum(monkeypatch):
+  """The expected value is the check value of CRC catalogs."""
   monkeypatch.setattr(checksums, '_SHORT', 8)
   assert checksums.digest_content('123456789') == '9-crc32c64:e3069283'
   assert checksums.digest_content('1', like='9-crc32c:0') == '1-crc32c:90f599e3'
 
 
-def test_short_and_long_files_have_their_content_s_digest(tmp_path):
+def test_file_digests_equal_content_digests(tmp_path):
   for size in (1 << 16, (1 << 16) + 1):
     path = tmp_path / str(size)
     path.write_bytes(bytes(size))
@@ -49,7 +49,7 @@ def test_short_and_long_files_have_their_content_s_digest(tmp_path):
 
 @pytest.mark.parametrize('short', [0, 1 << 16])
 @pytest.mark.parametrize('bit', [0, 77, 1599])
-def test_every_flipped_bit_is_noticed(sealed, bit, short, monkeypatch):
+def test_flipped_bits_are_detected(sealed, bit, short, monkeypatch):
   monkeypatch.setattr(checksums, '_SHORT', short)
   checksums.seal_directory(sealed)
   content = bytearray((sealed / 'a.bin').read_bytes())
@@ -60,7 +60,7 @@ def test_every_flipped_bit_is_noticed(sealed, bit, short, monkeypatch):
   ]
 
 
-def test_lengths_and_missing_files(sealed):
+def test_truncated_and_missing_files_are_detected(sealed):
   (sealed / 'a.bin').write_bytes(bytes(3))
   (sealed / 'sub/b.txt').unlink()
   (sealed / 'more').write_text('not sealed')
@@ -74,7 +74,7 @@ def test_lengths_and_missing_files(sealed):
   assert checksums.find_problems(sealed, share=(1, 3)) == []
 
 
-def test_the_digests_themselves(sealed):
+def test_damaged_or_missing_digests_are_detected(sealed):
   path = sealed / checksums.FILE
   text = path.read_text()
   path.write_text(text.replace('"step": 3', '"step": 4'))
@@ -93,8 +93,8 @@ def test_the_digests_themselves(sealed):
   assert checksums.find_problems(sealed) == ['digests.json is missing']
 
 
-def test_chunks_are_combined(sealed, monkeypatch):
-  """Each chunk of a long file and the order of the chunks count."""
+def test_digests_of_chunks_are_combined(sealed, monkeypatch):
+  """The digest depends on each chunk and on the order of the chunks."""
   monkeypatch.setattr(checksums, '_PIECE', 64)
   monkeypatch.setattr(checksums, '_SHORT', 0)
   monkeypatch.setattr(checksums, '_BUFFER', 10)
@@ -115,7 +115,7 @@ def test_chunks_are_combined(sealed, monkeypatch):
   }
 
 
-def test_json_with_its_own_digest():
+def test_json_digest_detects_changes():
   value = checksums.add_digest({'b': [1, 'ü'], 'a': None})
   again = json.loads(json.dumps(value, indent=3))
   assert checksums.verify_digest(again) == {'b': [1, 'ü'], 'a': None}
@@ -124,8 +124,8 @@ def test_json_with_its_own_digest():
       checksums.verify_digest(invalid)
 
 
-def test_fingerprints_of_paths(tmp_path):
-  """File names, path components and content count; directories do not."""
+def test_path_hashes_depend_on_names_and_content(tmp_path):
+  """The hash does not depend on the parent directories."""
   for location in ('a', 'b/c'):
     (tmp_path / location / 'd').mkdir(parents=True)
     (tmp_path / location / 'en.txt').write_text('dog')

@@ -1,4 +1,4 @@
-"""A directory has one writer at a time; dead writers do not count."""
+"""Tests of leases, which give a directory a single writer."""
 
 import errno
 import json
@@ -23,7 +23,7 @@ with directory_lease.Lease(pathlib.Path(sys.argv[1])):
 """
 
 
-def _elsewhere(path, **fields):
+def _write_remote_lease(path, **fields):
   """Writes a lease of a process on another host."""
   content = {'owner': 'x', 'host': 'other', 'pid': 7, 'place': 'other'}
   path.write_text(
@@ -31,7 +31,7 @@ def _elsewhere(path, **fields):
   )
 
 
-def test_the_lease_exists_while_it_is_held(tmp_path):
+def test_lease_file_exists_while_the_lease_is_held(tmp_path):
   directory = tmp_path / 'run'
   with directory_lease.Lease(directory) as held:
     lease = json.loads((directory / directory_lease.FILE).read_text())
@@ -40,7 +40,7 @@ def test_the_lease_exists_while_it_is_held(tmp_path):
   assert not (directory / directory_lease.FILE).exists()
 
 
-def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path):
+def test_second_process_is_rejected_until_the_first_is_killed(tmp_path):
   process = subprocess.Popen(
     [sys.executable, '-c', _HOLD, str(tmp_path)],
     stdout=subprocess.PIPE,
@@ -61,8 +61,8 @@ def test_a_second_process_is_refused_until_the_first_is_killed(tmp_path):
     assert time.monotonic() - start < 10  # no waiting on one host
 
 
-def test_a_process_number_that_is_used_again(tmp_path):
-  """As in a container, whose first process always has number 1."""
+def test_lease_of_a_reused_process_id_is_taken_over(tmp_path):
+  """For example, the first process in a container always has the id 1."""
   with directory_lease.Lease(tmp_path):
     content = json.loads((tmp_path / directory_lease.FILE).read_text())
   content |= {'owner': 'before', 'started': '1'}
@@ -75,34 +75,34 @@ def test_a_process_number_that_is_used_again(tmp_path):
     pass
 
 
-def test_another_host_is_watched(tmp_path):
+def test_lease_of_another_host_is_taken_over_without_heartbeats(tmp_path):
   path = tmp_path / directory_lease.FILE
-  _elsewhere(path)
+  _write_remote_lease(path)
   with directory_lease.Lease(tmp_path, stale_seconds=0.3):
     pass  # no heartbeat: taken over
-  _elsewhere(path)
-  sign = threading.Timer(0.3, _elsewhere, [path])
+  _write_remote_lease(path)
+  sign = threading.Timer(0.3, _write_remote_lease, [path])
   sign.start()
   with raises_error(errors.RunDirectoryError, mentions=7):
     directory_lease.Lease(tmp_path, stale_seconds=5).__enter__()
   sign.join()
-  _elsewhere(path, refreshed=time.time() - 3600)
+  _write_remote_lease(path, refreshed=time.time() - 3600)
   start = time.monotonic()
   with directory_lease.Lease(tmp_path):
     assert time.monotonic() - start < 5
 
 
 @pytest.mark.parametrize('content', ['', '{', '[]', '[' * 10**5])
-def test_a_damaged_lease_is_nobodys(tmp_path, content):
+def test_damaged_lease_is_taken_over(tmp_path, content):
   (tmp_path / directory_lease.FILE).write_text(content)
   with directory_lease.Lease(tmp_path, stale_seconds=0.1):
     pass
 
 
-def test_one_that_was_taken_over_is_told(tmp_path):
+def test_holder_of_a_lost_lease_is_notified(tmp_path):
   path = tmp_path / directory_lease.FILE
   with directory_lease.Lease(tmp_path, refresh_seconds=0.05) as held:
-    _elsewhere(path)
+    _write_remote_lease(path)
     for _ in range(100):
       time.sleep(0.05)
       try:
@@ -122,7 +122,7 @@ def test_one_that_was_taken_over_is_told(tmp_path):
     (errno.EACCES, 'MISTAKE'),
   ],
 )
-def test_a_directory_that_cannot_be_written(
+def test_unwritable_directory_is_reported(
   tmp_path, monkeypatch, number, status
 ):
   def refuse(*unused, **named):

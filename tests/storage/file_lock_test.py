@@ -1,4 +1,4 @@
-"""A directory, or a shard of it, has one writer."""
+"""Tests of locks, which give a directory or a shard a single writer."""
 
 import contextlib
 
@@ -19,7 +19,7 @@ def _alone(directory, share=None):
   'held, requested',
   [(None, None), (None, (0, 2)), ((0, 2), None), ((1, 2), (1, 2))],
 )
-def test_a_second_writer_is_rejected(tmp_path, held, requested):
+def test_concurrent_writer_is_rejected(tmp_path, held, requested):
   directory = tmp_path / 'made'
   with _alone(directory, held):
     with raises_error(
@@ -31,7 +31,7 @@ def test_a_second_writer_is_rejected(tmp_path, held, requested):
     pass
 
 
-def test_shares_are_written_at_the_same_time(tmp_path):
+def test_different_shards_are_locked_concurrently(tmp_path):
   with contextlib.ExitStack() as stack:
     for share in ((0, 3), (1, 3), (2, 3)):
       stack.enter_context(_alone(tmp_path, share))

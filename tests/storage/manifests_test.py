@@ -1,4 +1,4 @@
-"""Manifests list the files of a directory, wherever a writer is killed."""
+"""Tests of manifests, which list the files of a directory."""
 
 import json
 
@@ -35,7 +35,7 @@ def test_written_artifacts_are_valid(artifact):
     (lambda path: path.write_text('[]'), 'a.json has changed'),
   ],
 )
-def test_changed_or_missing_files(artifact, change, problem):
+def test_changed_or_missing_files_are_reported(artifact, change, problem):
   change(artifact / 'a.json')
   [(name, description)] = manifests.find_problems(artifact).items()
   assert name == 'a.json' and description.startswith(problem)
@@ -43,7 +43,7 @@ def test_changed_or_missing_files(artifact, change, problem):
 
 
 @pytest.mark.parametrize('content', [None, '', '{}', '[]', '{"digest": 3}'])
-def test_the_manifest_itself(artifact, content):
+def test_damaged_or_missing_manifest_is_reported(artifact, content):
   path = artifact / manifests.FILE
   path.unlink() if content is None else path.write_text(content)
   [(name, problem)] = manifests.find_problems(artifact).items()
@@ -54,14 +54,14 @@ def test_the_manifest_itself(artifact, content):
       manifests.write_files(artifact, manifests.Kind.GRID, {'a.json': '{}'})
 
 
-def test_a_manifest_s_own_bits(artifact):
+def test_changed_manifest_is_reported(artifact):
   content = json.loads((artifact / manifests.FILE).read_text())
   content['about']['kind'] = 'other'
   (artifact / manifests.FILE).write_text(json.dumps(content))
   assert 'damaged' in manifests.find_problems(artifact)[manifests.FILE]
 
 
-def test_equal_content_is_not_written(artifact):
+def test_equal_content_is_not_rewritten(artifact):
   before = {p: p.stat().st_mtime_ns for p in artifact.rglob('*')}
   manifests.write_files(
     artifact, manifests.Kind.GRID, {'a.json': '{}', 'sub/b.bin': b'\0\1'}
@@ -70,7 +70,7 @@ def test_equal_content_is_not_written(artifact):
 
 
 @pytest.mark.parametrize('writes', range(4))
-def test_a_killed_writer_leaves_a_valid_manifest(artifact, writes, monkeypatch):
+def test_killed_writer_leaves_a_valid_manifest(artifact, writes, monkeypatch):
   """The writer writes the manifest, two files, and the manifest again."""
   real, remaining_writes = paths.write_atomically, [writes]
 
@@ -96,7 +96,7 @@ def test_a_killed_writer_leaves_a_valid_manifest(artifact, writes, monkeypatch):
   assert list(manifests.find_problems(artifact)) == ['a.json']
 
 
-def test_files_that_are_there_are_noted_and_forgotten(artifact):
+def test_existing_files_are_recorded_and_forgotten(artifact):
   (artifact / 'c').write_text('c')
   manifests.record_files(artifact, manifests.Kind.GRID, ['c'])
   assert 'c' in manifests.read_manifest(artifact).files
@@ -108,7 +108,7 @@ def test_files_that_are_there_are_noted_and_forgotten(artifact):
   assert list(manifests.read_manifest(artifact).files) == ['sub/b.bin']
 
 
-def test_doing_without_a_file(artifact):
+def test_missing_recorded_file_is_rejected(artifact):
   manifests.check_file(artifact, 'a.json')
   manifests.check_file(artifact, 'other')
   (artifact / 'a.json').unlink()
@@ -116,7 +116,7 @@ def test_doing_without_a_file(artifact):
     manifests.check_file(artifact, 'a.json')
 
 
-def test_texts(artifact):
+def test_iterated_texts_exclude_long_and_changed_files(artifact):
   (artifact / 'long').write_text('x' * 99)
   (artifact / 'other').write_text('y')
   manifests.record_files(artifact, manifests.Kind.GRID, ['long', 'other'])

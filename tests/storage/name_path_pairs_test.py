@@ -33,7 +33,7 @@ def here(tmp_path, monkeypatch):
     ('a\0=b', ('a\0', 'b')),
   ],
 )
-def test_names(text, expected):
+def test_names_are_split_from_paths(text, expected):
   assert name_path_pairs.split_name(text) == expected
 
 
@@ -49,7 +49,7 @@ def test_names(text, expected):
     ('x=de,fr=1', False),
   ],
 )
-def test_lists_of_several_languages(text, expected, tmp_path):
+def test_lists_of_several_languages_are_recognized(text, expected, tmp_path):
   (tmp_path / 'de,fr=1').mkdir()
   assert name_path_pairs.contains_several(text) == expected
 
@@ -66,11 +66,11 @@ def test_lists_of_several_languages(text, expected, tmp_path):
     ('@x', ('@x', '')),
   ],
 )
-def test_ends(text, expected):
+def test_suffixes_are_split_from_paths(text, expected):
   assert name_path_pairs.split_end(text) == expected
 
 
-def test_models():
+def test_model_references_are_parsed():
   assert model_refs.ModelRef.parse('a@7') == model_refs.ModelRef('a@7')
   assert model_refs.ModelRef.parse('runs/mlm@7') == model_refs.ModelRef(
     'runs/mlm', 7
@@ -79,7 +79,7 @@ def test_models():
   assert (series.name, series.first) == ('x', 'ft/trials/SEED=0')
 
 
-def test_report_of_a_folder_with_a_sign(tmp_path):
+def test_report_accepts_an_equals_sign_in_a_path(tmp_path):
   folder = tmp_path / 'ft/trials/SEED=0'
   line = '{"step": 1, "train": {"loss": 1.5}}\n'
   (folder / 'metrics.jsonl').write_text(line)

@@ -7,7 +7,7 @@ import pytest
 from xlflax.storage import npz_files
 
 
-def test_what_numpy_wrote(tmp_path):
+def test_arrays_of_numpy_files_are_loaded(tmp_path):
   np.savez(tmp_path / 'a.npz', x=np.arange(3), y=np.float32(2))
   arrays = npz_files.load_arrays(tmp_path / 'a.npz')
   assert arrays['x'].tolist() == [0, 1, 2] and arrays['y'] == 2
@@ -39,12 +39,12 @@ def _zipped(path, content, **settings):
     b'\x93NUMPY\x01\x00\xff\xff{',
   ],
 )
-def test_what_is_not_there(tmp_path, content):
+def test_invalid_array_headers_are_rejected(tmp_path, content):
   with pytest.raises(ValueError):
     npz_files.load_arrays(_zipped(tmp_path / 'a.npz', content))
 
 
-def test_what_grows(tmp_path):
+def test_highly_compressed_files_are_rejected(tmp_path):
   path = tmp_path / 'a.npz'
   np.savez_compressed(path, x=np.zeros(1 << 22))
   assert path.stat().st_size < 1 << 16
@@ -52,7 +52,7 @@ def test_what_grows(tmp_path):
     npz_files.load_arrays(path)
 
 
-def test_other_files(tmp_path):
+def test_malformed_and_missing_files_are_rejected(tmp_path):
   for content in (b'', b'PK\x03\x04', bytes(1000)):
     (tmp_path / 'a.npz').write_bytes(content)
     with pytest.raises(ValueError):

@@ -33,14 +33,14 @@ def folder(request, tmp_path):
   return paths.to_path('gs://bucket/run')
 
 
-def test_names_without_a_scheme_are_on_disk(tmp_path):
+def test_paths_without_a_scheme_are_local(tmp_path):
   assert paths.to_path('runs/a') == pathlib.Path('runs/a')
   assert paths.to_path(tmp_path) is tmp_path
   assert paths.to_absolute_path('a') == pathlib.Path.cwd() / 'a'
   assert not paths.is_bucket(tmp_path)
 
 
-def test_names_of_buckets_keep_their_slashes(bucket):
+def test_bucket_paths_keep_their_slashes(bucket):
   path = paths.to_path('gs://bucket/runs/a/')
   assert os.fspath(path / 'x') == 'gs://bucket/runs/a/x' == str(path / 'x')
   assert paths.to_absolute_path(path) == paths.to_path(path) == path
@@ -50,14 +50,14 @@ def test_names_of_buckets_keep_their_slashes(bucket):
 @pytest.mark.parametrize(
   'name', ['hf://bucket/run', 'gs://', 's3://', 'http://a/b']
 )
-def test_other_places_are_refused(name):
+def test_unsupported_schemes_are_rejected(name):
   with raises_error(
     errors.RunDirectoryError, mentions=(name, 'gs://BUCKET/NAME')
   ):
     paths.to_path(name)
 
 
-def test_missing_package(monkeypatch):
+def test_missing_bucket_package_is_reported(monkeypatch):
   monkeypatch.setattr('importlib.util.find_spec', lambda name: None)
   with raises_error(
     errors.RunDirectoryError, got='gs://bucket/run', mentions='gcsfs'
@@ -65,7 +65,7 @@ def test_missing_package(monkeypatch):
     paths.to_path('gs://bucket/run')
 
 
-def test_places_that_must_be_on_disk(tmp_path):
+def test_bucket_paths_are_rejected_as_local_paths(tmp_path):
   assert paths.to_local_path(tmp_path, where='--output') == tmp_path
   with raises_error(
     errors.RunDirectoryError, got='gs://bucket/out', where='--output'
@@ -73,7 +73,7 @@ def test_places_that_must_be_on_disk(tmp_path):
     paths.to_local_path('gs://bucket/out', where='--output')
 
 
-def test_texts(folder):
+def test_texts_are_written_and_listed(folder):
   assert (
     paths.list_directory(folder) == [] and paths.file_size(folder / 'a') == 0
   )
@@ -85,7 +85,7 @@ def test_texts(folder):
   assert [p.name for p in paths.list_directory(folder / 'deep')] == ['a.txt']
 
 
-def test_a_writer_that_fails_leaves_the_old_file(folder):
+def test_failed_write_keeps_the_old_file(folder):
   path = folder / 'a.npz'
   paths.write_atomically(path, lambda file: file.write(b'old'))
 
@@ -99,8 +99,8 @@ def test_a_writer_that_fails_leaves_the_old_file(folder):
   assert [child.name for child in paths.list_directory(folder)] == ['a.npz']
 
 
-def test_a_file_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
-  """The content is synced before the rename, in case of a power loss."""
+def test_file_is_synced_before_it_is_renamed(tmp_path, monkeypatch):
+  """Otherwise, a power loss could leave an empty file."""
   calls = []
   fsync, replace = os.fsync, os.replace
   monkeypatch.setattr(os, 'fsync', lambda *a: calls.append('sync') or fsync(*a))
@@ -111,7 +111,7 @@ def test_a_file_is_on_disk_before_it_has_its_name(tmp_path, monkeypatch):
   assert calls == ['sync', 'name', 'sync']
 
 
-def test_files_of_killed_processes_are_removed(tmp_path):
+def test_temporary_files_of_killed_processes_are_removed(tmp_path):
   """Files of running processes or of other machines are kept."""
   process = subprocess.Popen(
     [
@@ -144,7 +144,7 @@ def test_files_of_killed_processes_are_removed(tmp_path):
   assert set(tmp_path.iterdir()) == {alive, other, tmp_path / 'c'}
 
 
-def test_directories(folder, tmp_path):
+def test_directories_are_copied_and_moved(folder, tmp_path):
   source = tmp_path / 'source'
   for name in ('a', 'b'):
     paths.write_atomically(source / name, name)
@@ -170,7 +170,7 @@ def test_interrupted_copy_to_a_bucket_is_completed(bucket, tmp_path):
   assert bucket.objects['run/copy/b'][1] == b'b'
 
 
-def test_what_others_write_is_seen(bucket):
+def test_listings_contain_objects_of_other_processes(bucket):
   folder = paths.to_path('gs://bucket/run')
   assert paths.list_directory(folder) == []
   bucket.put('run/1/params', b'')
@@ -179,7 +179,7 @@ def test_what_others_write_is_seen(bucket):
   assert [p.name for p in paths.list_directory(folder)] == ['1', '2']
 
 
-def test_a_link_to_a_folder_is_written_through(tmp_path):
+def test_new_directory_follows_symbolic_links(tmp_path):
   (tmp_path / 'real').mkdir()
   (tmp_path / 'link').symlink_to(tmp_path / 'real')
   with paths.new_directory(tmp_path / 'link', where='--output') as output_dir:
@@ -188,7 +188,7 @@ def test_a_link_to_a_folder_is_written_through(tmp_path):
   assert (tmp_path / 'real/a').read_text() == 'work'
 
 
-def test_a_mounted_folder_is_refused_before_the_work():
+def test_new_directory_rejects_a_mount_point():
   with (
     raises_error(errors.RunDirectoryError, got='/proc'),
     paths.new_directory(pathlib.Path('/proc'), where='--output'),

@@ -5,7 +5,7 @@ from xlflax.storage import tensorstore_specs
 from xlflax.utils import errors
 
 
-def test_addresses(monkeypatch):
+def test_bucket_paths_are_converted_to_specs(monkeypatch):
   for name in ('AWS_ENDPOINT_URL', 'AWS_ENDPOINT_URL_S3'):
     monkeypatch.delenv(name, raising=False)
   monkeypatch.setenv('AWS_REGION', 'eu-west-1')
@@ -32,7 +32,7 @@ def test_addresses(monkeypatch):
     tensorstore_specs.kvstore_spec('az://b/x')
 
 
-def test_stores_that_the_environment_names(monkeypatch):
+def test_endpoints_are_read_from_the_environment(monkeypatch):
   monkeypatch.setenv('AWS_ENDPOINT_URL', 'http://minio:9000')
   monkeypatch.delenv('AWS_ENDPOINT_URL_S3', raising=False)
   monkeypatch.delenv('AZURE_STORAGE_CONNECTION_STRING', raising=False)
