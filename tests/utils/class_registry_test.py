@@ -1,4 +1,4 @@
-"""Stable names of classes."""
+"""Tests of the registry of class names."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import pytest
 from xlflax.utils import class_registry, errors
 
 
-def test_names_lead_to_classes_and_back():
+def test_classes_are_found_by_registered_name():
   cls = class_registry.find_class('masked_lm')
   assert (
     cls.__name__ == 'MaskedLM'
@@ -17,7 +17,7 @@ def test_names_lead_to_classes_and_back():
   assert class_registry.registered_name(int) is None
 
 
-def test_a_name_is_of_one_class():
+def test_duplicate_name_is_rejected():
   with pytest.raises(errors.ConfigError, match='masked_lm'):
 
     @class_registry.register('masked_lm')
@@ -27,12 +27,12 @@ def test_a_name_is_of_one_class():
     del Other
 
 
-def test_an_unknown_name():
+def test_unknown_name_is_rejected():
   with pytest.raises(errors.RunDirectoryError, match='not registered. Got: no'):
     class_registry.find_class('no')
 
 
-def test_names_are_snake_case():
+def test_registered_names_are_lower_case_identifiers():
   for name in class_registry.registered_classes():
     assert name == name.lower() and name.isidentifier(), name
 
@@ -55,6 +55,6 @@ assert 'tensorflow' not in sys.modules
 
 
 @pytest.mark.slow
-def test_every_registered_class_is_found_without_tensorflow():
-  """A saved run is read before any other import of the package."""
+def test_registered_classes_are_found_without_tensorflow():
+  """Saved runs are read before other modules of the package are imported."""
   subprocess.run([sys.executable, '-c', _FIND_ALL], check=True)

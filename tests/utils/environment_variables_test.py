@@ -55,7 +55,7 @@ def test_only_variables_that_affect_programs_are_recorded():
   }
 
 
-def test_xla_flags_of_a_file(tmp_path):
+def test_xla_flags_are_read_from_a_file(tmp_path):
   (tmp_path / 'flags').write_text('--xla_a=1\n--xla_b=2\n')
   environment = {'XLA_FLAGS': str(tmp_path / 'flags')}
   flags = environment_variables.read_xla_flags(environment)
@@ -105,7 +105,7 @@ def test_commands_check_the_variables(tmp_path):
 
 
 @pytest.mark.parametrize('columns', ['1', '0', '-5', 'x'])
-def test_help_ends_on_a_terminal_of_any_width(columns):
+def test_help_is_printed_at_any_terminal_width(columns):
   done = _run('train', '--help', COLUMNS=columns)
   assert done.returncode == 0
   assert '--model_dir' in done.stdout

@@ -1,4 +1,4 @@
-"""Every suggested option, macro and gin parameter exists and has an effect."""
+"""Tests that suggested options, macros and gin parameters have an effect."""
 
 import dataclasses
 import re
@@ -58,7 +58,7 @@ def _bindings(command: str) -> list[str]:
 
 
 @pytest.mark.parametrize('command', ['train', 'finetune'])
-def test_bindings_have_an_effect(command, tmp_path, monkeypatch):
+def test_suggested_bindings_have_an_effect(command, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   run_directory.write_model(
     tmp_path / 'runs' / 'base', gin_files.tiny_encoder()
@@ -83,20 +83,20 @@ def test_bindings_have_an_effect(command, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize('command', _COMMANDS)
-def test_options_exist(command):
+def test_suggested_options_exist(command):
   names = parsing.option_names(command, cli.load_command(command))[command]
   own_flags = _flags(command) if command in _FILES else ()
   for flag in own_flags:
     assert flag.startswith('--gin.') or flag.partition('=')[0] in names
   for name, setting in _SETTINGS.items():
-    if setting.hints:  # See `test_options_of_launchers_exist`.
+    if setting.hints:  # See `test_suggested_launcher_options_exist`.
       continue
     hint = equivalent_settings.suggest_for_option(f'--{name}', names, command)
     for option in re.findall(r'(--\w+)=', hint or ''):
       assert option in names or option in ('--gin_file', '--model_dir')
 
 
-def test_parameters_exist():
+def test_suggested_parameters_exist():
   classes = (
     trainer.Trainer, masked_lm.MaskedLM, encoder_config.EncoderConfig,
     optimizers.AdamW, schedules.Linear, checkpoints.CheckpointOptions,
@@ -108,7 +108,7 @@ def test_parameters_exist():
     assert set(setting.parameters) <= fields
 
 
-def test_fields_of_the_trainer():
+def test_trainer_fields_equal_the_dataclass_fields():
   fields = {field.name for field in dataclasses.fields(trainer.Trainer)}
   assert equivalent_settings.trainer_fields() == fields
 
@@ -134,7 +134,7 @@ def test_fields_of_the_trainer():
     ('finetune', '--do_train', 'Remove'),
   ],
 )
-def test_unknown_options(command, option, flag):
+def test_unknown_options_suggest_the_equivalent_flag(command, option, flag):
   with raises_error(
     errors.ConfigError, got=option, where=f'xlflax {command}'
   ) as caught:
@@ -160,7 +160,9 @@ def test_unknown_options(command, option, flag):
     ('kubernetes', '--gpus_per_node', '--gpus_per_pod=N'),
   ],
 )
-def test_unknown_options_of_launchers(launcher, option, flag):
+def test_unknown_launcher_options_suggest_the_equivalent_option(
+  launcher, option, flag
+):
   command = ['--', 'train', '--gin_file=pretrain/mlm.gin', '--model_dir=m']
   with raises_error(
     errors.ConfigError, got=option, where=f'xlflax launch {launcher}'
@@ -169,7 +171,7 @@ def test_unknown_options_of_launchers(launcher, option, flag):
   assert flag in caught.value.fix
 
 
-def test_options_of_launchers_exist():
+def test_suggested_launcher_options_exist():
   launchers = launcher_registry.load_launchers()
   for setting in _SETTINGS.values():
     for command, hint in setting.hints.items():
@@ -192,7 +194,9 @@ def test_options_of_launchers_exist():
     (trainer.Trainer, 'max_steps', 'num_train_steps'),
   ],
 )
-def test_unknown_arguments_of_classes(cls, argument, parameter):
+def test_unknown_arguments_suggest_the_equivalent_parameter(
+  cls, argument, parameter
+):
   with raises_error(
     errors.ConfigError, got=argument, where=cls.__name__
   ) as caught:
@@ -201,7 +205,7 @@ def test_unknown_arguments_of_classes(cls, argument, parameter):
   assert set(re.findall(r'\w+', caught.value.fix)) & names == {parameter}
 
 
-def test_commands_without_an_equivalent():
+def test_commands_without_gin_suggest_no_binding():
   with raises_error(errors.ConfigError, got='--logging_steps') as caught:
     cli.parse('vocab', ['--corpus=c', '--logging_steps=2'])
   assert '--gin.' not in caught.value.fix
@@ -236,7 +240,7 @@ def _check_macro(file: str, binding: str, model: str = 'models/tiny.gin'):
     ('pretrain/mlm.gin', 'EMA_DECAY=1', ('Trainer.ema_decay=VALUE',)),
   ],
 )
-def test_unused_macros(file, binding, flags):
+def test_unused_macros_suggest_bindings(file, binding, flags):
   with raises_error(
     errors.ConfigError, got=binding.partition('=')[0], expected=None
   ) as caught:
@@ -246,7 +250,7 @@ def test_unused_macros(file, binding, flags):
   assert all(f'--gin.{flag}' in caught.value.fix for flag in flags)
 
 
-def test_unused_macro_in_a_file(tmp_path):
+def test_unused_macro_in_a_gin_file_is_reported(tmp_path):
   path = tmp_path / 'mine.gin'
   path.write_text("include 'models/tiny.gin'\nMAX_STEPS = 5\n")
   with raises_error(
@@ -256,7 +260,7 @@ def test_unused_macro_in_a_file(tmp_path):
   assert '--gin.TRAIN_STEPS=N' in caught.value.fix
 
 
-def test_unused_macro_of_a_loaded_configuration():
+def test_unused_macro_of_a_loaded_configuration_is_reported():
   configuration = gin_config.load_gin_files(_FILES['train'][:2], _REQUIRED)
   with raises_error(
     errors.ConfigError, got='max_steps', expected=None

@@ -20,7 +20,7 @@ def _os_error(number):
   [errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.EIO]
   + [errno.ETIMEDOUT, errno.EFBIG],
 )
-def test_an_error_from_what_may_pass_is_worth_a_restart(number):
+def test_transient_system_errors_have_the_status_failure(number):
   try:
     raise errors.CorpusError('No text') from _os_error(number)
   except errors.CorpusError as error:
@@ -33,14 +33,14 @@ def test_an_error_from_what_may_pass_is_worth_a_restart(number):
 
 
 @pytest.mark.parametrize('number', [errno.EACCES, errno.ENOENT, errno.EINVAL])
-def test_an_error_from_what_lasts_is_a_mistake(number):
+def test_permanent_system_errors_have_the_status_mistake(number):
   try:
     raise errors.CorpusError('No text') from _os_error(number)
   except errors.CorpusError as error:
     assert error.status is Exit.MISTAKE
 
 
-def test_what_is_missing_or_malformed_is_told_by_its_reader():
+def test_missing_or_malformed_files_are_not_system_errors():
   errors.raise_if_system_error(_os_error(errno.ENOENT), 'a')
   errors.raise_if_system_error(_os_error(errno.ENOTDIR), 'a')
   errors.raise_if_system_error(OSError('Not a gzipped file'), 'a')
@@ -61,5 +61,5 @@ def test_what_is_missing_or_malformed_is_told_by_its_reader():
     ([1, 75, 2], Exit.STOPPED),
   ],
 )
-def test_the_status_of_parts(parts, joint):
+def test_joint_status_combines_exit_statuses(parts, joint):
   assert errors.joint_status(parts) is joint

@@ -15,7 +15,7 @@ def _error(text):
   return caught.value
 
 
-def test_each_prefix_of_an_object_is_truncated():
+def test_prefixes_of_an_object_are_truncated():
   content = _COMPLETE.encode()
   for length in range(len(content)):
     assert json_errors.is_truncated(_error(content[:length])), length
@@ -31,18 +31,18 @@ def test_each_prefix_of_an_object_is_truncated():
     ('{"a": "\\u12"}', 9),
   ],
 )
-def test_a_syntax_error_is_not_a_missing_end(text, column):
+def test_syntax_errors_are_not_truncated(text, column):
   error = _error(text)
   assert not json_errors.is_truncated(error)
   description = json_errors.describe_error(error)
   assert description.endswith(f' at column {column}')
 
 
-def test_invalid_utf8_in_the_middle_is_not_a_missing_end():
+def test_invalid_utf8_is_not_truncated():
   assert not json_errors.is_truncated(_error(b'{"a": "\xff"}'))
 
 
-def test_the_line_is_described_if_there_are_several():
+def test_description_contains_the_line_of_several_lines():
   description = json_errors.describe_error(_error('{\n"a"\n1}'))
   assert description.endswith('line 3, column 1')
 

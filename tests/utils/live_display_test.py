@@ -1,4 +1,4 @@
-"""Terminal display: log lines stay, and the live line is removed."""
+"""Tests of the live status line and of log lines on a terminal."""
 
 import re
 import subprocess
@@ -40,7 +40,7 @@ logging.info('the end %s', 'x' * 130)
 
 
 @pytest.mark.parametrize('width', [80, 120])
-def test_no_line_of_a_run_is_lost_or_joined(width):
+def test_log_lines_are_preserved_by_the_live_line(width):
   screen_lines = terminal.run_in_terminal([sys.executable, '-c', _RUN], width)
   messages = [line.partition(' I ')[2] or line for line in screen_lines]
   assert messages[0].startswith('step 1/60 | loss 9.5000 | first step: ')
@@ -57,8 +57,8 @@ def test_no_line_of_a_run_is_lost_or_joined(width):
   ]
 
 
-def test_the_live_line_is_shown_during_the_command():
-  """Checks the screen after the process is killed midway."""
+def test_live_line_is_displayed_during_the_command():
+  """The process exits without removing the line."""
   program = _RUN.replace('run.close()', 'import os; os._exit(0)')
   screen_lines = terminal.run_in_terminal([sys.executable, '-c', program], 80)
   (live,) = [line for line in screen_lines if '━' in line]
@@ -76,7 +76,7 @@ print(live_display.is_live())
 """
 
 
-def test_a_log_has_plain_lines():
+def test_redirected_log_has_plain_lines():
   done = subprocess.run(
     [sys.executable, '-c', _PLAIN], capture_output=True, text=True, check=True
   )
@@ -88,7 +88,7 @@ def test_a_log_has_plain_lines():
   assert dumb[0][9:] == 'W a line' and dumb[1:] == ['False']
 
 
-def test_quiet_shows_warnings_only():
+def test_log_level_warning_hides_progress():
   program = _RUN.replace(
     'logs.set_up_logging()', 'logs.set_up_logging(logging.WARNING)'
   )

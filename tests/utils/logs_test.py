@@ -27,7 +27,7 @@ def _lines(capsys) -> list[dict]:
   return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
 
 
-def test_a_record_is_an_object_with_its_fields(as_json, capsys):
+def test_json_record_contains_message_and_fields(as_json, capsys):
   logging.warning('Two\nlines "here"', extra={'fields': dict(step=3, loss=1.5)})
   (line,) = _lines(capsys)
   assert line.pop('time').endswith('+00:00')
@@ -39,7 +39,7 @@ def test_a_record_is_an_object_with_its_fields(as_json, capsys):
   }
 
 
-def test_a_traceback_is_part_of_its_record(as_json, capsys):
+def test_json_record_contains_the_traceback(as_json, capsys):
   try:
     raise ValueError('a bug')
   except ValueError:
@@ -94,13 +94,13 @@ def test_warnings_about_inputs_are_logged_once_per_command(
   assert len(messages) == len(set(messages)) == 2
 
 
-def test_there_is_no_live_line(as_json, monkeypatch):
+def test_json_log_has_no_live_line(as_json, monkeypatch):
   monkeypatch.setattr('sys.stderr.isatty', lambda: True, raising=False)
   monkeypatch.setitem(os.environ, 'TERM', 'xterm')
   assert not live_display.is_live()
 
 
-def test_an_error_has_its_parts(as_json, capsys):
+def test_json_record_contains_the_fields_of_an_error(as_json, capsys):
   error = errors.CorpusError('No text', got=0, where='a.txt:3', fix='add some')
   logs.log_exit('train', error, as_json=True)
   (line,) = _lines(capsys)

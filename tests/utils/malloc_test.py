@@ -1,4 +1,4 @@
-"""Freed memory stays with the process, as measured by page faults."""
+"""Tests that the process keeps freed memory, measured by page faults."""
 
 import os
 import subprocess
@@ -48,14 +48,14 @@ def _run(**environment: str) -> tuple[str, int]:
 
 
 @pytest.mark.skipif(sys.platform != 'linux', reason='the allocator of glibc')
-def test_pages_are_faulted_in_once():
+def test_freed_memory_is_reused():
   was_set, faulted = _run(JAX_PLATFORMS='cpu')
   assert was_set == 'True'
   assert faulted < 2 * 8 * 24
 
 
 @pytest.mark.skipif(sys.platform != 'linux', reason='the allocator of glibc')
-def test_settings_of_the_environment_stay():
+def test_malloc_settings_of_the_environment_are_kept():
   was_set, faulted = _run(JAX_PLATFORMS='cpu', MALLOC_ARENA_MAX='2')
   assert was_set == 'False'
   assert faulted > 3 * 8 * 24

@@ -1,4 +1,4 @@
-"""Tests of the suggestions for misspelled names."""
+"""Tests of suggestions for misspelled names."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from xlflax.utils import name_suggestions
 _NAMES = ['--max_examples', '--model_dir', 'retrieval', 'Tagging']
 
 
-def test_close_names():
+def test_close_matches_tolerate_misspellings():
   assert name_suggestions.close_matches('--model-dir', _NAMES) == [
     '--model_dir'
   ]
@@ -17,13 +17,13 @@ def test_close_names():
   assert name_suggestions.close_matches('xyz', _NAMES) == []
 
 
-def test_names_that_begin_with_the_same_words_come_first():
+def test_names_with_the_same_prefix_are_suggested_first():
   names = ['--logs', '--gpus_per_node', '--cpus_per_task']
   matches = name_suggestions.close_matches('--gpus', names)
   assert matches[0] == '--gpus_per_node'
 
 
-def test_sentences():
+def test_suggestions_are_formatted_as_sentences():
   assert name_suggestions.did_you_mean('retreival', _NAMES) == (
     'Did you mean retrieval?'
   )
@@ -34,7 +34,7 @@ def test_sentences():
   )
 
 
-def test_other_codes_and_names_of_languages():
+def test_languages_are_suggested_for_other_codes_and_names():
   codes = ['en', 'de', 'ja', 'swa', 'zh_CN', 'aa']
   for name, code in {
     'jp': 'ja',
@@ -90,7 +90,7 @@ def test_only_plausible_codes_are_suggested():
     assert suggestion == f'Did you mean {code}?'
 
 
-def test_long_lists_are_cut():
+def test_long_lists_of_choices_are_truncated():
   assert name_suggestions.format_choices(['b', 'a']) == 'one of a, b'
   text = name_suggestions.format_choices(f'n{i:02}' for i in range(23))
   assert text.endswith('n19 and 3 more')

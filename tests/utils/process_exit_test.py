@@ -1,4 +1,4 @@
-"""A command exits without waiting for foreign code, with its own status."""
+"""Tests that a command exits without waiting for threads."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ sys.exit(cli.main())
 """
 
 
-def test_a_thread_that_goes_on():
+def test_running_thread_does_not_delay_the_exit():
   done = subprocess.run(
     [sys.executable, '-c', _PROGRAM], capture_output=True, text=True, timeout=50
   )

@@ -1,4 +1,4 @@
-"""Worker processes of a command and their end."""
+"""Tests of the worker processes of a command."""
 
 import os
 import signal
@@ -20,13 +20,13 @@ def _work(number):
   return _initializer_values[0]
 
 
-def test_what_a_terminal_sends_is_left_to_the_command():
+def test_workers_ignore_signals_of_the_terminal():
   with process_pool.start_process_pool(1, _start, 'a') as pool:
     for number in (None, signal.SIGINT, signal.SIGHUP):
       assert process_pool.get_result(pool.submit(_work, number)) == 'a'
 
 
-def test_a_process_that_is_gone_is_told():
+def test_killed_worker_is_reported_as_a_failure():
   with process_pool.start_process_pool(1, _start, 'a') as pool:
     with pytest.raises(errors.XlflaxError) as raised:
       process_pool.get_result(pool.submit(_work, signal.SIGKILL))

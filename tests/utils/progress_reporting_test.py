@@ -24,7 +24,7 @@ def lines(monkeypatch, caplog):
   return lambda: [record.getMessage() for record in caplog.records]
 
 
-def test_a_line_every_half_a_minute(lines):
+def test_progress_is_logged_every_30_seconds(lines):
   report = progress_reporting.Progress('retrieval', total=7000)
   for _ in range(7):
     report(1000)
@@ -34,14 +34,14 @@ def test_a_line_every_half_a_minute(lines):
   ]
 
 
-def test_what_was_done_before_has_no_part_in_the_speed(lines):
+def test_speed_excludes_previously_completed_items(lines):
   report = progress_reporting.Progress('words', done=10**6)
   for _ in range(3):
     report(6)
   assert lines() == ['words | 1,000,018 sentences | 0.6/s']
 
 
-def test_batches_report_under_the_name_that_is_given(lines):
+def test_batches_are_reported_under_the_progress_name(lines):
   def read() -> None:
     plan = hidden_states.plan_batches([5] * 70, max_length=16, batch_size=10)
     assert sum(len(indices) for indices, _, _ in plan) == 70
@@ -57,7 +57,7 @@ def test_batches_report_under_the_name_that_is_given(lines):
   ]
 
 
-def test_how_much_there_is_is_told_on_the_way(lines):
+def test_total_can_be_given_during_the_loop(lines):
   with progress_reporting.Progress('cache', unit='shards') as report:
     for done in (10, 11, 12, 13):
       report.reach(done, 13)

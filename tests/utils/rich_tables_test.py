@@ -24,7 +24,7 @@ def _shown(table, width):
 
 
 @pytest.mark.parametrize('width', [24, 40, 80, 200])
-def test_no_column_is_lost(width):
+def test_all_columns_are_printed_at_any_width(width):
   text = _shown(_table(9), width)
   assert all(f'column{n}' in text for n in range(9))
   assert all(f'{1_000_000 + n:,}' in text for n in range(9))
@@ -32,7 +32,7 @@ def test_no_column_is_lost(width):
   assert max(map(len, text.splitlines())) <= width
 
 
-def test_every_part_repeats_the_names_of_the_rows():
+def test_parts_of_a_table_repeat_the_row_names():
   text = _shown(_table(9), 60)
   num_parts = text.count('task')
   assert num_parts > 1
@@ -40,19 +40,19 @@ def test_every_part_repeats_the_names_of_the_rows():
   assert text.count('mean') == num_parts
 
 
-def test_a_table_that_fits_stays_whole():
+def test_narrow_table_is_not_split():
   text = _shown(_table(3), 80)
   assert text.count('task') == 1 and 'continued' not in text
 
 
-def test_a_wide_column_is_folded():
+def test_wide_column_is_folded():
   table = rich.table.Table('task', 'value')
   table.add_row('a', 'x' * 100)
   assert _shown(table, 40).count('x') == 100
 
 
 @pytest.mark.parametrize('width', [40, 50, 80])
-def test_every_part_distinguishes_rows_of_the_same_name(width):
+def test_parts_of_a_table_repeat_all_name_columns(width):
   table = rich_tables.make_table(
     ('part', 'phase', 'note'), [f'column{n}' for n in range(6)], title='Parts'
   )
@@ -68,7 +68,7 @@ def test_every_part_distinguishes_rows_of_the_same_name(width):
   assert all(text.count(f'column{n}') == 1 for n in range(6))
 
 
-def test_names_that_leave_no_space_are_not_repeated():
+def test_long_row_names_are_not_repeated():
   table = rich_tables.make_table(('part', 'phase'), ('a', 'b'))
   for phase in ('x' * 30, 'y' * 30):
     table.add_row('mlp', phase, '1' * 20, '2' * 20)

@@ -1,4 +1,4 @@
-"""Signals end a command in order, or its process immediately."""
+"""Tests of signals, which stop a command or exit its process."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ def _end(process: subprocess.Popen, number: int) -> tuple[int, str, str]:
 
 
 @pytest.mark.parametrize('name', ['SIGTERM', 'SIGHUP', 'SIGUSR1', 'SIGINT'])
-def test_what_is_open_is_closed(name):
+def test_signal_runs_finally_blocks(name):
   process = _start("""
     signals.start_command()
     try:
@@ -51,8 +51,8 @@ def test_what_is_open_is_closed(name):
   assert _end(process, signal.Signals[name]) == (0, f'{name}\nclosed\n', '')
 
 
-def test_foreign_code_that_blocks_is_ended():
-  """The call returns to Python only after the grace period."""
+def test_blocking_native_code_is_interrupted():
+  """The native call does not return to Python within the grace period."""
   process = _start("""
     import hashlib, threading
     signals._GRACE_SECONDS = 0.2
@@ -66,7 +66,7 @@ def test_foreign_code_that_blocks_is_ended():
   assert err.startswith('xlflax: SIGTERM: ') and err.count('\n') == 1
 
 
-def test_a_signal_waits_for_the_initialization_of_an_extension_module():
+def test_signal_is_deferred_while_an_extension_module_loads():
   process = _start("""
     from importlib import machinery
     class Loader(machinery.ExtensionFileLoader):
@@ -87,7 +87,7 @@ def test_a_signal_waits_for_the_initialization_of_an_extension_module():
   assert (out, err) == ('initialized\nimported\nSIGTERM\n', '')
 
 
-def test_after_the_end_the_status_is_kept():
+def test_signal_after_the_end_keeps_the_status():
   process = _start("""
     signals.start_command()
     signals.end_command(0)
@@ -97,8 +97,8 @@ def test_after_the_end_the_status_is_kept():
   assert _end(process, signal.SIGTERM)[0] == 0
 
 
-def test_the_status_is_kept_while_the_process_exits():
-  """Foreign code exits after Python has removed its handlers."""
+def test_signal_during_the_process_exit_keeps_the_status():
+  """Native exit handlers run after Python has removed its signal handlers."""
   code = """
     import ctypes
     libc = ctypes.CDLL(None)
@@ -116,7 +116,7 @@ def test_the_status_is_kept_while_the_process_exits():
   assert (done.returncode, done.stdout) == (0, 'a result\n')
 
 
-def test_a_hangup_that_is_ignored_stays_ignored():
+def test_ignored_hangup_stays_ignored():
   """As with `nohup xlflax ...`."""
   process = _start("""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -128,7 +128,7 @@ def test_a_hangup_that_is_ignored_stays_ignored():
   assert _end(process, signal.SIGHUP) == (0, 'went on\n', '')
 
 
-def test_children_end_by_signals_as_ever():
+def test_child_processes_keep_default_signal_handling():
   process = _start("""
     signals.start_command()
     print('ready', flush=True)
@@ -144,7 +144,7 @@ def test_children_end_by_signals_as_ever():
   process.communicate()
 
 
-def test_a_signal_that_came_too_late_is_followed_next():
+def test_pending_signal_stops_at_the_next_check():
   signals.check_stop_request()
   signals.note_signal(signal.SIGTERM)
   try:
@@ -157,7 +157,7 @@ def test_a_signal_that_came_too_late_is_followed_next():
   assert signals.pending_signal() is None
 
 
-def test_outside_of_commands_the_callers_handler_gets_it():
+def test_caller_receives_the_signal_outside_of_commands():
   signals_received = []
   before = signal.signal(
     signal.SIGUSR1, lambda n, _: signals_received.append(n)
@@ -173,7 +173,7 @@ def test_outside_of_commands_the_callers_handler_gets_it():
   )
 
 
-def test_another_thread_hears_at_once():
+def test_listeners_are_notified_in_another_thread():
   heard = []
   before = signal.signal(signal.SIGUSR1, lambda *_: None)
   try:

@@ -45,8 +45,8 @@ _CLOSED = [
 
 
 @pytest.mark.parametrize('closed', _CLOSED)
-def test_closed_streams_accept_output(tmp_path, closed):
-  """Files that are opened later do not receive the output."""
+def test_output_to_closed_streams_is_discarded(tmp_path, closed):
+  """Files that are opened later do not receive the output of closed streams."""
   done = _run(closed, 'keep', tmp_path / 'file')
   assert done.returncode == 0, done.stderr
   assert (tmp_path / 'file').read_text() == '0\n'
@@ -55,24 +55,24 @@ def test_closed_streams_accept_output(tmp_path, closed):
 
 
 @pytest.mark.parametrize('into', ['| true', '2>&1 >/dev/null | true'])
-def test_what_nobody_reads_is_dropped(tmp_path, into):
+def test_output_to_a_closed_pipe_is_dropped(tmp_path, into):
   done = _run(f'{into}; exit ${{PIPESTATUS[0]}}', 'drop', tmp_path / 'file')
   assert done.returncode == 0 and 'Error' not in done.stderr
   assert (tmp_path / 'file').exists()
 
 
-def test_a_full_disk_under_a_log_is_no_failure(tmp_path):
+def test_full_disk_of_the_log_is_ignored(tmp_path):
   done = _run('2>/dev/full', 'keep', tmp_path / 'file')
   assert (done.returncode, done.stdout) == (0, 'told\n' * 3)
 
 
-def test_a_full_disk_under_results_is(tmp_path):
+def test_full_disk_of_standard_output_is_a_failure(tmp_path):
   done = _run('>/dev/full', 'drop', tmp_path / 'file')
   assert done.returncode == 1
   assert "No space left on device: 'standard output'" in done.stderr
 
 
-def test_whether_somebody_reads(monkeypatch):
+def test_closed_reader_of_standard_output_is_detected(monkeypatch):
   reader, writer = os.pipe()
   with os.fdopen(writer, 'w') as stream:
     monkeypatch.setattr(sys, 'stdout', stream)
@@ -83,7 +83,7 @@ def test_whether_somebody_reads(monkeypatch):
 
 @pytest.mark.parametrize('encoding', ['ascii', 'latin-1', 'cp1252', 'utf-8'])
 @pytest.mark.parametrize('stream', ['stdout', 'stderr'])
-def test_streams_take_any_text(encoding, stream):
+def test_unencodable_characters_are_escaped(encoding, stream):
   """Characters outside of the encoding are written as JSON escapes."""
   text = 'é 猫 🐈 \udcff'
   program = f"""

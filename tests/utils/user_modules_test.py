@@ -56,7 +56,9 @@ def test_the_working_directory_is_searched(folder):
   ],
 )
 @pytest.mark.parametrize('is_absolute', [False, True])
-def test_a_path_is_imported_under_its_name(folder, path, name, is_absolute):
+def test_path_is_imported_under_its_module_name(
+  folder, path, name, is_absolute
+):
   if 'um_package' in path:
     _write((folder / path).parent / '__init__.py')
   _write(folder / path)
@@ -65,7 +67,7 @@ def test_a_path_is_imported_under_its_name(folder, path, name, is_absolute):
   assert pathlib.Path(sys.modules[name].__file__).samefile(folder / path)
 
 
-def test_a_name_and_a_path_are_one_module(folder):
+def test_name_and_path_import_the_same_module(folder):
   _write(
     folder / 'um_package/counted.py',
     "import os\nos.environ['UM_COUNT'] += '1'\n",
@@ -76,7 +78,7 @@ def test_a_name_and_a_path_are_one_module(folder):
   assert os.environ.pop('UM_COUNT') == '1'
 
 
-def test_a_file_imports_its_neighbors_and_the_working_directory(folder):
+def test_imported_file_can_import_neighboring_modules(folder):
   _write(folder / 'um_helpers.py')
   _write(folder / 'um_tasks/um_neighbor.py')
   _write(folder / 'um_tasks/own.py', 'import um_helpers, um_neighbor\n')
@@ -88,7 +90,7 @@ def test_a_file_imports_its_neighbors_and_the_working_directory(folder):
   assert sys.modules['um_other_neighbor'].VALUE == 3
 
 
-def test_a_missing_module(folder):
+def test_missing_module_suggests_similar_modules(folder):
   _write(folder / 'um_tasks.py')
   _write(folder / 'um_package/inner.py')
   for module, suggested in (
@@ -115,7 +117,9 @@ def test_a_missing_module(folder):
     ('import sys\nsys.exit(3)\n', 2, 'SystemExit'),
   ],
 )
-def test_an_exception_is_one_error_with_the_line(folder, text, line, mentions):
+def test_import_exception_is_reported_with_its_line(
+  folder, text, line, mentions
+):
   _write(folder / 'um_broken.py', text)
   source = text.splitlines()[line - 1].strip()
   with raises_error(
@@ -127,7 +131,7 @@ def test_an_exception_is_one_error_with_the_line(folder, text, line, mentions):
     _import('um_broken')
 
 
-def test_the_line_is_that_of_the_innermost_own_file(folder):
+def test_reported_line_is_in_the_innermost_user_file(folder):
   _write(folder / 'um_package/outer.py', 'from um_package import inner\n')
   _write(folder / 'um_package/inner.py', 'x = int("a")\n')
   with raises_error(
@@ -138,7 +142,7 @@ def test_the_line_is_that_of_the_innermost_own_file(folder):
     _import('um_package.outer')
 
 
-def test_an_error_of_xlflax_keeps_its_class_and_fields(folder):
+def test_xlflax_error_keeps_its_class_and_fields(folder):
   _write(
     folder / 'um_broken.py',
     'from xlflax.utils import errors\n'
@@ -155,7 +159,7 @@ def test_an_error_of_xlflax_keeps_its_class_and_fields(folder):
     _import('um_broken')
 
 
-def test_a_file_with_the_name_of_another_module(folder):
+def test_file_named_like_another_module_is_rejected(folder):
   _write(folder / 'json.py')
   with raises_error(errors.ConfigError, got='json.py', mentions='json'):
     _import('json.py')
@@ -174,14 +178,16 @@ def test_a_file_with_the_name_of_another_module(folder):
     ('sys', 'sys.py', 'sys.py'),
   ],
 )
-def test_a_module_that_another_module_hides(folder, module, path, renamed):
+def test_user_module_hidden_by_another_module_is_rejected(
+  folder, module, path, renamed
+):
   _write(folder / path)
   with raises_error(errors.ConfigError, got=module, where='--flag') as error:
     _import(module)
   assert_mentions(error.value.fix, renamed)
 
 
-def test_other_files_and_folders_hide_no_module(folder):
+def test_unrelated_files_are_not_reported_as_hidden(folder):
   _write(folder / 'json/um_notes.txt')
   _write(folder / 'json/um_other.py')
   _import('json')
@@ -202,7 +208,7 @@ def test_imports_are_found_without_running_the_module(folder):
 @pytest.mark.parametrize(
   'module', ['um_package.layers', 'um_package.wrong.layers']
 )
-def test_a_module_in_another_package_is_suggested(folder, module):
+def test_module_in_another_package_is_suggested(folder, module):
   for name in ('__init__', 'inner/__init__', 'inner/layers', 'layer'):
     _write(folder / f'um_package/{name}.py')
   with raises_error(errors.ConfigError, got=module) as error:
@@ -213,7 +219,7 @@ def test_a_module_in_another_package_is_suggested(folder, module):
 @pytest.mark.parametrize(
   'module', ['xlflax.training.optimizers', 'xlflax.optimizers']
 )
-def test_a_module_of_xlflax_is_suggested(module):
+def test_xlflax_module_is_suggested(module):
   with raises_error(
     errors.ConfigError, mentions='xlflax.training.optimization.optimizers'
   ):
@@ -234,7 +240,7 @@ class _Featurizer(featurizer.Featurizer):
     (lambda: int('x'), None),
   ],
 )
-def test_a_missing_method_of_a_users_class_is_named(call, message):
+def test_missing_method_of_a_user_class_is_reported(call, message):
   with pytest.raises((NotImplementedError, ValueError)) as error:
     call()
   converted = user_modules.convert_missing_method(error.value)
@@ -279,7 +285,7 @@ def _convert(call) -> Exception | None:
   return user_modules.convert_class_error(caught.value)
 
 
-def test_an_exception_of_a_users_class_names_its_line():
+def test_exception_in_a_user_class_is_reported_with_its_line():
   error = _convert(lambda: _Schedule()(1))
   assert isinstance(error, errors.ConfigError)
   assert error.status == errors.ExitStatus.MISTAKE
@@ -289,7 +295,7 @@ def test_an_exception_of_a_users_class_names_its_line():
 
 
 @pytest.mark.parametrize('value', [0, 1.0])
-def test_a_traced_value_in_python_code_has_a_hint(value):
+def test_error_for_a_traced_value_has_a_hint(value):
   error = _convert(lambda: jax.jit(_Schedule())(value))
   assert_mentions(error.got, 'TracerBoolConversionError')
   assert '\n' not in error.got
@@ -297,7 +303,7 @@ def test_a_traced_value_in_python_code_has_a_hint(value):
   assert_mentions(error.fix, 'jax.numpy.where', 'jax.lax.cond')
 
 
-def test_the_original_exception_is_chained():
+def test_original_exception_is_chained():
   with raises_error(errors.ConfigError) as caught:
     with user_modules.converting_class_errors():
       _Schedule()(1)
@@ -314,12 +320,12 @@ def test_the_original_exception_is_chained():
     lambda: _halve(1),
   ],
 )
-def test_other_exceptions_are_not_converted(call):
-  """Bugs of xlflax, failures of the system and code outside of classes."""
+def test_unrelated_exceptions_are_not_converted(call):
+  """Covers bugs of xlflax, system errors and code outside of classes."""
   assert _convert(call) is None
 
 
-def test_the_method_is_named_if_a_library_raises_the_exception():
+def test_exception_in_a_library_is_reported_with_the_user_method():
   error = _convert(lambda: _Schedule()(4))
   assert_mentions(error.what, '`_Schedule.__call__`')
   assert_mentions(
@@ -327,7 +333,7 @@ def test_the_method_is_named_if_a_library_raises_the_exception():
   )
 
 
-def test_an_exception_inside_of_xlflax_also_logs_the_traceback(caplog):
+def test_exception_inside_of_xlflax_logs_the_traceback(caplog):
   @dataclasses.dataclass(frozen=True, kw_only=True)
   class _Wrapping(schedules.Schedule):
     def __call__(self, step):

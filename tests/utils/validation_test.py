@@ -72,7 +72,9 @@ class _Engine:
   ] = dataclasses.field(default_factory=dict)
 
   def __post_init__(self):
-    assert isinstance(self.gears, tuple)  # Values are converted before.
+    assert isinstance(
+      self.gears, tuple
+    )  # The validator receives converted values.
 
 
 class _Layer(nn.Module):
@@ -186,7 +188,7 @@ def test_errors_suggest_a_correction(fields, fix):
   assert fix in error.value.fix
 
 
-def test_missing_and_positional_arguments():
+def test_missing_and_excess_arguments_are_rejected():
   with pytest.raises(errors.ConfigError) as error:
     _Engine()
   assert error.value.where == '_Engine'
@@ -197,13 +199,13 @@ def test_missing_and_positional_arguments():
     _encode()
 
 
-def test_a_description_is_what_is_expected():
+def test_description_of_a_type_is_the_expected_value():
   with pytest.raises(errors.ConfigError) as error:
     _Engine(1, data=3)
   assert error.value.expected == 'a mapping of names'
 
 
-def test_linen_modules_keep_their_values():
+def test_fields_of_linen_modules_are_validated_but_not_converted():
   assert _Layer(size=3.0, pooling='first').pooling == 'first'
   assert _Layer(3, name='layer').name == 'layer'
   for fields in ({'size': 0}, {'size': 1, 'pooling': 'last'}, {}):
@@ -254,19 +256,19 @@ def test_validate_names_the_location():
   assert validation.validate(0, Any, name='n') == 0
 
 
-def test_gin_can_raise_the_error():
+def test_config_errors_pass_through_gin():
   configurable = gin.external_configurable(_Engine, 'engine')
   with pytest.raises(errors.ConfigError) as error:
     configurable(power=0)
   assert error.value.where == '_Engine.power'
 
 
-def test_numeric_types():
+def test_numeric_types_are_found_in_type_hints():
   hint = dict[int, tuple[validation.PositiveInt, ...]] | float | None
   assert list(validation.numeric_types(hint)) == [validation.PositiveInt, float]
 
 
-def test_importing_does_not_import_jax():
+def test_import_does_not_import_jax():
   program = (
     'import sys, xlflax.utils.validation; '
     "print({'jax', 'numpy', 'tensorflow'} & set(sys.modules))"
@@ -277,7 +279,7 @@ def test_importing_does_not_import_jax():
   assert done.stdout.strip() == 'set()'
 
 
-def test_views_of_a_mapping_are_iterables():
+def test_mapping_views_are_accepted_as_iterables():
   @validation.validate_call
   def count(pairs: Iterable[tuple[str, int]]) -> int:
     return sum(number for _, number in pairs)
@@ -289,7 +291,7 @@ def test_views_of_a_mapping_are_iterables():
 
 
 @pytest.mark.parametrize('path', ['a\udcff', 'runs/x\r', 'a\0', 'a\x1b[0m'])
-def test_paths_are_utf8_without_control_characters(path):
+def test_paths_with_control_characters_are_rejected(path):
   @validation.validate_call
   def read(path: validation.FilePath):
     raise AssertionError(path)
@@ -301,7 +303,7 @@ def test_paths_are_utf8_without_control_characters(path):
 
 
 @pytest.mark.parametrize('path', ['a b', 'é/猫', 'gs://bucket/x'])
-def test_other_paths_are_accepted(path):
+def test_paths_with_spaces_and_unicode_are_accepted(path):
   @validation.validate_call
   def read(path: validation.FilePath):
     return path
@@ -387,9 +389,7 @@ class _UndecoratedConfig(_Config):
     (_DerivedFromUndecorated, {}, '_Undecorated'),
   ],
 )
-def test_fields_of_a_class_without_the_decorator_are_reported(
-  cls, arguments, name
-):
+def test_class_without_the_decorator_is_reported(cls, arguments, name):
   with raises_error(errors.ConfigError, where=name) as error:
     cls(**arguments)
   assert_mentions(
@@ -397,7 +397,7 @@ def test_fields_of_a_class_without_the_decorator_are_reported(
   )
 
 
-def test_a_missing_method_is_reported():
+def test_missing_method_is_reported():
   @dataclasses.dataclass(frozen=True, kw_only=True)
   class _Misspelled(schedules.Schedule):
     def call(self, step):
@@ -467,7 +467,7 @@ def test_methods_with_compatible_arguments_are_accepted():
     ),
   ],
 )
-def test_a_method_with_the_wrong_arguments_is_reported(
+def test_method_with_the_wrong_arguments_is_reported(
   base, method, got, expected
 ):
   name = got.partition('(')[0]
@@ -487,7 +487,7 @@ def test_a_method_with_the_wrong_arguments_is_reported(
   assert 'tests/utils/validation_test.py' in error.value.where
 
 
-def test_a_field_that_is_set_without_an_annotation_is_reported():
+def test_field_without_an_annotation_is_reported():
   @dataclasses.dataclass(frozen=True, kw_only=True)
   class _Own(_Extended):
     name = 'own'
@@ -531,8 +531,8 @@ def test_instances_with_validated_fields_are_copied_and_pickled():
     assert other == value and other.recorded == [3]
 
 
-def test_a_protocol_that_is_opened_from_a_path():
-  """The attribute that describes this is not part of the protocol."""
+def test_path_in_place_of_a_protocol_suggests_the_function_to_open_it():
+  """The attribute with the function's name is not part of the protocol."""
   box = _Box()
   assert validation.validate(box, _OpenedProtocol, name='x') is box
   with raises_error(errors.ConfigError, got='folder') as error:
@@ -559,7 +559,7 @@ class _WithoutBase:
     (nn.Module, 'flax.linen.Module'),
   ],
 )
-def test_an_instance_of_a_class_without_the_base_class(hint, base):
+def test_instance_without_the_base_class_suggests_it(hint, base):
   value = _WithoutBase()
   is_sequence = str(hint).startswith('tuple')
   with raises_error(errors.ConfigError) as error:
@@ -568,7 +568,7 @@ def test_an_instance_of_a_class_without_the_base_class(hint, base):
 
 
 @pytest.mark.parametrize('value', [3, optax.sgd(1.0), _Engine(power=1.0)])
-def test_a_base_class_is_suggested_only_for_classes_of_the_user(value):
+def test_base_class_is_only_suggested_for_user_classes(value):
   hint = tuple[int] if isinstance(value, _Engine) else optimizers.Optimizer
   with raises_error(errors.ConfigError) as error:
     validation.validate(value, hint, name='x')
@@ -579,7 +579,7 @@ class _UndecoratedOptimizer(optimizers.SGD):
   nesterov: float = 0.1
 
 
-def test_a_field_of_a_class_that_is_not_a_dataclass():
+def test_argument_of_a_class_without_the_decorator_is_reported():
   for fields in ({'nesterov': 0.5}, {}):
     with raises_error(
       errors.ConfigError, got='nesterov', where='_UndecoratedOptimizer'
