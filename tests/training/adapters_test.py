@@ -1,4 +1,4 @@
-"""Training of adapters: frozen base, optimizer state, checkpoints, stacking."""
+"""Tests of training adapters."""
 
 import dataclasses
 import pathlib
@@ -51,7 +51,7 @@ def treebank(tmp_path_factory) -> str:
 
 @pytest.fixture(scope='module')
 def make_trainer(treebank):
-  """Makes trainers of a tagger with a LoRA adapter."""
+  """Returns a function that creates trainers of a tagger with a LoRA adapter."""
 
   def make(model_dir, init_from, steps=4, files=(), bindings=(), **macros):
     return gin_config.load_gin_files(
@@ -104,7 +104,7 @@ def test_only_the_adapter_and_the_head_are_trained(run, pretrained):
       assert np.abs(after[name]).max() > 0, name
 
 
-def test_the_optimizer_has_no_state_of_the_base(run):
+def test_optimizer_has_no_state_of_the_frozen_base(run):
   checkpoint = checkpoint_reader.checkpoint_path(run, 4)
   shapes = checkpoint_reader.saved_shapes(checkpoint, 'train')
   moments = [n for n, s in shapes.items() if s and '/model/' in n]
@@ -113,9 +113,7 @@ def test_the_optimizer_has_no_state_of_the_base(run):
 
 
 @pytest.mark.slow
-def test_a_resumed_run_is_bit_identical(
-  run, make_trainer, pretrained, tmp_path
-):
+def test_resumed_run_is_bit_identical(run, make_trainer, pretrained, tmp_path):
   for stop in (2, None):
     bindings = [f'trainer.Trainer.stop_after_steps={stop}']
     make_trainer(
@@ -125,7 +123,9 @@ def test_a_resumed_run_is_bit_identical(
 
 
 @pytest.mark.slow
-def test_a_task_adapter_above_a_frozen_one(run, make_trainer, tmp_path):
+def test_task_adapter_is_trained_on_a_frozen_adapter(
+  run, make_trainer, tmp_path
+):
   make_trainer(tmp_path, run, ADAPTER='second', RANK=3).train()
   before, after = _saved(run), _saved(tmp_path)
   names = {
@@ -141,13 +141,13 @@ def test_a_task_adapter_above_a_frozen_one(run, make_trainer, tmp_path):
   assert len(second) == 4
 
 
-def test_two_adapters_of_one_name(run, make_trainer, tmp_path):
+def test_duplicate_adapter_name_is_rejected(run, make_trainer, tmp_path):
   with pytest.raises(errors.ConfigError):
     make_trainer(tmp_path, run)
 
 
 @pytest.mark.slow
-def test_a_frozen_adapter_must_be_in_the_checkpoint(
+def test_frozen_adapter_must_be_in_the_checkpoint(
   make_trainer, pretrained, tmp_path
 ):
   trainer = make_trainer(
@@ -159,7 +159,7 @@ def test_a_frozen_adapter_must_be_in_the_checkpoint(
 
 
 @pytest.mark.slow
-def test_an_adapter_of_the_checkpoint_must_not_be_lost(
+def test_unused_adapter_of_the_checkpoint_is_an_error(
   run, make_trainer, pretrained, tmp_path
 ):
   trainer = make_trainer(
@@ -170,7 +170,7 @@ def test_an_adapter_of_the_checkpoint_must_not_be_lost(
     trainer.train()
 
 
-def test_patterns_of_the_user_take_precedence(
+def test_user_patterns_of_trainable_parameters_take_precedence(
   make_trainer, pretrained, tmp_path
 ):
   trainer = make_trainer(
@@ -183,7 +183,7 @@ def test_patterns_of_the_user_take_precedence(
   assert not optimizer.is_trainable('heads/tagging/output/kernel')
 
 
-def test_adapters_are_a_separate_item(run):
+def test_adapters_are_a_separate_checkpoint_item(run):
   checkpoint = checkpoint_reader.checkpoint_path(run, 4)
   metadata = ocp.StandardCheckpointHandler().metadata
   names = {
@@ -197,7 +197,7 @@ def test_adapters_are_a_separate_item(run):
   assert set(shapes) == names['params'] | names['adapters'] == set(_saved(run))
 
 
-def test_one_parameter_is_read_from_its_item(run):
+def test_reader_reads_parameters_of_all_items(run):
   checkpoint = checkpoint_reader.checkpoint_path(run, 4)
   reader = saved_parameters.Reader(checkpoint)
   reader.verify()
@@ -205,7 +205,7 @@ def test_one_parameter_is_read_from_its_item(run):
     np.testing.assert_array_equal(reader(name), leaf)
 
 
-def test_the_average_contains_adapters(run, tmp_path):
+def test_average_contains_adapters(run, tmp_path):
   averaging.average_checkpoints({str(run): [2, 4]}, tmp_path / 'mean')
   first, last, mean = _saved(run, 2), _saved(run), _saved(tmp_path / 'mean')
   name = 'model/layers/attention/query/adapters_task/lora_b'
@@ -216,14 +216,14 @@ def test_the_average_contains_adapters(run, tmp_path):
 
 @pytest.fixture
 def damaged(run, tmp_path) -> pathlib.Path:
-  """A copy of the run, in which the adapters of step 4 are removed."""
+  """A copy of the run without the adapters of step 4."""
   directory = tmp_path / 'damaged'
   shutil.copytree(run, directory)
   shutil.rmtree(directory / 'checkpoints/4/adapters')
   return directory
 
 
-def test_missing_adapters_are_noticed(damaged):
+def test_missing_adapters_are_detected(damaged):
   for step, valid in ((2, True), (4, False)):
     checkpoint = checkpoint_reader.checkpoint_path(damaged, step)
     assert checkpoint_reader.is_valid(checkpoint) is valid
@@ -233,14 +233,14 @@ def test_missing_adapters_are_noticed(damaged):
 
 
 @pytest.mark.slow
-def test_a_run_resumes_before_missing_adapters(
+def test_run_resumes_from_the_checkpoint_before_missing_adapters(
   damaged, run, make_trainer, pretrained
 ):
   make_trainer(damaged, pretrained, RANK=2, LORA_ALPHA=8.0).train()
   tiny.assert_trees_equal(_saved(damaged), _saved(run))
 
 
-def test_another_adapter_is_another_checkpoint(run, tmp_path):
+def test_checkpoint_identity_depends_on_adapters(run, tmp_path):
   shutil.copytree(run / 'checkpoints', tmp_path / 'checkpoints')
   checkpoint = tmp_path / 'checkpoints/4'
   before = checkpoint_items.checkpoint_identity(checkpoint)
@@ -249,7 +249,9 @@ def test_another_adapter_is_another_checkpoint(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_bottleneck_above_a_frozen_lora(run, treebank, tmp_path):
+def test_bottleneck_adapter_is_trained_on_a_frozen_lora(
+  run, treebank, tmp_path
+):
   gin_config.load_gin_files(
     ['finetune/tagging.gin', 'adapters/mad_x.gin'],
     ["ADAPTER='mad_x'", 'INVERTIBLE=True', 'schedules.Linear.warmup_steps=1'],
@@ -274,7 +276,9 @@ def test_a_bottleneck_above_a_frozen_lora(run, treebank, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_random_base_is_reported(make_trainer, pretrained, tmp_path, caplog):
+def test_random_base_model_is_reported(
+  make_trainer, pretrained, tmp_path, caplog
+):
   trainer = dataclasses.replace(
     make_trainer(tmp_path, pretrained), init_from=None
   )

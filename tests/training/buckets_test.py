@@ -1,4 +1,4 @@
-"""Runs in a bucket: checkpoints, metrics and what else a run writes."""
+"""Tests of runs in a bucket: checkpoints, metrics and leases."""
 
 import json
 import pathlib
@@ -61,8 +61,10 @@ def _factory(state):
   return types.SimpleNamespace(abstract=abstract, abstract_sharded=abstract)
 
 
-def test_checkpoints_where_lists_are_late(run, bucket, monkeypatch):
-  """None is without what a list did not show when it was put together."""
+def test_checkpoints_are_complete_despite_stale_listings(
+  run, bucket, monkeypatch
+):
+  """Checkpoints contain files that were not listed when they were finalized."""
   finalize = checkpoint_items.SealedArrays.finalize
 
   def late(self, directory):
@@ -84,7 +86,7 @@ def test_checkpoints_where_lists_are_late(run, bucket, monkeypatch):
   assert not [name for name in bucket.objects if '.last-' in name]
 
 
-def test_lists_that_stay_late(run, bucket, monkeypatch):
+def test_permanently_stale_listings_are_an_error(run, bucket, monkeypatch):
   monkeypatch.setattr(bucket, 'stale', 1000.0)
   saved = checkpoints.Checkpoints(run)
   with pytest.raises(errors.CheckpointError, match='could not be written'):
@@ -97,8 +99,8 @@ def test_lists_that_stay_late(run, bucket, monkeypatch):
 
 
 @pytest.mark.slow
-def test_checkpoints(run, bucket):
-  """Written, pruned, found, passed over where damaged, and moved away."""
+def test_checkpoints_are_written_and_restored(run, bucket):
+  """Covers pruning and the rejection of damaged checkpoints."""
   saved = checkpoints.Checkpoints(
     run, checkpoints.CheckpointOptions(max_to_keep=2)
   )
@@ -109,7 +111,7 @@ def test_checkpoints(run, bucket):
   assert saved.describe_last() == (
     'The last checkpoint is gs://bucket/run/checkpoints/3.'
   )
-  bucket.put('run/checkpoints/4/params/d/half', b'')  # its writer was killed
+  bucket.put('run/checkpoints/4/params/d/half', b'')  # The writer was killed.
   assert checkpoint_reader.finished_steps(run) == [2, 3]
   for name in list(bucket.objects):
     if name.startswith('run/checkpoints/3/params/') and name.endswith(
@@ -127,7 +129,7 @@ def test_checkpoints(run, bucket):
   )
 
 
-def test_run_directory(run, tmp_path):
+def test_run_directory_is_claimed(run, tmp_path):
   source = tmp_path / 'vocabulary'
   paths.write_atomically(source / 'vocabulary.json', '{}')
   run_directory.claim_run_directory(
@@ -156,7 +158,7 @@ def _steps(run) -> list[int]:
   return [json.loads(line)['step'] for line in text.splitlines()]
 
 
-def test_metrics_of_a_continued_run(run):
+def test_metrics_of_a_resumed_run(run):
   for steps in ((1, 2, 3), (3, 4)):
     writer = run_metrics.RunMetrics(run)
     for step in steps:
@@ -169,9 +171,9 @@ def test_metrics_of_a_continued_run(run):
   assert len(paths.list_directory(run / run_directory.TENSORBOARD)) == 2
 
 
-def test_copies_that_fail_are_tried_again(run, bucket, tmp_path, caplog):
+def test_failed_copies_are_retried(run, bucket, tmp_path, caplog):
   class Failing:
-    """A directory whose first files can't be written."""
+    """Directory in which the first writes fail."""
 
     failures = 2
 
@@ -198,7 +200,7 @@ def test_copies_that_fail_are_tried_again(run, bucket, tmp_path, caplog):
   assert caplog.text.count('(OSError: lost)') == 2
 
 
-def test_launcher_names_the_last_checkpoint_and_logs_on_disk(run, bucket):
+def test_launcher_finds_the_last_checkpoint_and_logs_on_disk(run, bucket):
   for name in ('8/commit_success.txt', '16/params/d/half'):
     bucket.put(f'run/checkpoints/{name}', b'')
   command = ('train', f'--model_dir={run}')
@@ -207,28 +209,28 @@ def test_launcher_names_the_last_checkpoint_and_logs_on_disk(run, bucket):
   assert started.log_directory == pathlib.Path('run.logs')
 
 
-def _of_another_host(run, refreshed: float) -> None:
+def _write_remote_lease(run, refreshed: float) -> None:
   owner_record = {'owner': 'x', 'host': 'other', 'pid': 7, 'place': 'other'}
   (run / directory_lease.FILE).write_text(
     json.dumps(owner_record | {'time': 'noon', 'refreshed': refreshed})
   )
 
 
-def test_a_lease_is_there_for_as_long_as_it_is_held(run):
+def test_lease_file_exists_while_the_lease_is_held(run):
   with directory_lease.Lease(run) as held:
     assert json.loads((run / directory_lease.FILE).read_text())['host']
     held.check()
   assert not (run / directory_lease.FILE).exists()
 
 
-def test_a_writer_on_another_host_is_refused_or_taken_over(run):
-  """One that gives signs of life, and one that gave its last long ago."""
-  _of_another_host(run, time.time())
+def test_lease_of_another_host_is_taken_over_without_heartbeats(run):
+  """The lease of a running process is rejected."""
+  _write_remote_lease(run, time.time())
   over = threading.Event()
 
   def live():
     while not over.wait(0.05):
-      _of_another_host(run, time.time())
+      _write_remote_lease(run, time.time())
 
   other = threading.Thread(target=live)
   other.start()
@@ -238,19 +240,19 @@ def test_a_writer_on_another_host_is_refused_or_taken_over(run):
   finally:
     over.set()
     other.join()
-  _of_another_host(run, time.time() - 3600)
+  _write_remote_lease(run, time.time() - 3600)
   with directory_lease.Lease(run, refresh_seconds=0.05) as held:
     held.check()
     end = time.monotonic() + 20
     with pytest.raises(errors.RunDirectoryError, match='has taken over'):
       while time.monotonic() < end:
-        _of_another_host(run, time.time())  # it had only been asleep
+        _write_remote_lease(run, time.time())  # The process was only suspended.
         held.check()
         time.sleep(0.05)
-  assert (run / directory_lease.FILE).exists()  # it is the other one's now
+  assert (run / directory_lease.FILE).exists()  # the lease of the other process
 
 
-def test_an_object_of_a_run_s_name_is_in_nobody_s_way(run, bucket):
-  """Whether there is a folder is told by lists, which may change meanwhile."""
+def test_object_with_the_name_of_a_run_is_ignored(run, bucket):
+  """Listings of folders may change between two requests."""
   bucket.put('run', b'')
   run_directory.check_not_a_file(run)

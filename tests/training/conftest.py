@@ -5,7 +5,7 @@ import pytest
 
 @pytest.fixture
 def warnings_logged(caplog):
-  """A function that lists the warnings logged so far."""
+  """Returns a function that lists the warnings logged so far."""
   caplog.set_level('WARNING')
   return lambda: [
     r.getMessage() for r in caplog.records if r.levelname == 'WARNING'

@@ -1,4 +1,4 @@
-"""Broken devices, as tests make them: single bits that change."""
+"""Simulated hardware faults: flipped bits."""
 
 import jax
 import jax.numpy as jnp
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def flip_bit(array, position=(), bit: int = 0) -> jax.Array:
-  """The array with one bit of one value changed."""
+  """Returns the array with one flipped bit."""
   values = np.array(array)
   if values.dtype == np.bool_:
     values[position] = ~values[position]
@@ -18,7 +18,7 @@ def flip_bit(array, position=(), bit: int = 0) -> jax.Array:
 
 
 def on_device(array: jax.Array, device, *, bit: int = 0) -> jax.Array:
-  """The array with a changed bit in one device's buffer alone.
+  """Returns the array with a flipped bit in one device's buffer.
 
   Other processes call it with the same arguments or leave it out: an array
   is only a handle of the buffers of its own process.

@@ -1,4 +1,4 @@
-"""The number of steps in flight, and reports of finished steps."""
+"""Tests of the number of steps in flight and of finished steps."""
 
 import time
 
@@ -10,7 +10,7 @@ from xlflax.training import dispatch_queue
 
 
 class _Array:
-  """One that becomes ready when it is waited for, or at a time."""
+  """Array that becomes ready when it is waited for, or at a given time."""
 
   def __init__(self, clock, ready_at):
     self._clock, self._at = clock, ready_at
@@ -31,7 +31,7 @@ class _Clock:
 
 
 def _run(seconds: float, steps: int):
-  """Most steps in flight, and what was finished, of a device's queue."""
+  """Returns the maximum of steps in flight, the finished steps and the time."""
   clock, reports, max_in_flight = _Clock(), [], 0
   flight = dispatch_queue.DispatchQueue(reports.append, clock)
   for step in range(steps):
@@ -43,21 +43,21 @@ def _run(seconds: float, steps: int):
   return max_in_flight, reports, clock.now
 
 
-def test_two_where_a_step_takes_long():
+def test_two_long_steps_are_in_flight():
   max_in_flight, reports, elapsed = _run(2.0, 10)
   assert max_in_flight == 2 and elapsed == 20
   assert reports == list(range(1, 11))
 
 
-def test_more_where_steps_are_quick():
+def test_more_short_steps_are_in_flight():
   max_in_flight, reports, _ = _run(0.05, 200)
   assert max_in_flight == 20  # a second of work
   assert reports[-1] == 200
   assert _run(0.001, 2000)[0] == 32
 
 
-def test_real_steps_are_held_back():
-  """JAX on CPUs lets 32 calls run ahead of a device that is slow."""
+def test_dispatch_of_real_steps_is_limited():
+  """On CPUs, JAX dispatches up to 32 calls ahead of a slow device."""
 
   @jax.jit
   def step(x):
@@ -70,7 +70,7 @@ def test_real_steps_are_held_back():
   reports = []
   flight, x = dispatch_queue.DispatchQueue(reports.append), jnp.float32(0)
   step(x).block_until_ready()
-  flight._seconds_per_step = 2.0  # as if the steps before had taken so long
+  flight._seconds_per_step = 2.0
   for number in range(5):
     flight.make_room()
     x = step(x)

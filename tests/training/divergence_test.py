@@ -1,4 +1,4 @@
-"""Warnings of runs that have diverged."""
+"""Tests of warnings about runs that have diverged."""
 
 import math
 
@@ -28,13 +28,13 @@ def _describe(metrics, step=150, first_loss=7.7):
 
 
 @pytest.mark.parametrize('name', ['mlm', 'tlm'])
-def test_a_loss_above_that_of_a_uniform_distribution(name):
+def test_loss_above_that_of_a_uniform_distribution_is_reported(name):
   [message] = _describe({f'{name}/loss': 24.6})
   assert_mentions(message, name, '24.60', '7.60')
 
 
 @pytest.mark.parametrize('step', [10, 60, 99])
-def test_a_loss_that_has_risen_in_a_short_run(step):
+def test_increased_loss_of_a_short_run_is_reported(step):
   [message] = _describe({'mlm/loss': 107.3}, step)
   assert_mentions(message, 'mlm', '107.30', '7.60')
 
@@ -50,5 +50,5 @@ def test_a_loss_that_has_risen_in_a_short_run(step):
     ({}, 150, 7.7),
   ],
 )
-def test_other_losses_have_not_diverged(metrics, step, first_loss):
+def test_other_losses_are_not_reported(metrics, step, first_loss):
   assert _describe(metrics, step, first_loss) == []

@@ -1,4 +1,4 @@
-"""Steps of VECO and of translation: equal on one device and on eight."""
+"""Tests that steps of VECO and translation are equal on one and eight devices."""
 
 import dataclasses
 from typing import Any
@@ -34,7 +34,7 @@ class _Case:
 
 
 def _veco():
-  """Adjacent segments, and pairs with TLM, in turn."""
+  """Returns a VECO case that alternates adjacent segments and pairs with TLM."""
   entry, ca_mlm = (
     objective_mixture.WeightedObjective,
     cross_attention_mlm.CrossAttentionMLM,
@@ -95,7 +95,7 @@ def _batch(dataset, seed):
 
 
 def _losses(case, partitioner):
-  """Loss of each of the first steps, and the last state's parameters."""
+  """Returns the losses of the first steps and the final parameters."""
   optimizer = optimizers.AdamW(learning_rate=0.01, eps=1e-3)
   factory = tiny.make_factory(
     model=case.model,
@@ -144,7 +144,7 @@ def _losses(case, partitioner):
     pytest.param('translation_t5', marks=pytest.mark.slow),
   ],
 )
-def test_eight_devices_equal_one(name):
+def test_steps_on_eight_devices_equal_one_device(name):
   case = _CASES[name]
   expected, single_device = _losses(case, tiny.one_device())
   got, eight = _losses(case, partitioning.Partitioner(data=2, fsdp=2, tensor=2))
@@ -159,8 +159,8 @@ def test_eight_devices_equal_one(name):
 
 
 @pytest.mark.slow
-def test_gradient_of_an_output_table_is_summed_early_on_several_gpus():
-  """Before the encoder's gradients, by a barrier; the values are the same."""
+def test_gradient_of_the_output_table_is_reduced_first_on_several_gpus():
+  """A barrier orders it before the encoder's gradients. Values are unchanged."""
   case = _translation(
     family='t5', tie_word_embeddings=False, attention_backend='xla'
   )

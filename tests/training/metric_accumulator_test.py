@@ -1,4 +1,4 @@
-"""Sums between two reports, and their exact round trip through JSON."""
+"""Tests of metrics accumulated between reports and stored as JSON."""
 
 import json
 import math
@@ -36,7 +36,7 @@ def _filled(*outputs):
   return accumulator
 
 
-def test_means_and_sums():
+def test_means_and_sums_are_accumulated():
   sums = _filled(_output(1.0, norm=2.0), _output(4.0, norm=5.0)).peek()
   assert (sums.steps, sums.skipped, sums.loss, sums.grad_norm, sums.tokens) == (
     2,
@@ -51,7 +51,7 @@ def test_means_and_sums():
   assert total.dtype == np.float64
 
 
-def test_steps_that_are_not_finite_are_counted_and_left_out():
+def test_non_finite_steps_are_counted_and_excluded():
   nan = float('nan')
   sums = _filled(
     _output(1.0),
@@ -60,10 +60,10 @@ def test_steps_that_are_not_finite_are_counted_and_left_out():
   ).peek()
   assert (sums.steps, sums.skipped, sums.loss, sums.grad_norm) == (3, 1, 2, 1)
   np.testing.assert_array_equal(sums.metrics['mlm/loss'][0], [2.0, 4.0])
-  assert sums.tokens == 30.0  # read, though not learnt from
+  assert sums.tokens == 30.0  # Tokens of skipped steps are counted.
 
 
-def test_no_finite_step():
+def test_loss_without_finite_steps_is_nan():
   sums = _filled(_output(math.inf, finite=False)).peek()
   assert math.isnan(sums.loss) and sums.skipped == 1 and not sums.metrics
 
@@ -88,8 +88,7 @@ def _values(i):
 
 
 @pytest.mark.parametrize('cut', [0, 1, 4, 7])
-def test_saved_and_restored_between_reports(cut):
-  """Bit for bit what an uninterrupted accumulator gives."""
+def test_accumulator_is_restored_bit_exactly(cut):
   outputs = [_values(i) for i in range(7)]
   uninterrupted = _filled(*outputs).take()
   saved = json.loads(json.dumps(_filled(*outputs[:cut]).to_json()))
@@ -106,7 +105,7 @@ def test_saved_and_restored_between_reports(cut):
     assert resumed.metrics[name][0].shape == total.shape
 
 
-def test_streaks_and_updates_that_are_not_finite():
+def test_streaks_of_non_finite_steps_are_counted():
   """A streak continues across reports and checkpoints."""
   bad = _output(math.nan, finite=False)
   accumulator = _filled(_output(1.0), bad, bad)

@@ -1,4 +1,4 @@
-"""Momentum contrast in the train state: sharded, saved, initialised."""
+"""Tests of the sharded, saved and initialized state of momentum contrast."""
 
 import jax
 import numpy as np
@@ -46,7 +46,7 @@ def _factory(partitioner):
 
 
 def _trained(partitioner, steps=4):
-  """A state after some steps of 8 pairs: the queue of 24 wraps around."""
+  """Returns a state after steps of 8 pairs, in which the queue of 24 wraps."""
   factory = _factory(partitioner)
   builder = train_step.TrainStepBuilder(
     model=tiny.make_model(num_layers=1, scan_layers=False),
@@ -81,7 +81,7 @@ def single():
 
 
 @pytest.mark.slow
-def test_sharded_is_as_on_one_device(sharded, single):
+def test_sharded_state_equals_one_device(sharded, single):
   _, state, losses = sharded
   _, expected_state, wanted_losses = single
   np.testing.assert_allclose(losses, wanted_losses, rtol=1e-4)
@@ -104,7 +104,7 @@ def test_sharded_is_as_on_one_device(sharded, single):
 
 
 @pytest.mark.slow
-def test_key_encoder_is_sharded_as_the_parameters(sharded):
+def test_key_encoder_is_sharded_like_the_parameters(sharded):
   factory, state, _ = sharded
   encoder = state.objective_state['align']['key_encoder']
   spread = 0
@@ -122,15 +122,15 @@ def test_key_encoder_is_sharded_as_the_parameters(sharded):
       )
   for leaf in jax.tree.leaves(encoder):
     spread += not leaf.sharding.is_fully_replicated
-  assert spread > 5  # kernels and embeddings, the head's among them
+  assert spread > 5  # kernels and embeddings, including the head
   assert not encoder['heads']['align']['inner'][
     'kernel'
   ].sharding.is_fully_replicated
 
 
 @pytest.mark.slow
-def test_checkpoint_holds_queue_pointer_and_key_encoder(sharded, tmp_path):
-  """All bits, read again on the same mesh and on one device."""
+def test_checkpoint_restores_queue_pointer_and_key_encoder(sharded, tmp_path):
+  """The state is restored bit-exactly on the same mesh and on one device."""
   factory, state, _ = sharded
   saved = checkpoints.Checkpoints(tmp_path)
   saved.save(state, {})
@@ -147,10 +147,10 @@ def test_checkpoint_holds_queue_pointer_and_key_encoder(sharded, tmp_path):
 
 
 @pytest.mark.slow
-def test_key_encoder_begins_as_what_the_parameters_are_taken_from(
+def test_key_encoder_is_initialized_from_the_run_of_the_parameters(
   single, tmp_path
 ):
-  """And donating the first state's arrays to a step finds each one once."""
+  """The state shares no buffers, so that it can be donated."""
   factory, state, _ = single
   saved = checkpoints.Checkpoints(tmp_path)
   saved.save(state, {})

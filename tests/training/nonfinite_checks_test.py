@@ -1,4 +1,4 @@
-"""Parameters that are NaN or infinite are refused, by name."""
+"""Tests that NaN and infinite parameters are rejected."""
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from xlflax.utils import errors
 
 @pytest.mark.parametrize('value', [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize('dtype', [np.float32, np.float16, ml_dtypes.bfloat16])
-def test_one_value_of_an_array(value, dtype):
+def test_single_non_finite_value_is_rejected(value, dtype):
   values = np.ones((3, 5), dtype)
   nonfinite_checks.check_finite('w', values, where='file')
   values[2, 4] = value
@@ -24,7 +24,7 @@ def test_one_value_of_an_array(value, dtype):
   assert 'file' in text and 'look' in text
 
 
-def test_arrays_of_many_pieces_and_other_types(monkeypatch):
+def test_arrays_are_checked_in_chunks(monkeypatch):
   monkeypatch.setattr(nonfinite_checks, '_CHUNK_SIZE', 4)
   values = np.zeros(10, np.float32)
   nonfinite_checks.check_finite('w', values, where='')
@@ -36,8 +36,8 @@ def test_arrays_of_many_pieces_and_other_types(monkeypatch):
 
 
 @pytest.mark.parametrize('on_host', [True, False])
-def test_arrays_on_devices(monkeypatch, on_host):
-  """Sharded ones too; looked at where they are, or on the devices."""
+def test_device_arrays_are_checked(monkeypatch, on_host):
+  """Covers sharded arrays, checked on the host and on the devices."""
   if not on_host:
     monkeypatch.setattr(nonfinite_checks, '_is_on_host', lambda array: False)
   mesh = jax.sharding.Mesh(jax.devices()[:2], 'x')

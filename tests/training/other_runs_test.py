@@ -1,4 +1,4 @@
-"""Runs of the command that start from other runs, on a corpus directory."""
+"""Tests of `xlflax train` with initial parameters of other runs."""
 
 import json
 
@@ -32,7 +32,7 @@ def _sizes(kind: str) -> list[str]:
 
 @pytest.fixture(scope='module')
 def root(tmp_path_factory):
-  """A corpus of three languages, a joint and an English vocabulary."""
+  """A corpus of three languages with a joint and an English vocabulary."""
   root = tmp_path_factory.mktemp('runs')
   write_corpus(root / 'corpus')
   english = root / 'english' / 'mono'
@@ -55,7 +55,7 @@ def root(tmp_path_factory):
 
 
 def _train(root, name, files, corpus, steps, *arguments):
-  """Losses of a run of so many steps."""
+  """Returns the losses of a run."""
   status = cli.main(
     [
       'train',
@@ -181,8 +181,10 @@ def _from_english(root, *more):
 
 
 @pytest.mark.slow
-def test_frozen_body_and_matched_embeddings(root, english):
-  """MetaXLM's +freezing: the body stays, embeddings and bias train."""
+def test_frozen_body_is_unchanged_and_matched_embeddings_are_trained(
+  root, english
+):
+  """The configuration is that of MetaXLM's "+freezing"."""
   init = _from_english(
     root,
     f'optimizers.AdamW.frozen = ({_BODY!r},)',
@@ -226,12 +228,14 @@ def test_frozen_body_and_matched_embeddings(root, english):
     got['model/embeddings/token'][int(the[0])]
     - english['model/embeddings/token'][int(the[3])]
   )
-  assert 0 < np.abs(moved).max() < 0.01  # two small steps from its origin
+  assert 0 < np.abs(moved).max() < 0.01  # two small steps
 
 
 @pytest.mark.slow
-def test_translation_from_an_encoder_then_averaged(root, english, capsys):
-  """Vocabulary matching and decoder initialisation together."""
+def test_translation_model_is_initialized_from_an_encoder_and_averaged(
+  root, english, capsys
+):
+  """Combines vocabulary matching and decoder initialization."""
   init = _from_english(
     root,
     'initialization.InitFromCheckpoint.decoder = '
@@ -251,7 +255,7 @@ def test_translation_from_an_encoder_then_averaged(root, english, capsys):
   assert np.isfinite(losses).all()
   name = 'layers/cross_attention/key/kernel'
   first, last = (_params(root, 'mt', step) for step in (1, 2))
-  np.testing.assert_array_equal(  # the first step's rate is 0
+  np.testing.assert_array_equal(  # The learning rate of the first step is 0.
     first[f'model/decoder/{name}'], english[f'model/{name}'][:1]
   )
   assert (last[f'model/decoder/{name}'] != english[f'model/{name}'][:1]).any()

@@ -1,4 +1,4 @@
-"""Names of parameters, and selecting them by pattern."""
+"""Tests of parameter names and patterns."""
 
 import jax
 import jax.numpy as jnp
@@ -23,17 +23,17 @@ def test_names_are_paths_in_the_order_of_the_leaves():
   ]
 
 
-def test_nest_is_the_inverse_of_names():
+def test_unflatten_is_the_inverse_of_flatten():
   tree = {'a': {'b': 1, 'c': {'d': 2}}, 'e': 3}
   assert param_tree.unflatten_params(param_tree.flatten_params(tree)) == tree
 
 
-def test_names_of_named_tuples():
+def test_fields_of_named_tuples_are_part_of_names():
   state = optimizers.Adam(learning_rate=0.1).transform.init(_TREE)
   assert '0/mu/model/b' in param_tree.flatten_params(state)
 
 
-def test_map_with_names():
+def test_map_named_passes_names_and_leaves():
   out = param_tree.map_named(
     lambda n, x, y: (n, x.shape == y.shape), _TREE, _TREE
   )
@@ -44,7 +44,7 @@ def test_map_with_names():
   ('patterns', 'matched'),
   [(('b$',), True), (('^b',), False), (('zzz', 'l/b'), True), ((), False)],
 )
-def test_patterns_match_anywhere(patterns, matched):
+def test_patterns_match_any_part_of_a_name(patterns, matched):
   assert param_tree.matches_pattern(patterns, 'model/b') == matched
 
 

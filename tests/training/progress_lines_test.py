@@ -1,4 +1,4 @@
-"""Speed and its report, under a clock that the tests turn."""
+"""Tests of progress lines with a fake clock."""
 
 import pytest
 
@@ -36,11 +36,11 @@ def _progress(first_step=0, total_steps=1000, is_compiled_long=False, **fields):
     (200000, '2 d 07:33:20'),
   ],
 )
-def test_duration(seconds, text):
+def test_duration_is_formatted(seconds, text):
   assert progress_lines.format_duration(seconds) == text
 
 
-def test_speed_since_the_last_report(clock):
+def test_speed_is_measured_since_the_last_report(clock):
   progress = _progress()
   clock.now += 20
   assert progress.report(10, 1.0, 50) == {
@@ -54,14 +54,14 @@ def test_speed_since_the_last_report(clock):
   }
 
 
-def test_share_of_the_peak(clock):
+def test_mfu_is_the_fraction_of_peak_flops(clock):
   progress = _progress(flops_per_step=1e12, peak_flops=4e12)
   clock.now += 5
   assert progress.report(10, 1.0, 1)['mfu'] == pytest.approx(0.5)
 
 
-def test_excluded_time_and_tokens_do_not_count(clock):
-  """Compilation in step 1, and an evaluation after step 6."""
+def test_compilation_and_evaluation_are_excluded_from_the_speed(clock):
+  """Step 1 is compiled, and an evaluation runs after step 6."""
   progress = _progress()
   clock.now += 60
   progress.restart(1)
@@ -79,14 +79,14 @@ def test_excluded_time_and_tokens_do_not_count(clock):
   }
 
 
-def test_no_step_since_the_clock_was_restarted(clock):
+def test_report_directly_after_a_restart_is_empty(clock):
   progress = _progress()
   clock.now += 60
   progress.restart(1)
   assert progress.report(1, 1.0, 50) == {}
 
 
-def test_line(clock, caplog):
+def test_progress_line(clock, caplog):
   caplog.set_level('INFO')
   progress = _progress(
     first_step=100, total_steps=5000, flops_per_step=1.0, peak_flops=2.0
@@ -100,19 +100,19 @@ def test_line(clock, caplog):
   ]
 
 
-def test_the_eta_counts_evaluations(clock, caplog):
+def test_eta_includes_evaluations(clock, caplog):
   caplog.set_level('INFO')
   progress = _progress(total_steps=101)
   progress.begin(1, 9.0, 75)
   assert '00:01:15' in caplog.text
   clock.now += 10
-  progress.restart(11)  # of which nine seconds were an evaluation
+  progress.restart(11)  # nine seconds of evaluation
   clock.now += 10
   progress.report(21, 1.0, 50)
   assert caplog.messages[-1].endswith('ETA 00:01:20')  # 80 steps of 1 s
 
 
-def test_a_line_within_a_long_interval(clock, caplog):
+def test_line_is_logged_within_a_long_interval(clock, caplog):
   caplog.set_level('INFO')
   progress = _progress(total_steps=100)
   progress.begin(1, 9.0, 1)
@@ -122,7 +122,7 @@ def test_a_line_within_a_long_interval(clock, caplog):
   assert caplog.messages[1:] == ['step 5/100 | ETA 00:12:40']
 
 
-def test_other_processes_are_silent(clock, caplog):
+def test_only_the_lead_process_logs(clock, caplog):
   caplog.set_level('INFO')
   progress = _progress(enabled=False)
   clock.now += 5
@@ -133,7 +133,7 @@ def test_other_processes_are_silent(clock, caplog):
   assert not caplog.records
 
 
-def test_a_long_compilation_is_explained(monkeypatch, caplog):
+def test_long_compilation_is_logged(monkeypatch, caplog):
   caplog.set_level('INFO')
   monkeypatch.setattr(progress_lines, '_LONG_COMPILATION_SECONDS', 0.05)
   short, other, long = (

@@ -1,4 +1,4 @@
-"""Keys derived from seed and purpose."""
+"""Tests of keys derived from seed and purpose."""
 
 import jax
 import numpy as np
@@ -23,7 +23,7 @@ def test_keys_differ_by_seed_and_purpose():
 
 
 @pytest.mark.parametrize('seed', [0, 7, 2**31 - 1, -5])
-def test_is_what_jax_folds(seed):
+def test_purpose_key_equals_fold_in(seed):
   for purpose in randomness.Purpose:
     np.testing.assert_array_equal(
       jax.random.key_data(randomness.purpose_key(seed, purpose)),
@@ -33,7 +33,7 @@ def test_is_what_jax_folds(seed):
     )
 
 
-def test_follows_the_generator_that_jax_is_set_to():
+def test_purpose_key_uses_the_default_prng():
   with jax.default_prng_impl('rbg'):
     key = randomness.purpose_key(3, randomness.Purpose.TRAINING)
   assert jax.random.key_data(key).shape == (4,)

@@ -66,7 +66,7 @@ def setup(tmp_path):
   )
 
 
-def test_header(setup, tmp_path):
+def test_header_lines(setup, tmp_path):
   tasks = {
     'mono': [
       _task('corpus.mono.en', ('en',), 0.75),
@@ -91,7 +91,7 @@ def test_header(setup, tmp_path):
   ]
 
 
-def test_the_classes_of_a_classifier_are_listed(setup):
+def test_classes_of_a_classifier_are_listed(setup):
   labels = tuple(f'class {i:02}' for i in range(23))
   setup.settings.objectives.entries = [
     types.SimpleNamespace(
@@ -109,15 +109,15 @@ def test_the_classes_of_a_classifier_are_listed(setup):
   assert 'class 20' not in line
 
 
-def test_many_languages_are_cut_off():
+def test_long_lists_of_languages_are_truncated():
   tasks = [_task(f't{i}', (f'l{i}',), 0.05) for i in range(20)]
   assert run_header.format_sequence_shares(tasks).endswith(' and 8 more')
 
 
-def test_warnings(setup):
+def test_repeated_tasks_and_unknown_tokens_are_reported(setup):
   tasks = {
     'mono': [
-      _task('small', ('sw',), 0.5, rows=100),  # 640 times over
+      _task('small', ('sw',), 0.5, rows=100),  # 640 epochs
       _task('large', ('en',), 0.5, rows=100_000),
       _task('odd', ('en', 'am'), 0.0, unknown=(0.001, 0.31)),
     ]
@@ -160,7 +160,7 @@ def test_unknown_tokens_of_a_task_in_two_datasets_have_one_warning(setup):
     (schedules.Piecewise(values=(0.0, 1e-3), boundaries=(7,)), None, False),
   ],
 )
-def test_a_learning_rate_of_zero(rate, head_rate, has_warning):
+def test_learning_rate_of_zero_is_reported(rate, head_rate, has_warning):
   rates = () if head_rate is None else (('^heads/', head_rate),)
   steps = getattr(rate, 'total_steps', 8)
   settings = types.SimpleNamespace(
@@ -176,7 +176,7 @@ def test_a_learning_rate_of_zero(rate, head_rate, has_warning):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _OwnSchedule(schedules.Peaked):
+class _UserSchedule(schedules.Peaked):
   """A user-defined schedule, which is 0 because of an integer division."""
 
   def __call__(self, step):
@@ -186,11 +186,11 @@ class _OwnSchedule(schedules.Peaked):
 @pytest.mark.parametrize(
   'rate',
   [
-    _OwnSchedule(peak_value=1e-3),
+    _UserSchedule(peak_value=1e-3),
     schedules.Piecewise(values=(0.0, 0.0), boundaries=(7,)),
   ],
 )
-def test_a_schedule_of_zeros_is_named_instead_of_the_macro(rate):
+def test_schedule_of_zeros_is_reported_with_its_class(rate):
   settings = types.SimpleNamespace(
     optimizer=optimizers.AdamW(learning_rate=rate), steps=8
   )
@@ -244,7 +244,7 @@ def test_only_single_texts_can_be_split_into_shorter_lines(setup):
   assert_mentions(line, 'truncated', 'split the text')
 
 
-def test_length_warnings_name_the_flags_of_the_dataset(setup):
+def test_length_warnings_contain_the_flags_of_the_dataset(setup):
   flags = {
     'length': 'LENGTH',
     'pairs.min_tokens': 'mono/PairOptions.min_tokens',
@@ -258,7 +258,7 @@ def test_length_warnings_name_the_flags_of_the_dataset(setup):
   assert_mentions(truncated, '--gin.LENGTH')
 
 
-def test_a_minimum_of_one_token_cannot_be_decreased(setup):
+def test_minimum_of_one_token_is_not_suggested(setup):
   setup.settings.steps = 1
   setup.settings.datasets[0].pairs = dataset_config.PairOptions()
   tasks = {'mono': [_filtered_task(492, 0)]}
@@ -274,24 +274,24 @@ def test_few_dropped_or_truncated_examples_are_not_reported(
   assert _length_warnings(setup, task) == []
 
 
-def test_a_dataset_without_counts_has_no_length_warnings(setup):
+def test_dataset_without_counts_has_no_length_warnings(setup):
   task = _filtered_task(0, 500, examples_read=0)
   assert _length_warnings(setup, task) == []
 
 
-def test_a_dataset_of_every_other_step_is_read_half_as_often(setup):
+def test_epochs_of_a_dataset_depend_on_its_steps(setup):
   setup.settings.objectives.dataset_step = lambda name, step: step // 2
   tasks = {'mono': [_task('small', ('sw',), 0.5, rows=100)]}
   [small] = run_header.data_warnings(setup.settings, tasks)
   assert_mentions(small, 320)
 
 
-def test_a_live_dataset_has_no_rows(setup):
+def test_live_dataset_without_size_is_not_reported(setup):
   tasks = {'mono': [_task('live', ('en',), 1.0, rows=None)]}
   assert run_header.data_warnings(setup.settings, tasks) == []
 
 
-def test_languages_outside_of_the_vocabulary():
+def test_languages_outside_of_the_vocabulary_are_reported():
   statistics = loader_base.TaskStatistics(
     task='labeled/eng',
     languages=('eng', 'de'),
@@ -309,9 +309,7 @@ def test_languages_outside_of_the_vocabulary():
   assert not run_header.language_warnings((), tasks)
 
 
-def test_the_text_of_tasks_without_a_cache_is_checked(
-  setup, caplog, monkeypatch
-):
+def test_text_of_tasks_without_a_cache_is_checked(setup, caplog, monkeypatch):
   """Other loaders do not check their text."""
   live = types.SimpleNamespace(
     statistics=list, find_text_anomalies=lambda: ['a mistake']

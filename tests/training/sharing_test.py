@@ -1,4 +1,4 @@
-"""Training with parts that languages do not share: checks, shards, freezing."""
+"""Tests of training with language-specific parameters."""
 
 import dataclasses
 
@@ -61,7 +61,7 @@ def _fails(dataset, spec=_SPEC, plan=_PLAN) -> str:
   return str(error.value)
 
 
-def test_datasets_of_one_language_at_a_time_are_fine():
+def test_monolingual_batches_are_accepted():
   adjacent = dataclasses.replace(
     _SIDES,
     layout=dataset_config.ExampleLayout.INTERLEAVED,
@@ -71,7 +71,7 @@ def test_datasets_of_one_language_at_a_time_are_fine():
   sharing_checks.check_sharing(None, (training_setup_test.MONO,), tiny.SPEC)
 
 
-def test_batches_of_mixed_languages():
+def test_batches_of_mixed_languages_are_rejected():
   mixed = dataclasses.replace(
     _SIDES, batching=dataset_config.LanguageBatching.MIXED
   )
@@ -81,14 +81,14 @@ def test_batches_of_mixed_languages():
   )
 
 
-def test_rows_of_two_languages():
+def test_examples_of_two_languages_are_rejected():
   text = _fails(
     dataclasses.replace(_SIDES, layout=dataset_config.ExampleLayout.PAIRS)
   )
   assert_mentions(text, "'sides'", 'PAIRS', 'DUAL')
 
 
-def test_sides_exchanged_at_random():
+def test_random_order_of_pairs_is_rejected():
   text = _fails(
     dataclasses.replace(
       _SIDES, pairs=dataset_config.PairOptions(order='random')
@@ -100,12 +100,12 @@ def test_sides_exchanged_at_random():
 
 
 @pytest.mark.parametrize('plan', [None, SharingPlan(layers=2)])
-def test_one_id_for_two_words_needs_separate_embeddings(plan):
+def test_shared_token_ids_require_separate_embeddings(plan):
   text = _fails(_SIDES, plan=plan)
   assert_mentions(text, 'EncoderConfig.sharing', 'embeddings=True', plan)
 
 
-def test_a_run_is_checked_when_it_is_set_up():
+def test_setup_checks_language_specific_parameters():
   settings = training_setup_test.make_settings(model=_model())
   with pytest.raises(errors.ConfigError, match='ONE_LANGUAGE'):
     training_setup.Setup(settings)
@@ -122,7 +122,7 @@ def _factory(partitioner, **fields):
 
 
 def _german():
-  """Rows of words that German has, and padding."""
+  """Returns a batch of German words and padding."""
   batch = tiny.make_batch()
   ids = batch['token_ids']
   ids[:] = np.where(ids >= 5, 35 + ids % 29, ids)
@@ -131,7 +131,7 @@ def _german():
 
 
 def _step(partitioner, optimizer):
-  """The state before and after one step on German."""
+  """Returns the state before and after one step on German text."""
   factory = _factory(partitioner, optimizer=optimizer)
   state = factory.create(jax.random.key(3))
   step = train_step.TrainStepBuilder(
@@ -155,7 +155,7 @@ def alone():
   return _step(tiny.one_device(), optimizers.Adam(learning_rate=0.1, eps=1.0))
 
 
-def test_a_step_moves_the_shared_and_one_languages_parameters(alone):
+def test_step_updates_shared_parameters_and_those_of_the_language(alone):
   before, after = (param_tree.flatten_params(state.params) for state in alone)
   for name, leaf in after.items():
     if 'language_specific' in name:
@@ -165,7 +165,7 @@ def test_a_step_moves_the_shared_and_one_languages_parameters(alone):
 
 
 @pytest.mark.slow
-def test_eight_devices_equal_one(alone):
+def test_step_on_eight_devices_equals_one_device(alone):
   mesh = partitioning.Partitioner(fsdp=2, tensor=2)
   sharded = _step(mesh, optimizers.Adam(learning_rate=0.1, eps=1.0))
   for mine, other in zip(sharded, alone, strict=True):
@@ -179,8 +179,8 @@ def test_eight_devices_equal_one(alone):
 
 
 @pytest.mark.slow
-def test_frozen_language_specific_parts():
-  """They keep their values and have no optimizer state (fine-tuning)."""
+def test_frozen_language_specific_parameters_are_unchanged():
+  """They have no optimizer state."""
   optimizer = optimizers.AdamW(learning_rate=0.1, frozen=_FROZEN)
   before, after = _step(tiny.one_device(), optimizer)
   old, new = (

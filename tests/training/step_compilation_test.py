@@ -1,4 +1,4 @@
-"""The first step is compiled before it is asked for, once."""
+"""Tests of compiling the first step in advance."""
 
 import jax
 import numpy as np
@@ -25,7 +25,7 @@ def compiled(monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_step_is_compiled_once(compiled):
+def test_step_is_compiled_once(compiled):
   setup = training_setup.Setup(make_settings(partitioner=tiny.one_device()))
   with setup.settings.partitioner.scope():
     with step_compilation.StepCompiler(setup, 0) as compiler:
@@ -45,14 +45,14 @@ def test_the_step_is_compiled_once(compiled):
   assert sum('step' in name for name in compiled) == 1
 
 
-def test_a_run_that_is_finished_compiles_nothing(compiled):
+def test_finished_run_compiles_no_step(compiled):
   setup = training_setup.Setup(make_settings(partitioner=tiny.one_device()))
   with step_compilation.StepCompiler(setup, setup.settings.last_step):
     pass
   assert not [name for name in compiled if 'step' in name]
 
 
-def test_compilation_errors_are_raised_at_the_step(monkeypatch):
+def test_compilation_errors_are_raised_by_the_step(monkeypatch):
   setup = training_setup.Setup(make_settings(partitioner=tiny.one_device()))
 
   def refuse(active):
@@ -60,6 +60,6 @@ def test_compilation_errors_are_raised_at_the_step(monkeypatch):
 
   monkeypatch.setattr(setup, 'abstract_batches', refuse)
   with step_compilation.StepCompiler(setup, 0) as compiler:
-    compiler.wait_lowered()  # ends all the same
+    compiler.wait_lowered()  # returns despite the error
   with pytest.raises(errors.ConfigError, match='No batches'):
     compiler.step_of((0,))

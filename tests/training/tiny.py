@@ -1,4 +1,4 @@
-"""A tiny encoder and its train state, shared by the tests of training."""
+"""A tiny encoder and its train state for tests of training."""
 
 import dataclasses
 
@@ -28,7 +28,7 @@ SPEC = vocabulary_spec.VocabularySpec(
 
 
 def make_model(vocab_size: int = SPEC.size, **fields) -> encoder.Encoder:
-  """Two layers of 16 without dropout."""
+  """Returns an encoder with two layers of width 16 and without dropout."""
   settings = (
     dict(
       num_layers=2,
@@ -121,7 +121,7 @@ class Regression(objective_base.Objective):
 
 
 def regression_state(optimizer, *, ema: bool = False, length: int = 12):
-  """A train state around the parameters that `Regression` reads."""
+  """Returns a train state with the parameters of `Regression`."""
   params = {
     'model': {'bias': jnp.float32(0.5), 'w': jnp.linspace(-1.0, 1.0, length)}
   }
@@ -135,7 +135,7 @@ def regression_state(optimizer, *, ema: bool = False, length: int = 12):
 
 
 def assert_trees_equal(a, b) -> None:
-  """Same structure and the same bits."""
+  """Asserts that two trees have the same structure and equal values."""
   assert jax.tree.structure(a) == jax.tree.structure(b)
   for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
     assert x.dtype == y.dtype
@@ -143,7 +143,7 @@ def assert_trees_equal(a, b) -> None:
 
 
 def numbered(state):
-  """The state with every leaf filled by values that no other leaf has."""
+  """Returns the state with different values in all leaves."""
   leaves, structure = jax.tree.flatten(state)
 
   def fill(i, leaf):

@@ -1,4 +1,4 @@
-"""The training loop: hooks, requests, signals, and who may write."""
+"""Tests of hooks, requests and signals in the training loop."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ _LOSSES = [1 + n / 1024 for n in range(24)]
 
 @pytest.fixture
 def make_run(tmp_path, monkeypatch):
-  """Makes runs of 16 steps that save every 4 steps."""
+  """Returns a function that creates runs of 16 steps that save every 4 steps."""
 
   def make(**options):
     return fake_run.make_run(monkeypatch, tmp_path, _LOSSES, **options)
@@ -30,7 +30,7 @@ def make_run(tmp_path, monkeypatch):
 
 
 class _Counter(hook_base.Hook):
-  """Counts steps, and notes what it is called for.
+  """Hook that counts steps and records its calls.
 
   Args:
     requests: Mapping from steps to the request that the hook returns after the
@@ -73,7 +73,7 @@ class _Counter(hook_base.Hook):
     self.count = state['count']
 
 
-def test_a_hook_sees_the_run_from_start_to_end(make_run):
+def test_methods_of_a_hook_are_called_in_order(make_run):
   hook = _Counter()
   result = train_loop.run_steps(make_run(hooks=[hook]))
   assert hook.calls == [
@@ -87,7 +87,7 @@ def test_a_hook_sees_the_run_from_start_to_end(make_run):
   assert result['finished'] and result['step'] == 16
 
 
-def test_the_state_of_a_hook_survives_a_kill(make_run):
+def test_state_of_a_hook_is_restored_after_a_kill(make_run):
   saved = fake_run.Checkpoints()
   killed = _Counter({6: KeyboardInterrupt()})
   with pytest.raises(KeyboardInterrupt):
@@ -99,7 +99,7 @@ def test_the_state_of_a_hook_survives_a_kill(make_run):
   assert hook.count == 16
 
 
-def test_a_hook_requests_a_save_and_a_stop(make_run):
+def test_hook_requests_a_save_and_a_stop(make_run):
   saved = fake_run.Checkpoints()
   hook = _Counter(
     {2: hook_base.Request(save=True), 6: hook_base.Request(stop=True)}
@@ -110,8 +110,8 @@ def test_a_hook_requests_a_save_and_a_stop(make_run):
 
 
 @pytest.mark.parametrize(('at', 'to'), [(6, 4), (3, 0)])
-def test_a_hook_requests_a_rewind(make_run, at, to):
-  """Its own state goes back, too, also to the start of training."""
+def test_hook_requests_a_rewind(make_run, at, to):
+  """The state of the hook is also restored, even at the start of training."""
   hook = _Counter({at: hook_base.Request(rewind=True, reason='Test.')})
   run = make_run(hooks=[hook])
   train_loop.run_steps(run)
@@ -123,7 +123,7 @@ def test_a_hook_requests_a_rewind(make_run, at, to):
   assert fake_run.logged_steps(run.model_dir) == list(range(2, 17, 2))
 
 
-def test_a_hook_rejects_a_checkpoint(make_run):
+def test_hook_rejects_a_checkpoint(make_run):
   class _Rejects(hook_base.Hook):
     def before_checkpoint(self, run):
       return run.step != 8
@@ -133,24 +133,24 @@ def test_a_hook_rejects_a_checkpoint(make_run):
   assert sorted(saved.saved) == [4, 12, 16]
 
 
-def test_states_of_two_hooks_need_different_keys(make_run):
+def test_hooks_require_different_state_keys(make_run):
   with pytest.raises(errors.ConfigError) as error:
     make_run(hooks=[_Counter(), _Counter()])
   assert_mentions(error.value, 'Trainer.hooks', 'state_key')
 
 
-def test_two_hooks_with_the_same_key_whose_states_are_still_empty(make_run):
-  class _Growing(hook_base.Hook):
+def test_hooks_with_empty_states_require_different_state_keys(make_run):
+  class _EmptyState(hook_base.Hook):
     def state_dict(self):
       return {}
 
   with pytest.raises(errors.ConfigError) as error:
-    make_run(hooks=[_Growing(), _Growing()])
+    make_run(hooks=[_EmptyState(), _EmptyState()])
   assert_mentions(error.value, 'Trainer.hooks', 'state_key')
 
 
-def test_further_signals_wait_for_the_last_checkpoint(make_run):
-  """SIGUSR1, then SIGTERM while it is written, as Slurm sends them."""
+def test_second_signal_waits_for_the_last_checkpoint(make_run):
+  """Like Slurm, the hook sends SIGUSR1, and SIGTERM during the save."""
 
   class _Signals(hook_base.Hook):
     def after_step(self, run, step, output):
@@ -184,8 +184,8 @@ def test_further_signals_wait_for_the_last_checkpoint(make_run):
 
 
 @pytest.mark.parametrize('finished', [0, 4])
-def test_a_signal_before_the_first_step_saves_nothing(make_run, finished):
-  """Of a new run, or of one that is resumed from a checkpoint."""
+def test_signal_before_the_first_step_saves_no_checkpoint(make_run, finished):
+  """Covers a new run and a resumed run."""
 
   class _Signal(hook_base.Hook):
     def before_training(self, run):
@@ -208,8 +208,8 @@ def test_a_signal_before_the_first_step_saves_nothing(make_run, finished):
   assert sorted(saved.saved) == ([finished] if finished else [])
 
 
-def test_a_restore_that_hangs_is_found(make_run):
-  """A model directory on a file system that does not answer."""
+def test_hanging_restore_is_detected(make_run):
+  """For example, the file system of the model directory does not respond."""
   ended, messages = threading.Event(), []
 
   def end(message):
@@ -232,10 +232,10 @@ def test_a_restore_that_hangs_is_found(make_run):
 
 
 @pytest.mark.parametrize('save_interval_steps', [1, 100])
-def test_a_run_that_another_has_taken_over_writes_no_more(
+def test_run_without_its_lease_writes_nothing(
   tmp_path, make_run, save_interval_steps
 ):
-  """Neither a checkpoint nor a report."""
+  """The run writes no checkpoints and no metrics."""
 
   class _Lost(directory_lease.Lease):
     def check(self):
@@ -251,8 +251,8 @@ def test_a_run_that_another_has_taken_over_writes_no_more(
   assert not saved.saved and fake_run.logged_steps(tmp_path) == []
 
 
-def test_the_activities_of_a_run(make_run):
-  """A batch, the first step, a later one, an evaluation, a checkpoint."""
+def test_activities_of_a_run_are_recorded(make_run):
+  """Covers batches, steps, an evaluation and a checkpoint."""
   evaluation = types.SimpleNamespace(
     is_due=lambda step, _: step == 2, run=lambda *_: {}
   )
@@ -277,7 +277,7 @@ def test_the_activities_of_a_run(make_run):
   ]
 
 
-def test_a_write_that_failed_is_noticed_after_the_next_step(make_run):
+def test_failed_write_is_raised_after_the_next_step(make_run):
   class _Full(fake_run.Checkpoints):
     def check(self):
       raise errors.CheckpointError('A checkpoint could not be written')
@@ -302,7 +302,9 @@ def _evaluated(make_run, saved, metric_for_best_model):
 
 
 @pytest.mark.parametrize(('best', 'steps'), [('f1', [1, 16]), (None, [16])])
-def test_an_evaluation_is_saved_for_its_best_metric(make_run, best, steps):
+def test_evaluated_checkpoint_is_saved_for_the_best_metric(
+  make_run, best, steps
+):
   saved = fake_run.Checkpoints()
   _evaluated(make_run, saved, best)
   assert sorted(saved.saved) == steps
@@ -310,7 +312,7 @@ def test_an_evaluation_is_saved_for_its_best_metric(make_run, best, steps):
     assert saved.metrics[1] == {'f1': 0.25, 'mrr': 0.5}
 
 
-def test_a_best_metric_that_was_not_evaluated_is_an_error(make_run):
+def test_best_metric_must_be_evaluated(make_run):
   """The trained parameters are saved before the error is raised."""
   saved = fake_run.Checkpoints()
   with pytest.raises(errors.ConfigError) as error:

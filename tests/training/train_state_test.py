@@ -1,4 +1,4 @@
-"""Train states: what they hold, and the same values on any mesh."""
+"""Tests of the content and sharding of train states."""
 
 import dataclasses
 import functools
@@ -21,7 +21,7 @@ from xlflax.utils import errors
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Queue(masked_lm.MaskedLM):
-  """Keeps a queue of vectors, as momentum contrast does."""
+  """Objective with a queue of vectors, like momentum contrast."""
 
   def init_state(self, model, params, vocabulary):
     return {
@@ -53,7 +53,7 @@ def state(sharded):
 
 
 @pytest.mark.slow
-def test_same_values_on_one_device(state):
+def test_state_does_not_depend_on_the_mesh(state):
   alone = tiny.make_factory(mixture=_mixture()).create(jax.random.key(3))
   assert jax.tree.structure(alone) == jax.tree.structure(state)
   names = param_tree.flatten_params(alone)
@@ -61,7 +61,7 @@ def test_same_values_on_one_device(state):
     np.testing.assert_array_equal(leaf, names[name], err_msg=name)
 
 
-def test_is_sharded_as_planned(sharded, state):
+def test_state_has_the_planned_shardings(sharded, state):
   for leaf, abstract in zip(
     jax.tree.leaves(state),
     jax.tree.leaves(sharded.abstract_sharded),
@@ -73,7 +73,7 @@ def test_is_sharded_as_planned(sharded, state):
   assert table.sharding.shard_shape(table.shape) == (32, 8)
 
 
-def test_contents_of_the_state(state):
+def test_state_contains_parameters_average_and_objective_state(state):
   assert (state.step.shape, state.step.dtype, int(state.step)) == (
     (),
     jnp.int32,
@@ -94,7 +94,7 @@ def test_objective_state_is_sharded_like_parameters(sharded):
   assert objective_shardings['queue'].is_fully_replicated
 
 
-def test_no_average_and_no_heads_unless_asked_for():
+def test_average_and_heads_are_optional():
   factory = tiny.make_factory(use_ema=False)
   assert factory.abstract.ema == factory.shardings.ema == ()
   assert set(factory.abstract.params) == {'model'}
@@ -102,7 +102,7 @@ def test_no_average_and_no_heads_unless_asked_for():
 
 
 def test_buffers_are_not_shared(state):
-  """Each can be donated by itself."""
+  """Each buffer can be donated."""
   pointers = [
     shard.data.unsafe_buffer_pointer()
     for leaf in jax.tree.leaves(state)
@@ -111,7 +111,7 @@ def test_buffers_are_not_shared(state):
   assert len(set(pointers)) == len(pointers)
 
 
-def test_other_seed_other_parameters(sharded, state):
+def test_parameters_depend_on_the_seed(sharded, state):
   other = sharded.create(jax.random.key(4))
 
   def table(s):
@@ -120,7 +120,7 @@ def test_other_seed_other_parameters(sharded, state):
   assert not np.array_equal(table(state), table(other))
 
 
-def test_entries_of_one_objective_share_its_head():
+def test_entries_with_the_same_objective_share_a_head():
   objective = sentence_alignment.SentenceAlignment(projection_dim=6)
   mixture = tiny.make_mixture(
     *[
@@ -143,7 +143,7 @@ def test_patterns_of_the_optimizer_are_checked():
     )
 
 
-def test_indivisible_vocabulary_is_trained_whole(warnings_logged):
+def test_indivisible_vocabulary_is_not_sharded(warnings_logged):
   factory = tiny.make_factory(
     model=tiny.make_model(vocab_size=63),
     partitioner=partitioning.Partitioner(tensor=2),
@@ -156,10 +156,10 @@ def test_indivisible_vocabulary_is_trained_whole(warnings_logged):
 
 
 @pytest.mark.slow
-def test_a_state_compiled_quickly_is_the_same(monkeypatch):
+def test_state_does_not_depend_on_the_optimization_level(monkeypatch):
   factory = tiny.make_factory(use_ema=False)
   states = []
-  for level in (1, 3):  # 3 is what XLA does by itself
+  for level in (1, 3):  # 3 is the default of XLA.
     options = {'xla_backend_optimization_level': level}
     monkeypatch.setattr(compile_targets, 'single_run_options', options.copy)
     states.append(factory.create(jax.random.key(0)).params)
@@ -167,7 +167,7 @@ def test_a_state_compiled_quickly_is_the_same(monkeypatch):
 
 
 @pytest.mark.slow
-def test_parameters_that_will_be_replaced_are_not_drawn():
+def test_replaced_parameters_are_not_initialized():
   factory = tiny.make_factory(use_ema=False)
   key = jax.random.key(0)
   names = set(param_tree.flatten_params(factory.abstract.params))

@@ -1,4 +1,4 @@
-"""The train step: accumulation, non-finite steps, averages, metrics."""
+"""Tests of the train step."""
 
 import dataclasses
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def _run(builder, batches, *, active=(0,), steps=1, ema=False):
 
 
 def _expected_gradient(batch, weight=1.0):
-  """Of `Regression` at its first parameters, in numpy."""
+  """Returns the loss and gradient of `Regression`, computed with NumPy."""
   x = batch['token_ids'].astype(np.float64) / tiny.SPEC.size
   w = np.linspace(-1.0, 1.0, x.shape[1])
   rows = (batch['segment_ids'] > 0).sum(axis=1)
@@ -68,7 +68,7 @@ def _moved(builder, batches, **more):
   }, outputs
 
 
-def test_gradient_is_that_of_the_mean_loss():
+def test_gradient_equals_that_of_the_mean_loss():
   batch = tiny.make_batch()
   moved, (output,) = _moved(_builder(_entry()), {'mono': batch})
   expected = _expected_gradient(batch)
@@ -84,7 +84,7 @@ def test_gradient_is_that_of_the_mean_loss():
 
 @pytest.mark.parametrize('k', [2, 4])
 def test_accumulation_equals_one_batch(k):
-  """Rows weigh differently, so a mean of micro-batch means would differ."""
+  """Rows have different weights, so a mean of micro-batch means would differ."""
   batches = {'mono': tiny.make_batch()}
   full_batch, (a,) = _moved(_builder(_entry()), batches)
   parts, (b,) = _moved(
@@ -99,7 +99,7 @@ def test_accumulation_equals_one_batch(k):
 
 
 @pytest.mark.parametrize('bad_step', [0, 1])
-def test_step_that_is_not_finite_changes_nothing_but_the_count(bad_step):
+def test_non_finite_step_changes_only_the_step_count(bad_step):
   builder = _builder(_entry(poison=bad_step), ema_decay=0.5)
   batches = {'mono': tiny.make_batch()}
   before, _ = _run(builder, batches, steps=bad_step, ema=True)
@@ -109,7 +109,7 @@ def test_step_that_is_not_finite_changes_nothing_but_the_count(bad_step):
   tiny.assert_trees_equal(after.replace(step=before.step), before)
 
 
-def test_training_goes_on_after_a_step_that_is_not_finite():
+def test_training_continues_after_a_non_finite_step():
   builder = _builder(_entry(poison=0))
   batches = {'mono': tiny.make_batch()}
   skipped, _ = _moved(builder, batches, steps=2)
@@ -117,8 +117,8 @@ def test_training_goes_on_after_a_step_that_is_not_finite():
   np.testing.assert_array_equal(skipped['w'], once['w'])
 
 
-def test_rates_go_by_steps_where_one_was_skipped():
-  """The second step's rate, after a first that changed nothing."""
+def test_learning_rate_counts_skipped_steps():
+  """The second step uses the rate of step 2, although step 1 was skipped."""
   rate = schedules.Piecewise(values=(0.1, 0.2), boundaries=(1,))
   batches = {'mono': tiny.make_batch()}
   skipped, _ = _moved(
@@ -134,7 +134,7 @@ def test_rates_go_by_steps_where_one_was_skipped():
 
 @pytest.mark.parametrize('rate', [1e-3, 1e25])
 def test_non_finite_parameters_are_reported(rate):
-  """The gradient is finite, and the parameters get 10^25."""
+  """The gradient is finite, but the parameters become 10^25."""
   builder = _builder(_entry(), optimizer=optimizers.AdamW(learning_rate=rate))
   _, outputs = _run(builder, {'mono': tiny.make_batch()})
   assert bool(outputs[0].finite)
@@ -144,9 +144,7 @@ def test_non_finite_parameters_are_reported(rate):
 
 @pytest.mark.parametrize('platform', ['cpu', 'gpu'])
 @pytest.mark.parametrize('condition', [True, False])
-def test_choose_updates_or_keeps_on_every_platform(
-  monkeypatch, platform, condition
-):
+def test_select_update_on_each_platform(monkeypatch, platform, condition):
   monkeypatch.setattr(jax, 'default_backend', lambda: platform)
   state = {'a': jnp.arange(3.0), 'n': jnp.int32(4)}
 
@@ -158,8 +156,8 @@ def test_choose_updates_or_keeps_on_every_platform(
   tiny.assert_trees_equal(got, want)
 
 
-def test_update_on_a_cpu_copies_no_moment():
-  """Adam's moments stay in place: no room for a second copy is taken."""
+def test_update_on_cpus_is_in_place():
+  """No memory is allocated for copies of the moments."""
   size = 1 << 20
   state = tiny.regression_state(optimizers.AdamW(learning_rate=0.1))
   optimizer = optimizers.AdamW(learning_rate=0.1)
@@ -178,7 +176,7 @@ def test_update_on_a_cpu_copies_no_moment():
 
 
 def _frozen(*names):
-  """A step of an encoder with these parameters frozen, and its optimizer."""
+  """Returns the optimizer and the step builder with frozen parameters."""
   optimizer = optimizers.AdamW(learning_rate=0.01, frozen=names)
   return optimizer, train_step.TrainStepBuilder(
     tiny.make_model(), tiny.make_mixture(), optimizer, tiny.SPEC, seed=0
@@ -186,8 +184,8 @@ def _frozen(*names):
 
 
 @pytest.mark.slow
-def test_frozen_parameters_cost_no_gradient():
-  """Neither arithmetic nor the gradient's norm counts them."""
+def test_gradients_of_frozen_parameters_are_not_computed():
+  """They also do not contribute to the gradient norm."""
   batches = {'mono': tiny.make_batch()}
   (full_state, all_of_it), (optimizer, builder) = _frozen(), _frozen('layers')
   factory = tiny.make_factory(optimizer=optimizer, use_ema=False)
@@ -220,7 +218,7 @@ def test_frozen_parameters_cost_no_gradient():
   assert flops[1] < 0.9 * flops[0]
 
 
-def test_average_of_the_parameters():
+def test_ema_equals_a_value_computed_by_hand():
   """ema_1 = 0.9 p_0 + 0.1 p_1; ema_2 = 0.9 ema_1 + 0.1 p_2."""
   builder = _builder(_entry(), ema_decay=0.9)
   batches = {'mono': tiny.make_batch()}
@@ -238,12 +236,12 @@ def test_average_of_the_parameters():
   )
 
 
-def test_no_average_unless_asked_for():
+def test_ema_is_optional():
   state, _ = _run(_builder(_entry()), {'mono': tiny.make_batch()})
   assert state.ema == ()
 
 
-def test_entries_add_up_by_their_weights():
+def test_losses_of_entries_are_summed_by_weight():
   first, second = tiny.make_batch(seed=0), tiny.make_batch(seed=1)
   builder = _builder(
     _entry('mono'), _entry('other', weight=0.25, name='second')
@@ -261,8 +259,8 @@ def test_entries_add_up_by_their_weights():
   )
 
 
-def test_sampled_entries_weigh_one():
-  """Their weights are shares of the steps, not factors of the loss."""
+def test_sampled_entries_have_weight_one():
+  """Weights are sampling rates, and the loss is not scaled."""
   batches = {'mono': tiny.make_batch()}
   builder = _builder(
     _entry('mono', weight=3.0),
@@ -275,13 +273,13 @@ def test_sampled_entries_weigh_one():
   assert float(output.loss) == float(expected.loss)
 
 
-def test_metrics_are_named_once_and_per_language():
+def test_metrics_are_computed_per_language():
   _, (output,) = _run(_builder(_entry()), {'mono': tiny.make_batch()})
   assert set(output.metrics) == {'regression/loss', 'regression/rows'}
   np.testing.assert_array_equal(output.metrics['regression/rows'].total, [4, 4])
 
 
-def test_entries_of_one_objective_are_distinguished_by_dataset():
+def test_metrics_of_equal_objectives_are_prefixed_by_dataset():
   builder = _builder(_entry('mono'), _entry('other'))
   _, (output,) = _run(
     builder,
@@ -293,15 +291,17 @@ def test_entries_of_one_objective_are_distinguished_by_dataset():
   }
 
 
-def test_tokens_count_both_sides_without_padding():
+def test_token_count_includes_pairs_and_excludes_padding():
   batch = tiny.make_batch(rows=4, length=12)  # two rows of 12, two of 8
   assert float(train_step.count_tokens(batch)) == 40
   pairs = batch | {f'paired_{k}': v for k, v in batch.items()}
   assert float(train_step.count_tokens(pairs)) == 80
 
 
-def test_randomness_depends_on_seed_and_step_only():
-  entry = objective_mixture.WeightedObjective(dataset='mono', objective=_Dice())
+def test_randomness_depends_only_on_seed_and_step():
+  entry = objective_mixture.WeightedObjective(
+    dataset='mono', objective=_RandomLoss()
+  )
   batches = {'mono': tiny.make_batch()}
 
   def losses(seed, steps):
@@ -312,8 +312,8 @@ def test_randomness_depends_on_seed_and_step_only():
   assert len(set(losses(1, 3) + losses(2, 3))) == 6
 
 
-class _Dice(tiny.Regression):
-  """A loss that is drawn."""
+class _RandomLoss(tiny.Regression):
+  """Objective with a random loss."""
 
   def __call__(self, model, params, batch, context):
     out = super().__call__(model, params, batch, context)
@@ -323,7 +323,7 @@ class _Dice(tiny.Regression):
 
 @pytest.mark.slow
 def test_encoder_trains_under_strict_rank_promotion():
-  """A real step of MLM: the loss falls, with metrics for each language."""
+  """The loss of masked language modeling decreases."""
   assert jax.config.jax_numpy_rank_promotion == 'raise'
   optimizer = optimizers.AdamW(learning_rate=0.01)
   mixture = tiny.make_mixture(
@@ -404,9 +404,7 @@ class _Invalid(tiny.Regression):
     ),
   ],
 )
-def test_an_invalid_output_of_an_objective_is_reported(
-  convert, mentions, steps
-):
+def test_invalid_output_of_an_objective_is_reported(convert, mentions, steps):
   entry = objective_mixture.WeightedObjective(
     dataset='mono', objective=_Invalid(convert=convert)
   )
@@ -415,7 +413,7 @@ def test_an_invalid_output_of_an_objective_is_reported(
     _run(builder, {'mono': tiny.make_batch()})
 
 
-def test_an_objective_without_call_is_reported():
+def test_objective_without_call_is_reported():
   @dataclasses.dataclass(frozen=True, kw_only=True)
   class _Misspelled(objective_base.Objective):
     name: str = 'misspelled'
@@ -464,7 +462,7 @@ class _Failing(tiny.Regression):
     (lambda params, batch: batch + 1, 'TypeError', ()),
   ],
 )
-def test_an_exception_of_an_objective_is_reported_with_its_line(fail, got, fix):
+def test_exception_in_an_objective_is_reported_with_its_line(fail, got, fix):
   entry = objective_mixture.WeightedObjective(
     dataset='mono', objective=_Failing(fail=fail)
   )
@@ -479,7 +477,7 @@ def test_an_exception_of_an_objective_is_reported_with_its_line(fail, got, fix):
   assert caught.value.__cause__ is not None
 
 
-def test_the_keys_of_heads_are_named():
+def test_missing_head_is_reported_with_existing_heads():
   @dataclasses.dataclass(frozen=True, kw_only=True)
   class _OtherHead(tiny.Regression):
     def __call__(self, model, params, batch, context):

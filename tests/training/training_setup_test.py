@@ -1,4 +1,4 @@
-"""Settings that fit together, and what is made of them."""
+"""Tests of validating settings and of the training setup."""
 
 import dataclasses
 import re
@@ -50,7 +50,7 @@ _ALIGN = objective_mixture.WeightedObjective(
 
 
 def _unsized():
-  """The tiny encoder, as configurations give it: sizes left open."""
+  """Returns the tiny encoder without sizes, as in configurations."""
   model = tiny.make_model()
   return encoder.Encoder(
     dataclasses.replace(model.config, vocab_size=None, num_languages=None)
@@ -100,13 +100,13 @@ def _fails(**fields) -> str:
     'prefetch',
   ],
 )
-def test_numbers_that_must_be_positive(field):
+def test_numeric_fields_must_be_positive(field):
   with pytest.raises(errors.ConfigError) as error:
     make_settings(**{field: 0})
   assert error.value.where == f'Trainer.{field}'
 
 
-def test_datasets_of_one_name():
+def test_duplicate_dataset_names_are_rejected():
   assert "Got: ['mono', 'mono']. Where: Trainer.datasets" in _fails(
     datasets=(MONO, MONO)
   )
@@ -116,26 +116,26 @@ def test_datasets_of_one_name():
   ('entries', 'datasets'),
   [((_MLM,), (MONO, _SIDES)), ((_MLM, _ALIGN), (MONO,))],
 )
-def test_datasets_that_nothing_reads_or_gives(entries, datasets):
+def test_unused_and_missing_datasets_are_rejected(entries, datasets):
   text = _fails(objectives=tiny.make_mixture(*entries), datasets=datasets)
   assert f'Got: {sorted(s.name for s in datasets)}' in text
   assert f'Expected: {sorted(e.dataset for e in entries)}' in text
 
 
-def test_batch_that_does_not_divide_names_its_dataset():
+def test_indivisible_batch_size_is_reported_with_its_dataset():
   text = _fails(datasets=(dataclasses.replace(MONO, batch_size=12),))
   assert 'a multiple of 8 ' in text and 'Got: 12' in text
   assert 'Where: dataset mono' in text
   assert 'a multiple of 16' in _fails(gradient_accumulation_steps=2)
 
 
-def test_last_step():
+def test_last_step_is_limited_by_stop_after_steps():
   assert make_settings().last_step == 100
   assert make_settings(stop_after_steps=7).last_step == 7
   assert make_settings(stop_after_steps=700).last_step == 100
 
 
-def test_rows_longer_than_the_model_takes():
+def test_examples_longer_than_the_model_are_rejected():
   settings = make_settings(datasets=(dataclasses.replace(MONO, length=33),))
   with raises_error(
     errors.ConfigError, mentions=("'mono'", 33, 32, 'max_position_embeddings')
@@ -150,8 +150,8 @@ def test_rows_longer_than_the_model_takes():
     (37, "'mono'.*33.*32.*max_position_embeddings"),
   ],
 )
-def test_rows_that_the_objective_shortens(length, message):
-  """Span corruption makes shorter rows than those of its dataset."""
+def test_length_limit_applies_to_shortened_examples(length, message):
+  """Span corruption shortens the examples of its dataset."""
   entry = objective_mixture.WeightedObjective(
     dataset='mono', objective=denoising.SpanCorruption()
   )
@@ -164,8 +164,8 @@ def test_rows_that_the_objective_shortens(length, message):
     )
 
 
-def test_span_corruption_with_an_encoder_and_without_sentinels():
-  """The error contains all steps that are required before the run starts."""
+def test_span_corruption_requires_a_decoder_and_sentinels():
+  """The error contains all steps that the user must take."""
   entry = objective_mixture.WeightedObjective(
     dataset='mono', objective=denoising.SpanCorruption(mean_span_length=1.0)
   )
@@ -194,7 +194,7 @@ def test_gin_files_in_hints_configure_encoder_decoders():
     assert 'MODEL = @encoder_decoder.EncoderDecoder()' in text
 
 
-def test_model_of_another_vocabulary():
+def test_model_with_a_different_vocabulary_size_is_rejected():
   with pytest.raises(errors.VocabularyError) as error:
     training_setup.Setup(make_settings(model=tiny.make_model(vocab_size=65)))
   assert_mentions(error.value, 'vocab_size', 65, 64)
@@ -223,7 +223,7 @@ def test_sizes_come_from_the_vocabulary(setup):
   assert jax.tree.leaves(setup.factory.abstract.ema)
 
 
-def test_batches_of_the_active_entries(setup):
+def test_abstract_batches_of_active_entries(setup):
   assert setup.settings.objectives.groups == ((0,), (1,))
   assert setup.datasets_of((0, 1)) == ['mono', 'sides']
   ((name, keys),) = setup.abstract_batches((1,)).items()
@@ -233,8 +233,8 @@ def test_batches_of_the_active_entries(setup):
     assert leaf.sharding == setup.settings.partitioner.batch_sharding
 
 
-def test_learning_rate_that_follows_from_the_run():
-  """96 tokens and 320 in turn; its number is what the run is known by."""
+def test_default_learning_rate_is_recorded_in_the_settings():
+  """The batches alternate between 96 and 320 tokens."""
   fields = dict(
     model=tiny.make_model(hidden_dim=256, vocab_size=None, num_languages=None),
     objectives=tiny.make_mixture(
@@ -261,14 +261,14 @@ def test_learning_rate_that_follows_from_the_run():
   assert settings.description == setup.description
 
 
-def test_flops_of_each_kind_of_step(setup):
-  """An encoder over 320 tokens of pairs costs more than over 96."""
+def test_flops_depend_on_the_active_entries(setup):
+  """The two steps have 96 and 320 tokens."""
   assert 0 < setup.flops((0,)) < setup.flops((1,))
 
 
 @pytest.mark.slow
-def test_benchmark_of_a_configuration():
-  """Times real steps; its figures are consistent."""
+def test_step_benchmark_is_consistent():
+  """Measures real steps."""
   settings = make_settings(partitioner=tiny.one_device(), sdc_check_every=50)
   result = step_benchmark.time_steps(settings, steps=2)
   seconds = result['seconds_per_step']
@@ -278,20 +278,20 @@ def test_benchmark_of_a_configuration():
   )
   assert result['mesh'] == {'data': 1, 'fsdp': 1, 'tensor': 1}
   assert result['devices'] == 1 and result['steps'] == 2
-  assert result['mfu'] is None  # the peak of a CPU is not known
+  assert result['mfu'] is None  # The peak FLOPs of CPUs are unknown.
   assert result['vocabulary_size'] == 64 and result['peak_memory_bytes'] > 0
   assert result['loss'] == pytest.approx(4.16, abs=0.3)  # log 64
   assert result['replay']['every'] == 50
   assert result['replay']['seconds_per_step'] > 0
 
 
-def test_training_needs_more_than_the_vocabularys_sizes():
+def test_training_requires_a_complete_vocabulary():
   with pytest.raises(errors.ConfigError) as error:
     train_loop.train(make_settings(partitioner=tiny.one_device()))
   assert_mentions(error.value, 'Trainer.vocabulary', 'VocabularySpec')
 
 
-def test_an_exception_of_a_users_objective_before_the_first_step():
+def test_exception_in_init_heads_is_reported_with_its_line():
   @dataclasses.dataclass(frozen=True, kw_only=True)
   class _Failing(masked_lm.MaskedLM):
     def init_heads(self, model, rng):
@@ -308,7 +308,7 @@ def test_an_exception_of_a_users_objective_before_the_first_step():
   assert_mentions(error.value.where, "`return {'kernel': rng / 0}`")
 
 
-def test_a_users_optimizer_that_ascends_causes_a_warning(caplog):
+def test_user_optimizer_that_ascends_causes_a_warning(caplog):
   @dataclasses.dataclass(frozen=True, kw_only=True)
   class _Ascending(optimizers.Optimizer):
     def make(self, rate):

@@ -1,4 +1,4 @@
-"""Detection of the plateau of token frequencies."""
+"""Tests of detecting a plateau at the unigram entropy."""
 
 import logging
 import types
@@ -19,7 +19,7 @@ from xlflax.training import unigram_plateau
 
 
 class _Loader(cached_loader.CachedLoader):
-  """Rows of tokens 10 and 11 in one language, of 20 in the other."""
+  """Loader with tokens 10 and 11 in one language and 20 in the other."""
 
   num_batches = None
 
@@ -47,7 +47,7 @@ class _Loader(cached_loader.CachedLoader):
 
 @pytest.fixture
 def few(monkeypatch):
-  """One batch of four rows is counted."""
+  """Limits the count to one batch of four rows."""
   monkeypatch.setattr(unigram_plateau, '_MAX_ROWS', 4)
 
 
@@ -65,7 +65,7 @@ _THIRDS = -(2 / 3 * np.log(2 / 3) + 1 / 3 * np.log(1 / 3))
 _ENTROPY = _THIRDS / 2 + (3 - 2) / 2 / 12
 
 
-def test_entropy_of_text_given_its_language(few):
+def test_unigram_entropy_equals_a_value_computed_by_hand(few):
   loader = _Loader(_ROWS, _LANGUAGES, batch_size=4)
   entropy = unigram_plateau.unigram_entropy([loader], tiny.SPEC)
   assert entropy.within == pytest.approx(_ENTROPY, rel=1e-9)
@@ -74,7 +74,7 @@ def test_entropy_of_text_given_its_language(few):
   assert loader.read == [0]
 
 
-def test_both_sides_of_pairs_count(few):
+def test_entropy_includes_both_texts_of_pairs(few):
   class Pairs(_Loader):
     def _batch(self, step):
       batch = super()._batch(step)
@@ -87,8 +87,8 @@ def test_both_sides_of_pairs_count(few):
   ).within == pytest.approx(_ENTROPY)
 
 
-def test_a_large_sample_is_near_the_entropy_of_its_source():
-  """Numpy's sum of -p log p; 262,144 tokens of 59 kinds."""
+def test_entropy_of_a_large_sample_is_near_the_true_entropy():
+  """262,144 tokens are sampled from 59 types."""
   p = np.random.default_rng(0).dirichlet(np.ones(59))
 
   class Drawn(_Loader):
@@ -108,7 +108,7 @@ def test_a_large_sample_is_near_the_entropy_of_its_source():
   assert loader.read == list(range(128))
 
 
-def test_messages_about_a_run():
+def test_messages_when_a_plateau_is_reached_and_left():
   plateau = unigram_plateau.Plateau('mlm', unigram_plateau.Entropy(7.0, 6.0))
   assert plateau.add(50, 8.5) == plateau.advice() == ''
   reached = plateau.add(100, 7.2)
@@ -132,7 +132,7 @@ def test_messages_about_a_run():
   assert (plateau.reached, plateau.left) == (100, 1230)
 
 
-def test_a_loss_that_is_no_number_says_nothing():
+def test_nan_loss_causes_no_message():
   plateau = unigram_plateau.Plateau('mlm', unigram_plateau.Entropy(7.0, 6.0))
   assert plateau.add(50, float('nan')) == plateau.advice() == ''
 
@@ -157,8 +157,8 @@ def _plateaus(loaders):
   )
 
 
-def test_messages_of_a_run_and_of_its_resumption(few, caplog):
-  """Live loaders are not read; what was reported before is not said again."""
+def test_resumed_run_does_not_repeat_messages(few, caplog):
+  """Live loaders are not read."""
   caplog.set_level(logging.INFO)
   live = types.SimpleNamespace(read=[])
   loaders = {'mono': _Loader(_ROWS, _LANGUAGES, batch_size=4), 'live': live}
@@ -187,7 +187,7 @@ def test_messages_of_a_run_and_of_its_resumption(few, caplog):
   assert caplog.records == []
   again.add(30, {'mlm/loss': _ENTROPY / 2}, 3000.0)
   assert again.result() == summary
-  again.restore(records[:2])  # back to the checkpoint of step 20
+  again.restore(records[:2])  # rewind to the checkpoint of step 20
   assert again.result()['mlm']['left'] is None
   assert not caplog.records[2:]
   again.log_advice()

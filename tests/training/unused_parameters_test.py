@@ -1,4 +1,4 @@
-"""Parameters that no objective trains."""
+"""Tests of finding parameters that no objective trains."""
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,7 @@ def _make_setup(*files: str) -> training_setup.Setup:
   return training_setup.Setup(gin_files.settings_of(list(files), bindings))
 
 
-def test_decoder_that_only_a_masked_language_model_trains():
+def test_untrained_decoder_of_masked_lm_is_reported():
   setup = _make_setup('pretrain/mlm.gin', 'models/tiny_t5.gin')
   (warning,) = run_header.untrained_decoder_warnings(setup)
   params = setup.factory.abstract.params['model']['decoder']
@@ -37,6 +37,6 @@ def test_decoder_that_only_a_masked_language_model_trains():
   assert f'{count:,} parameters' in warning and 'mlm' in warning
 
 
-def test_decoder_of_span_corruption_is_trained():
+def test_decoder_of_span_corruption_is_not_reported():
   setup = _make_setup('pretrain/span_corruption.gin', 'models/tiny_t5.gin')
   assert run_header.untrained_decoder_warnings(setup) == []

@@ -1,4 +1,4 @@
-"""VECO from a plug-out encoder: only the cross-attention trains, then all."""
+"""Tests of the phases of VECO: first only cross-attention, then all parameters."""
 
 import functools
 
@@ -21,7 +21,7 @@ _PHASE_2 = optimizers.AdamW(learning_rate=0.01)
 
 
 def _mixture():
-  """Monolingual and bilingual CA-MLM, the second with TLM, in turn."""
+  """Returns a mixture that alternates monolingual and bilingual CA-MLM."""
   entry, ca_mlm = (
     objective_mixture.WeightedObjective,
     cross_attention_mlm.CrossAttentionMLM,
@@ -52,7 +52,7 @@ def _two_sided(seed):
 
 @pytest.fixture(scope='module')
 def plug_out(tmp_path_factory):
-  """A run's checkpoint of an encoder without the module."""
+  """Checkpoint of an encoder without cross-attention."""
   factory = tiny.make_factory(use_ema=False)
   return _save(
     factory.create(jax.random.key(7)), tmp_path_factory.mktemp('plug_out')
@@ -67,7 +67,7 @@ def _save(state, directory) -> str:
 
 
 def _begin(factory, model_dir, **fields):
-  """A fresh state with parameters of another run, and their names' values."""
+  """Returns a new state with the parameters of another run."""
   return initialization.initialize_from_runs(
     initialization.InitFromCheckpoint(model_dir=model_dir, **fields),
     factory.create(jax.random.key(0)),
@@ -83,7 +83,7 @@ def _named(state):
 
 
 def _train(optimizer, state, *, first_step=0):
-  """The state after a monolingual and a bilingual step, or the latter alone."""
+  """Returns the state after a monolingual and a bilingual step."""
   mixture = _mixture()
   builder = train_step.TrainStepBuilder(
     tiny.make_model(cross_attention=True), mixture, optimizer, tiny.SPEC, seed=0
@@ -103,7 +103,9 @@ def _train(optimizer, state, *, first_step=0):
 
 
 @pytest.mark.slow
-def test_phases(plug_out, tmp_path):
+def test_phases_train_cross_attention_and_then_all_parameters(
+  plug_out, tmp_path
+):
   start = _begin(_factory(_PHASE_1), plug_out, exclude=(_CROSS,))
   before = _named(start)
   source = _named(tiny.make_factory(use_ema=False).create(jax.random.key(7)))
@@ -121,11 +123,13 @@ def test_phases(plug_out, tmp_path):
     np.testing.assert_array_equal(after[name], value)
   last = _named(_train(_PHASE_2, second, first_step=1))
   still = {name for name in last if (last[name] == after[name]).all()}
-  assert all(name.endswith('key/bias') for name in still)  # softmax: no use
+  assert all(
+    name.endswith('key/bias') for name in still
+  )  # Key biases do not change the softmax.
 
 
 @pytest.mark.slow
-def test_the_new_parameters_must_be_left_out(plug_out):
+def test_new_parameters_must_be_excluded_or_allowed(plug_out):
   with pytest.raises(errors.CheckpointError) as raised:
     _begin(_factory(_PHASE_1), plug_out)
   assert (
@@ -156,14 +160,14 @@ def test_the_new_parameters_must_be_left_out(plug_out):
     ),
   ],
 )
-def test_an_encoder_of_another_shape(plug_out, changes, message):
+def test_encoder_of_a_different_shape_is_rejected(plug_out, changes, message):
   with pytest.raises(errors.CheckpointError) as raised:
     _begin(_factory(_PHASE_1, **changes), plug_out, exclude=(_CROSS,))
   assert 'The checkpoint does not match the model' in str(raised.value)
   assert message in str(raised.value)
 
 
-def test_a_run_without_the_module_is_refused_at_its_start():
+def test_second_phase_requires_cross_attention():
   with pytest.raises(errors.ConfigError) as raised:
     _factory(_PHASE_2, cross_attention=False)
   assert "Where: objective 'ca_mlm'" in str(raised.value)

@@ -1,4 +1,4 @@
-"""Vocabularies given by their pieces, for tests of matching."""
+"""Vocabularies with given pieces for tests of matching."""
 
 import dataclasses
 

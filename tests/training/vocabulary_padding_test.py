@@ -1,4 +1,4 @@
-"""Training with padded rows of embedding tables."""
+"""Tests of training with padded rows of embedding tables."""
 
 import jax
 import numpy as np

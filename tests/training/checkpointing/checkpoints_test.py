@@ -1,4 +1,4 @@
-"""Checkpoints: round trips, what is kept, and what damage does to them."""
+"""Tests of writing, retaining and restoring checkpoints, and of damaged ones."""
 
 import errno
 import math
@@ -36,7 +36,7 @@ def _state(step=0, *, optimizer=_OPTIMIZER, ema=True, length=12):
 
 
 def _factory(state):
-  """As `StateFactory` describes a state, on one device."""
+  """Returns a state factory on one device, like `StateFactory`."""
   abstract = jax.tree.map(
     lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), state
   )
@@ -67,8 +67,8 @@ def _step_dir(directory, step) -> pathlib.Path:
   return directory / checkpoint_reader.DIRECTORY / str(step)
 
 
-def test_round_trip_on_another_mesh(tmp_path):
-  """All bits of parameters, optimizer and average, from (2, 2, 2) to 1."""
+def test_checkpoint_is_restored_bit_exactly_on_another_mesh(tmp_path):
+  """Restores parameters, optimizer state and average from 8 devices on one."""
   sharded = tiny.make_factory(
     partitioner=partitioning.Partitioner(fsdp=2, tensor=2)
   )
@@ -104,8 +104,8 @@ def test_round_trip_on_another_mesh(tmp_path):
   tiny.assert_trees_equal(average, values.ema)
 
 
-def test_written_with_little_memory(tmp_path):
-  """Later ones in the usual way; both kinds are read the same way."""
+def test_checkpoint_written_with_limited_memory_is_restored(tmp_path):
+  """The run resumes from it and writes later checkpoints without a limit."""
   _write(tmp_path, [3], save_concurrent_gb=1)
   for step in (3, 5):
     restored = _restore(tmp_path)
@@ -119,17 +119,17 @@ def test_written_with_little_memory(tmp_path):
   jax.tree.map(np.testing.assert_array_equal, params, _state().ema)
 
 
-def test_nothing_to_restore(tmp_path):
+def test_restore_without_checkpoints_returns_none(tmp_path):
   assert _restore(tmp_path) is None
 
 
-def test_newest_is_restored(tmp_path):
+def test_newest_checkpoint_is_restored(tmp_path):
   _write(tmp_path, [1, 9, 10])
   assert _restore(tmp_path).step == 10
   assert checkpoint_reader.finished_steps(tmp_path) == [1, 9, 10]
 
 
-def test_step_that_is_there_is_not_written_again(tmp_path):
+def test_existing_checkpoint_is_not_written_again(tmp_path):
   _write(tmp_path, [1, 1])
   assert checkpoint_reader.finished_steps(tmp_path) == [1]
 
@@ -142,13 +142,15 @@ def test_step_that_is_there_is_not_written_again(tmp_path):
     (dict(max_to_keep=1, keep_period=2), [0, 2, 4, 5]),
   ],
 )
-def test_kept_checkpoints(tmp_path, options, expected_steps):
+def test_retention_options_select_the_kept_checkpoints(
+  tmp_path, options, expected_steps
+):
   _write(tmp_path, range(6), **options)
   assert checkpoint_reader.finished_steps(tmp_path) == expected_steps
 
 
 @pytest.mark.parametrize(('highest', 'best'), [(True, 1), (False, 2)])
-def test_best_is_kept(tmp_path, highest, best):
+def test_best_checkpoint_is_kept(tmp_path, highest, best):
   scores = {1: 0.9, 2: 0.1, 3: 0.5, 4: 0.6}
   _write(
     tmp_path,
@@ -161,14 +163,14 @@ def test_best_is_kept(tmp_path, highest, best):
   assert checkpoint_reader.finished_steps(tmp_path) == [best, 4]
 
 
-def test_best_is_found_again_after_a_restart(tmp_path):
+def test_best_checkpoint_is_kept_after_a_restart(tmp_path):
   options = dict(max_to_keep=1, metric_for_best_model='m')
   _write(tmp_path, [1, 2], {1: {'m': 0.9}, 2: {'m': 0.1}}, **options)
   _write(tmp_path, [3, 4], {3: {'m': 0.2}, 4: {'m': 0.3}}, **options)
   assert checkpoint_reader.finished_steps(tmp_path) == [1, 4]
 
 
-def test_checkpoints_without_the_metric_are_not_best(tmp_path):
+def test_checkpoints_without_a_finite_metric_are_not_best(tmp_path):
   metrics = {
     1: None,
     2: {'m': 0.1},
@@ -201,7 +203,7 @@ def _delete_meta_item(step_dir) -> None:
   'damage',
   [_truncate_data, _delete_metadata, _delete_manifest, _delete_meta_item],
 )
-def test_damaged_checkpoint_gives_way_to_the_one_before(
+def test_previous_checkpoint_is_restored_if_the_newest_is_damaged(
   tmp_path, damage, warnings_logged
 ):
   _write(tmp_path, [1, 2])
@@ -214,7 +216,7 @@ def test_damaged_checkpoint_gives_way_to_the_one_before(
   assert moved.name.startswith('2-')
   (message,) = [m for m in warnings_logged() if str(moved) in m]
   assert str(_step_dir(tmp_path, 2)) in message
-  _write(tmp_path, [2])  # its step can be written again
+  _write(tmp_path, [2])  # The step can be written again.
   assert _restore(tmp_path).step == 2
 
 
@@ -226,10 +228,8 @@ def test_damaged_checkpoint_gives_way_to_the_one_before(
     RuntimeError('Gloo all-reduce failed: Connection closed by peer'),
   ],
 )
-def test_a_store_that_does_not_answer_is_no_damage(
-  tmp_path, monkeypatch, error
-):
-  """Nothing is rejected, and started again the run may find it."""
+def test_failed_reads_do_not_reject_a_checkpoint(tmp_path, monkeypatch, error):
+  """The checkpoint is not moved, so a restarted run can read it."""
 
   def refuse(*unused):
     raise error
@@ -250,20 +250,22 @@ def _flip(path: pathlib.Path, rng) -> None:
 
 
 @pytest.mark.parametrize('item', ['params', 'train', 'meta'])
-def test_a_flipped_bit_is_noticed(tmp_path, item):
-  """In any file of an item: the one before is restored, or it is refused."""
+def test_flipped_bits_are_detected(tmp_path, item):
+  """For each file of an item, the checkpoint is rejected or cannot be read."""
   _write(tmp_path / 'run', [1, 2])
   rng = random.Random(item)
   source = _step_dir(tmp_path / 'run', 2) / item
   abstract = _factory(_state()).abstract_sharded.params
   files = [p for p in source.rglob('*') if p.is_file() and p.stat().st_size]
   for number, file in enumerate(sorted(files)):
-    if file.name == 'commit_success.txt':  # only its being there counts
+    if (
+      file.name == 'commit_success.txt'
+    ):  # Only the existence of this file matters.
       continue
     run = tmp_path / str(number)
     shutil.copytree(tmp_path / 'run', run)
     _flip(_step_dir(run, 2) / item / file.relative_to(source), rng)
-    if item == 'train':  # with the running average, which is evaluated
+    if item == 'train':  # The averaged parameters are evaluated.
       with raises_error(
         errors.CheckpointError,
         where='2',
@@ -273,8 +275,8 @@ def test_a_flipped_bit_is_noticed(tmp_path, item):
     assert _restore(run).step == 1
 
 
-def test_items_of_two_checkpoints(tmp_path):
-  """Each is whole by itself, but they do not belong together."""
+def test_mixed_items_of_two_checkpoints_are_rejected(tmp_path):
+  """Each item is valid, but the items belong to different checkpoints."""
   _write(tmp_path, [1, 2, 3])
   for item in ('params', 'train'):
     shutil.rmtree(_step_dir(tmp_path, 3) / item)
@@ -287,7 +289,7 @@ def test_items_of_two_checkpoints(tmp_path):
     _restore(tmp_path)
 
 
-def test_missing_checkpoint(tmp_path):
+def test_missing_checkpoint_is_reported_with_existing_steps(tmp_path):
   with raises_error(
     errors.CheckpointError, got=None, expected=None, where=tmp_path
   ) as error:
@@ -298,8 +300,8 @@ def test_missing_checkpoint(tmp_path):
     checkpoint_reader.checkpoint_path(tmp_path, 3)
 
 
-def test_checkpoint_of_another_run(tmp_path):
-  """Whole, of the same step and shapes, but not of this directory's run."""
+def test_checkpoint_of_another_run_is_not_restored(tmp_path):
+  """The checkpoint is valid and has the same step and shapes."""
   for name in ('a', 'b'):
     run_directory.write_model(tmp_path / name, tiny.make_model())
     _write(tmp_path / name, [1, 2])
@@ -308,8 +310,8 @@ def test_checkpoint_of_another_run(tmp_path):
   assert _restore(tmp_path / 'a').step == 1
 
 
-def test_no_checkpoint_that_can_be_read(tmp_path):
-  """Then none is moved away: the reason may lie elsewhere."""
+def test_all_checkpoints_damaged_is_an_error(tmp_path):
+  """No checkpoint is moved, because the cause may be temporary."""
   _write(tmp_path, [1, 2])
   for step in (1, 2):
     _truncate_data(_step_dir(tmp_path, step))
@@ -321,7 +323,7 @@ def test_no_checkpoint_that_can_be_read(tmp_path):
   assert checkpoint_reader.finished_steps(tmp_path) == [1, 2]
 
 
-def test_unfinished_write_is_no_checkpoint(tmp_path):
+def test_unfinished_checkpoint_is_ignored(tmp_path):
   _write(tmp_path, [1])
   shutil.copytree(
     _step_dir(tmp_path, 1), tmp_path / 'checkpoints/2.orbax-checkpoint-tmp-0'
@@ -330,7 +332,7 @@ def test_unfinished_write_is_no_checkpoint(tmp_path):
   assert _restore(tmp_path).step == 1
 
 
-def test_other_vocabulary_size_is_named(tmp_path):
+def test_different_vocabulary_size_is_reported(tmp_path):
   _write(tmp_path, [3])
   with pytest.raises(errors.CheckpointError) as error:
     _restore(tmp_path, _state(length=13))
@@ -340,7 +342,7 @@ def test_other_vocabulary_size_is_named(tmp_path):
   assert checkpoint_reader.finished_steps(tmp_path) == [3]
 
 
-def test_parameters_of_one_side_only_are_named(tmp_path):
+def test_missing_and_unexpected_parameters_are_reported(tmp_path):
   _write(tmp_path, [3])
   abstract = {
     'model': {
@@ -362,8 +364,10 @@ def test_parameters_of_one_side_only_are_named(tmp_path):
     dict(optimizer=optimizers.AdamW(learning_rate=0.1, frozen=('bias',))),
   ],
 )
-def test_other_optimizer_or_average_is_no_damage(tmp_path, other):
-  """It is refused, and the checkpoints stay where they are."""
+def test_different_optimizer_or_average_does_not_reject_checkpoints(
+  tmp_path, other
+):
+  """An error is raised, and the checkpoints are not moved."""
   _write(tmp_path, [1, 2])
   with pytest.raises(errors.CheckpointError) as error:
     _restore(tmp_path, _state(**other))
@@ -374,7 +378,7 @@ def test_other_optimizer_or_average_is_no_damage(tmp_path, other):
   assert not (tmp_path / checkpoints.REJECTED).exists()
 
 
-def test_step_that_does_not_exist(tmp_path):
+def test_restore_of_a_missing_step_is_an_error(tmp_path):
   _write(tmp_path, [1, 2])
   with pytest.raises(errors.CheckpointError) as error:
     checkpoint_reader.restore_params(
@@ -386,7 +390,7 @@ def test_step_that_does_not_exist(tmp_path):
 
 
 @pytest.mark.parametrize('asynchronous', [True, False])
-def test_failed_write_names_the_last_good_step(
+def test_failed_write_reports_the_last_complete_step(
   tmp_path, monkeypatch, asynchronous
 ):
   _write(tmp_path, [1])
@@ -438,10 +442,10 @@ except errors.CheckpointError as error:
 """
 
 
-def test_full_disk(tmp_path):
-  """Files can't grow past 1 MiB from the second checkpoint on.
+def test_full_disk_is_reported_in_one_message(tmp_path):
+  """Files cannot grow beyond 1 MiB after the first checkpoint.
 
-  One message, with the file's name, and no traceback of Orbax's threads.
+  The message contains the name of the file and no traceback of Orbax threads.
   """
   done = subprocess.run(
     [sys.executable, '-c', _FULL_DISK, str(tmp_path)],
@@ -463,7 +467,7 @@ def test_full_disk(tmp_path):
   'options',
   [dict(save_interval_steps=0), dict(max_to_keep=0), dict(keep_period=0)],
 )
-def test_options_that_are_not_positive(options):
+def test_options_must_be_positive(options):
   with pytest.raises(errors.ConfigError) as error:
     checkpoints.CheckpointOptions(**options)
   ((name, value),) = options.items()
@@ -471,8 +475,8 @@ def test_options_that_are_not_positive(options):
 
 
 @pytest.mark.parametrize('content', [None, '', '{"a/b": 0.1}'])
-def test_damaged_scores_choose_no_checkpoint(tmp_path, content):
-  """The best checkpoint was once deleted, or Orbax ended in a traceback."""
+def test_damaged_metrics_of_a_checkpoint_are_tolerated(tmp_path, content):
+  """Regression test: the best checkpoint was deleted, or Orbax failed."""
   options = checkpoints.CheckpointOptions(
     max_to_keep=1, metric_for_best_model='a/b', enable_async_checkpointing=False
   )

@@ -1,4 +1,4 @@
-"""Descriptions of runs: built again, compared, and what may change."""
+"""Tests of serialized configurations: restoring, comparison, fingerprints."""
 
 import dataclasses
 import enum
@@ -18,7 +18,7 @@ from xlflax.training.optimization import optimizers, schedules
 from xlflax.utils import class_registry, errors
 
 
-class _Colour(enum.Enum):
+class _Color(enum.Enum):
   RED = 'red'
   BLUE = 'blue'
 
@@ -27,8 +27,8 @@ class _Colour(enum.Enum):
 @dataclasses.dataclass(frozen=True)
 class _Settings:
   name: str
-  colour: _Colour | None = _Colour.RED
-  colours: tuple[_Colour, ...] = ()
+  color: _Color | None = _Color.RED
+  colors: tuple[_Color, ...] = ()
   sizes: tuple = ()
   rate: float | None = None
   files: dict | None = None
@@ -39,12 +39,12 @@ def _through_json(value):
   return json.loads(json.dumps(config_serialization.to_json_config(value)))
 
 
-def test_settings_are_built_again():
+def test_settings_are_restored_from_json():
   settings = _Settings(
     'a',
-    colour=_Colour.BLUE,
-    colours=(_Colour.RED, _Colour.BLUE),
-    sizes=(1, (2, 'x'), _Settings('inner', colour=None)),
+    color=_Color.BLUE,
+    colors=(_Color.RED, _Color.BLUE),
+    sizes=(1, (2, 'x'), _Settings('inner', color=None)),
     rate=0.1,
     files={'en': ('a.txt', 'b.txt')},
   )
@@ -53,12 +53,12 @@ def test_settings_are_built_again():
   )
 
 
-def test_setting_that_cannot_be_recorded():
+def test_unserializable_setting_is_rejected():
   with raises_error(errors.ConfigError, mentions='<built-in'):
     config_serialization.to_json_config(_Settings('a', sizes=(len,)))
 
 
-def test_changeable_setting_that_cannot_be_recorded_is_text():
+def test_unserializable_changeable_setting_is_stored_as_text():
   described = config_serialization.to_json_config(_Settings('a', place=len))
   assert 'built-in' in described['fields']['place']
 
@@ -72,7 +72,7 @@ def test_removed_field_is_reported():
     config_serialization.from_json_config(described)
 
 
-def test_identity_leaves_out_what_may_change():
+def test_identity_excludes_changeable_fields():
   parts = config_serialization.config_identity(
     _Settings('a', sizes=(_Settings('b'),))
   )
@@ -80,7 +80,7 @@ def test_identity_leaves_out_what_may_change():
   assert not [key for key in parts if key.endswith('place')]
 
 
-def test_a_new_field_with_its_default_is_the_same_run():
+def test_new_field_with_its_default_is_not_a_difference():
   old, new = _through_json(_Settings('a')), _through_json(_Settings('a'))
   del old['fields']['rate']
   assert not config_serialization.config_difference(old, new)
@@ -145,14 +145,14 @@ def test_other_fields_change_the_fingerprint(fields):
   assert _print(_trainer(**fields)) != _print(_trainer())
 
 
-def test_cache_location_does_not_matter():
+def test_cache_location_keeps_the_fingerprint():
   first, two = (
     _print(_trainer(cache_dir=cache_dir)) for cache_dir in ('a', 'b/c')
   )
   assert first == two
 
 
-def test_more_steps_are_another_run_where_the_schedule_ends_with_them():
+def test_number_of_steps_changes_the_fingerprint_of_a_decaying_schedule():
   def run(steps):
     rate = schedules.Linear(peak_value=0.1)
     return _print(
@@ -164,7 +164,7 @@ def test_more_steps_are_another_run_where_the_schedule_ends_with_them():
   assert run(100) != run(200)
 
 
-def test_every_field_of_a_registered_class_counts_or_is_marked():
+def test_fields_of_registered_classes_are_in_the_identity_or_changeable():
   for name, cls in class_registry.registered_classes().items():
     for field in config_serialization.described_fields(cls):
       described = {
@@ -177,8 +177,8 @@ def test_every_field_of_a_registered_class_counts_or_is_marked():
       assert counts or class_registry.is_changeable(field), (name, field.name)
 
 
-def test_trainers_are_built_from_their_descriptions_classes():
-  """No class of a run is named by where it is defined."""
+def test_identity_contains_registered_class_names():
+  """Classes are not identified by their module path."""
   parts = config_serialization.config_identity(_trainer())
   assert not [v for k, v in parts.items() if k.endswith('.class') and ':' in v]
 
@@ -193,8 +193,8 @@ class _Start:
 _PLACES = {'run': 'content 1', '/home/me/run': 'content 1', 'other': '2'}
 
 
-def test_paths_count_by_what_lies_there():
-  """However they are spelled; what is there now need not be there later."""
+def test_paths_are_compared_by_content():
+  """The spelling of the path does not matter, and it may be missing later."""
   first, same, other = (_Settings('a', sizes=(_Start(p),)) for p in _PLACES)
   old = _through_json(first)
   assert config_serialization.from_json_config(old) == first
@@ -211,7 +211,7 @@ def test_paths_count_by_what_lies_there():
   ]
 
 
-def test_paths_that_cannot_be_read_count_as_they_are_spelled(monkeypatch):
+def test_unreadable_paths_are_compared_by_name(monkeypatch):
   old = _through_json(_Start('run'))
   monkeypatch.setattr(
     'tests.training.checkpointing.config_serialization_test._PLACES', {}

@@ -1,4 +1,4 @@
-"""The identity of what a run reads."""
+"""Tests of the fingerprint of a run's inputs."""
 
 import pathlib
 import types
@@ -38,7 +38,7 @@ def _pairs(order, *languages):
     (dataset_config.PairOrder.RANDOM, {'de', 'en', 'fr'}),
   ],
 )
-def test_languages_that_a_run_learns_to_write(tmp_path, order, expected):
+def test_target_languages_are_recorded(tmp_path, order, expected):
   assert data_fingerprint.recorded_languages(tmp_path) is None
   loader = _pairs(order, ('en', 'de'), ('en', 'fr'))
   data_fingerprint.record_inputs(
@@ -56,7 +56,7 @@ def test_languages_that_a_run_learns_to_write(tmp_path, order, expected):
       data_fingerprint.recorded_languages(tmp_path)
 
 
-def test_other_data_is_refused():
+def test_changed_data_is_rejected():
   saved = data_fingerprint.describe_inputs(
     'v', {'a': _loader('1'), 'b': _loader('2')}
   )
@@ -76,7 +76,7 @@ def test_other_data_is_refused():
 
 
 def test_caches_are_verified_once(tmp_path, caplog):
-  """And again where the record is damaged."""
+  """A damaged record causes another verification."""
   assert data_fingerprint.verified_signatures(tmp_path) == frozenset()
   loaders = {'a': _loader('1', 's'), 'b': _loader('2')}
   data_fingerprint.record_inputs(
@@ -89,8 +89,8 @@ def test_caches_are_verified_once(tmp_path, caplog):
   assert caplog.records
 
 
-def test_a_record_of_another_run_is_not_used(tmp_path, caplog):
-  """Else its caches would count as compared, and its languages as trained."""
+def test_record_of_another_run_is_ignored(tmp_path, caplog):
+  """Its caches are not verified, and its languages are not trained."""
   loader = _pairs(dataset_config.PairOrder.UNCHANGED, ('en', 'de'))
   loader.signature = 's'
   for name in 'ab':
@@ -115,12 +115,12 @@ def _vocabulary(size, content):
 
 
 @pytest.mark.parametrize('other', [_vocabulary(400, 'abcd'), None])
-def test_another_vocabulary_is_refused(tmp_path, other):
-  """Of another size, or of this size and another content; wherever it lies."""
+def test_different_vocabulary_is_rejected(tmp_path, other):
+  """Covers another size, and the same size with other content."""
   own_vocabulary = _vocabulary(4000, '0123')
   data_fingerprint.check_vocabulary(
     own_vocabulary, tmp_path, where='v'
-  )  # nothing is recorded
+  )  # No vocabulary is recorded yet.
   run_directory.write_model(
     tmp_path, tiny.make_model(), vocabulary=own_vocabulary
   )

@@ -1,4 +1,4 @@
-"""Model directories of runs that are started again."""
+"""Tests of model directories of restarted runs."""
 
 import types
 
@@ -45,7 +45,7 @@ def _start(setup, directory):
   directory_claim.claim_directory(setup, directory, '')
 
 
-def test_a_run_without_results_takes_another_vocabulary(tmp_path):
+def test_run_without_results_accepts_another_vocabulary(tmp_path):
   _start(_make_setup(tmp_path, 'wrong'), tmp_path / 'wrong')
   (tmp_path / 'wrong/extra.json').write_text('{}')
   _start(_make_setup(tmp_path, 'right'), tmp_path / 'right')
@@ -58,7 +58,7 @@ def test_a_run_without_results_takes_another_vocabulary(tmp_path):
 
 
 @pytest.mark.parametrize('fields', [{}, {'num_layers': 3}])
-def test_a_run_with_results_keeps_its_vocabulary(tmp_path, fields):
+def test_run_with_results_rejects_another_vocabulary(tmp_path, fields):
   """The message names the vocabulary even if other settings also differ."""
   _start(_make_setup(tmp_path, 'right'), tmp_path / 'right')
   (tmp_path / 'run' / run_directory.METRICS).write_text('{"step": 1}\n')

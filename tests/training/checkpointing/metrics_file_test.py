@@ -1,4 +1,4 @@
-"""The metrics file: lines that remain when a run resumes."""
+"""Tests of truncating and verifying the metrics file of a resumed run."""
 
 import json
 import shutil
@@ -21,18 +21,20 @@ from xlflax.utils import errors
 @pytest.mark.parametrize(
   ('step', 'num_kept'), [(-1, 0), (0, 0), (20, 2), (99, 3)]
 )
-def test_metrics_past_a_step_are_dropped(tmp_path, step, num_kept):
+def test_metrics_after_a_step_are_dropped(tmp_path, step, num_kept):
   lines = [
     json.dumps({'step': s, 'train': {'loss': 1.0}}) + '\n' for s in (10, 20, 30)
   ]
   path = tmp_path / metrics_file.METRICS
-  path.write_text(''.join(lines) + '{"step": 15, "tra')  # cut by a kill
+  path.write_text(
+    ''.join(lines) + '{"step": 15, "tra'
+  )  # truncated line of a killed process
   metrics_file.truncate_metrics(tmp_path, step)
   assert path.read_text() == ''.join(lines[:num_kept])
 
 
-def test_metrics_are_those_that_the_checkpoint_knows(tmp_path, caplog):
-  """To the byte; where they have changed that is said, and little is lost."""
+def test_metrics_are_truncated_to_the_checkpoint_digest(tmp_path, caplog):
+  """Changed metrics cause a warning, and matching lines are kept."""
   lines = [f'{{"step": {s}}}\n' for s in (10, 20, 30)]
   path = tmp_path / metrics_file.METRICS
   path.write_text(''.join(lines))
@@ -66,21 +68,21 @@ def test_restart_costs_are_kept(tmp_path):
     assert path.read_text() == first + restart_line
 
 
-def test_line_without_its_end_is_dropped(tmp_path):
-  """Else the next line would be appended to it."""
+def test_line_without_newline_is_dropped(tmp_path):
+  """Otherwise, the next line would be appended to it."""
   path = tmp_path / metrics_file.METRICS
   path.write_text('{"step": 1}\n{"step": 2}')
   metrics_file.truncate_metrics(tmp_path, 9)
   assert path.read_text() == '{"step": 1}\n'
 
 
-def test_no_metrics_yet(tmp_path):
+def test_truncating_missing_metrics_creates_no_file(tmp_path):
   metrics_file.truncate_metrics(tmp_path, 9)
   assert not list(tmp_path.iterdir())
 
 
-def test_metrics_of_another_run_are_not_read(tmp_path):
-  """The newest checkpoint knows how the file began."""
+def test_metrics_of_another_run_are_rejected(tmp_path):
+  """The newest checkpoint contains the digest of the metrics."""
   path, lines = tmp_path / metrics_file.METRICS, b'{"step": 1}\n'
   assert metrics_file.read_verified(tmp_path) == b''
   path.write_bytes(lines)
@@ -102,8 +104,8 @@ def test_metrics_of_another_run_are_not_read(tmp_path):
       metrics_file.read_verified(tmp_path)
 
 
-def test_metrics_and_checkpoint_of_another_run_are_not_read(tmp_path):
-  """They know each other, but not this run's model.json."""
+def test_metrics_and_checkpoint_of_another_run_are_rejected(tmp_path):
+  """They match each other, but not this run's model.json."""
   state = tiny.regression_state(optimizers.AdamW(learning_rate=0.1))
   ours, theirs = tmp_path / 'ours', tmp_path / 'theirs'
   for step, run in enumerate((ours, theirs), start=1):

@@ -1,4 +1,4 @@
-"""The owner of a model directory, and the records in it."""
+"""Tests of claiming model directories and of the files in them."""
 
 import dataclasses
 import types
@@ -36,14 +36,14 @@ def _other_gin(directory):
   return (directory / run_directory.CONFIG).read_text()
 
 
-def test_claims_and_continues(tmp_path):
+def test_run_claims_and_resumes_a_directory(tmp_path):
   directory = tmp_path / 'a/run'
   _claim(directory)
   assert _other_gin(directory) == _GIN
   _claim(directory)
 
 
-def test_a_run_without_gin_has_an_identity_too(tmp_path):
+def test_run_without_gin_has_an_identity(tmp_path):
   run_directory.claim_run_directory(
     tmp_path, config_serialization.to_json_config(_Run())
   )
@@ -52,7 +52,7 @@ def test_a_run_without_gin_has_an_identity_too(tmp_path):
     _claim(tmp_path, _Run(seed=1))
 
 
-def test_other_configuration_is_refused_with_the_difference(tmp_path):
+def test_different_configuration_is_rejected_with_a_diff(tmp_path):
   _claim(tmp_path)
   with pytest.raises(errors.RunDirectoryError) as error:
     _claim(tmp_path, _Run(seed=1, length=128))
@@ -70,7 +70,7 @@ def test_other_configuration_is_refused_with_the_difference(tmp_path):
   _claim(tmp_path)
 
 
-def test_other_configuration_is_accepted_when_asked_for(tmp_path):
+def test_different_configuration_is_accepted_with_continue(tmp_path):
   _claim(tmp_path)
   _claim(
     tmp_path,
@@ -80,7 +80,7 @@ def test_other_configuration_is_accepted_when_asked_for(tmp_path):
   _claim(tmp_path, _Run(seed=1))
 
 
-def test_changeable_fields_are_recorded_again(tmp_path):
+def test_changeable_fields_are_updated(tmp_path):
   _claim(tmp_path)
   _claim(tmp_path, _Run(every_steps=7))
   recorded = run_directory.read_json(tmp_path / run_directory.TRAINER)
@@ -96,7 +96,7 @@ def test_damaged_record_is_reported(tmp_path):
     _claim(tmp_path)
 
 
-def test_foreign_files_are_refused(tmp_path):
+def test_directory_with_unrelated_files_is_rejected(tmp_path):
   (tmp_path / 'thesis.tex').touch()
   with pytest.raises(errors.RunDirectoryError) as error:
     _claim(tmp_path)
@@ -104,7 +104,7 @@ def test_foreign_files_are_refused(tmp_path):
   assert_mentions(error.value, 'trainer.json')
 
 
-def test_checking_writes_nothing(tmp_path):
+def test_check_writes_no_files(tmp_path):
   accept = run_directory.OnConfigMismatch.CONTINUE
   run_directory.check_run_directory(
     tmp_path / 'run', config_serialization.to_json_config(_Run())
@@ -118,18 +118,18 @@ def test_checking_writes_nothing(tmp_path):
   _claim(tmp_path / 'run')
 
 
-def test_hidden_files_are_no_obstacle(tmp_path):
+def test_hidden_files_are_ignored(tmp_path):
   (tmp_path / '.DS_Store').touch()
   _claim(tmp_path)
 
 
-def test_file_is_no_directory(tmp_path):
+def test_file_is_rejected_as_a_run_directory(tmp_path):
   (tmp_path / 'run').touch()
   with pytest.raises(errors.RunDirectoryError):
     _claim(tmp_path / 'run')
 
 
-def test_model_is_built_again(tmp_path):
+def test_model_is_restored(tmp_path):
   model = tiny.make_model(norm_position='pre', head_dim=4, remat='minimal')
   run_directory.write_model(tmp_path, model)
   again = run_directory.read_model(tmp_path)
@@ -137,7 +137,7 @@ def test_model_is_built_again(tmp_path):
   assert again == model
 
 
-def test_only_registered_classes_are_built(tmp_path):
+def test_unregistered_classes_are_not_instantiated(tmp_path):
   run_directory.write_json(
     tmp_path / run_directory.MODEL,
     {'class': 'subprocess:Popen', 'fields': {'args': 'true'}},
@@ -146,7 +146,7 @@ def test_only_registered_classes_are_built(tmp_path):
     run_directory.read_model(tmp_path)
 
 
-def test_directory_without_a_model(tmp_path):
+def test_directory_without_a_model_is_rejected(tmp_path):
   with raises_error(errors.RunDirectoryError, mentions='model.json'):
     run_directory.read_model(tmp_path)
 
@@ -199,7 +199,9 @@ def test_changed_record_is_reported(tmp_path):
   run_directory.write_model(tmp_path, tiny.make_model())
   run = run_directory.run_id(tmp_path)
   run_directory.write_model(tmp_path, tiny.make_model(head_dim=4))
-  assert run_directory.run_id(tmp_path) == run  # as long as it is this run
+  assert (
+    run_directory.run_id(tmp_path) == run
+  )  # unchanged, because it is the same run
   path = tmp_path / run_directory.MODEL
   path.write_text(path.read_text().replace('"head_dim": 4', '"head_dim": 5'))
   with raises_error(
@@ -208,7 +210,7 @@ def test_changed_record_is_reported(tmp_path):
     run_directory.read_model(tmp_path)
 
 
-def test_leftovers_of_a_killed_process_are_removed(tmp_path):
+def test_temporary_files_of_a_killed_process_are_removed(tmp_path):
   (tmp_path / '.vocabulary.7.tmp').mkdir()
   (tmp_path / '.vocabulary.7.tmp/file').touch()
   (tmp_path / '.trainer.json.7.tmp').touch()
@@ -229,7 +231,7 @@ def test_vocabulary_is_copied_once(tmp_path):
   run = tmp_path / 'run'
   run.mkdir()
   copy = run / run_directory.VOCABULARY
-  for vocabulary in (source, source, copy):  # also the run's own
+  for vocabulary in (source, source, copy):  # also the copy itself
     run_directory.check_vocabulary(vocabulary, run)
     run_directory.copy_vocabulary(vocabulary, run)
     assert sorted(p.name for p in copy.iterdir()) == [
@@ -243,8 +245,8 @@ def test_vocabulary_is_copied_once(tmp_path):
 
 
 @pytest.mark.parametrize('damage', ['other', None])
-def test_other_vocabulary_is_refused(tmp_path, damage):
-  """Also one that took the first one's place."""
+def test_different_vocabulary_is_rejected(tmp_path, damage):
+  """Covers a vocabulary that was replaced at the same path."""
   run, source = tmp_path / 'run', _vocabulary(tmp_path / 'vocabulary')
   run.mkdir()
   run_directory.copy_vocabulary(source, run)
@@ -260,7 +262,7 @@ def test_other_vocabulary_is_refused(tmp_path, damage):
   assert f'Got: {model}' in text
 
 
-def test_files_are_whole_or_not_there(tmp_path, monkeypatch):
+def test_failed_write_keeps_the_old_file(tmp_path, monkeypatch):
   path = tmp_path / 'a/b.json'
   paths.write_atomically(path, 'old')
 
@@ -273,8 +275,8 @@ def test_files_are_whole_or_not_there(tmp_path, monkeypatch):
   assert path.read_text() == 'old'
 
 
-def test_a_file_of_another_run_is_refused(tmp_path):
-  """Its content is as it was written; the run that it names is another."""
+def test_file_of_another_run_is_rejected(tmp_path):
+  """The content is unchanged, but the file contains another run id."""
   for name in 'ab':
     run_directory.write_model(tmp_path / name, tiny.make_model())
     run_directory.write_run_file(tmp_path / name, 'x.json', {'n': name})
@@ -289,8 +291,8 @@ def test_a_file_of_another_run_is_refused(tmp_path):
   assert content == {'n': 'b'}
 
 
-def test_a_trainer_of_another_run_is_refused(tmp_path):
-  """Although its settings are those that are asked for."""
+def test_trainer_file_of_another_run_is_rejected(tmp_path):
+  """The file is rejected even if its settings are equal."""
   for name in 'ab':
     run_directory.claim_run_directory(
       tmp_path / name, config_serialization.to_json_config(_Run())
@@ -306,19 +308,19 @@ def test_a_trainer_of_another_run_is_refused(tmp_path):
   _claim(tmp_path / 'a')
 
 
-def test_the_model_says_which_vocabulary_it_has(tmp_path):
+def test_model_file_contains_the_vocabulary_identity(tmp_path):
   assert run_directory.read_vocabulary_identity(tmp_path) is None
   spec = types.SimpleNamespace(size=4000)
   vocabulary = types.SimpleNamespace(spec=spec, hash='ab' * 32)
   run_directory.write_model(tmp_path, tiny.make_model(), vocabulary=vocabulary)
-  run_directory.write_model(tmp_path, tiny.make_model())  # keeps it
+  run_directory.write_model(tmp_path, tiny.make_model())  # keeps the identity
   identity = run_directory.read_vocabulary_identity(tmp_path)
   assert identity == (4000, 'ab' * 32)
   assert str(identity) == '4,000 tokens, hash abababababab'
   assert run_directory.read_model(tmp_path) == tiny.make_model()
 
 
-def test_identity_of_a_run_does_not_depend_on_its_location(tmp_path):
+def test_content_identity_does_not_depend_on_the_location(tmp_path):
   assert run_directory.content_identity(tmp_path) is None
   run_directory.write_model(tmp_path / 'a', tiny.make_model())
   content = run_directory.content_identity(tmp_path / 'a')
@@ -328,7 +330,7 @@ def test_identity_of_a_run_does_not_depend_on_its_location(tmp_path):
   assert run_directory.content_identity(tmp_path / 'b') is None
 
 
-def test_objectives_that_were_deleted_are_no_run_without_any(tmp_path):
+def test_deleted_objectives_file_is_an_error(tmp_path):
   run_directory.write_model(tmp_path, tiny.make_model())
   assert objective_config.read_objectives(tmp_path) == []
   objective_config.write_objectives(tmp_path, [])

@@ -1,4 +1,4 @@
-"""A model directory opened for reading."""
+"""Tests of opening a model directory for reading."""
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ def _mesh():
   return partitioning.Partitioner(fsdp=2, tensor=2)
 
 
-def test_contents_of_a_saved_run(directory, eval_model):  # noqa: F811
+def test_saved_run_has_steps_model_and_vocabulary(directory, eval_model):  # noqa: F811
   run = saved_run.load_run(str(directory))
   assert run.steps == [2, 10]
   assert run.model == eval_model.model
@@ -43,13 +43,17 @@ def test_contents_of_a_saved_run(directory, eval_model):  # noqa: F811
   assert not run.is_finished()
 
 
-def test_finished_runs_say_so(directory, tmp_path):
+def test_finished_run_is_marked(directory, tmp_path):
   saved_run.mark_finished(tmp_path, 10)
   assert saved_run.SavedRun(tmp_path, None, None).is_finished()
 
 
 @pytest.mark.parametrize('partitioner', [None, _mesh()])
-def test_parameters_of_a_checkpoint(directory, eval_model, partitioner):  # noqa: F811
+def test_parameters_are_restored_on_one_or_several_devices(
+  directory,
+  eval_model,  # noqa: F811
+  partitioner,
+):
   params = saved_run.load_run(directory).restore_params(
     10, partitioner=partitioner
   )
@@ -60,7 +64,7 @@ def test_parameters_of_a_checkpoint(directory, eval_model, partitioner):  # noqa
   assert len(table.sharding.device_set) == (8 if partitioner else 1)
 
 
-def test_heads_come_along(make_run, tmp_path, eval_model):  # noqa: F811
+def test_heads_are_restored(make_run, tmp_path, eval_model):  # noqa: F811
   directory = make_run(tmp_path / 'run')
   heads = {'align': {'out': {'kernel': jnp.full((2, 3), 7.0)}}}
   saved = checkpoints.Checkpoints(directory)
@@ -80,7 +84,7 @@ def test_heads_come_along(make_run, tmp_path, eval_model):  # noqa: F811
 
 
 @pytest.mark.slow
-def test_untrained_parameters(directory):
+def test_untrained_parameters_depend_only_on_the_seed(directory):
   run = saved_run.load_run(directory)
   alone, sharded = (
     run.untrained_params(seed=1, partitioner=p) for p in (None, _mesh())
@@ -95,29 +99,29 @@ def test_untrained_parameters(directory):
   )
 
 
-def test_no_such_directory(tmp_path):
+def test_missing_directory_is_rejected(tmp_path):
   with pytest.raises(errors.RunDirectoryError) as error:
     saved_run.load_run(tmp_path / 'none')
   assert error.value.got == str(tmp_path / 'none')
 
 
-def test_directory_that_is_no_run(tmp_path):
+def test_directory_without_a_run_is_rejected(tmp_path):
   with raises_error(errors.RunDirectoryError, mentions='model.json'):
     saved_run.load_run(tmp_path)
 
 
-def test_vocabulary_that_is_missing(tmp_path):
+def test_missing_vocabulary_is_an_error(tmp_path):
   run_directory.write_model(tmp_path, tiny.make_model())
   with pytest.raises(errors.VocabularyError):
     saved_run.load_run(tmp_path)
 
 
-def test_no_such_step(directory):
+def test_missing_step_is_reported_with_existing_steps(directory):
   with raises_error(errors.CheckpointError, mentions=(3, 2, 10)):
     saved_run.load_run(directory).restore_params(3)
 
 
-def test_a_running_average_is_what_is_read(make_run, tmp_path, eval_model):  # noqa: F811
+def test_averaged_parameters_are_restored(make_run, tmp_path, eval_model):  # noqa: F811
   directory = make_run(tmp_path / 'run')
   average = jax.tree.map(lambda x: x + 1.0, eval_model.params)
   saved = checkpoints.Checkpoints(directory)
@@ -137,7 +141,7 @@ def test_a_running_average_is_what_is_read(make_run, tmp_path, eval_model):  # n
   )
 
 
-def test_copies_of_checkpoints_are_not_listed(tmp_path):
+def test_only_directories_with_step_names_are_listed(tmp_path):
   for name in ('60', '060', '7', '²', '0', '60.tmp'):
     (tmp_path / 'checkpoints' / name / 'params').mkdir(parents=True)
   assert checkpoint_reader.finished_steps(tmp_path) == [0, 7, 60]

@@ -1,4 +1,4 @@
-"""Digests of bits: their sensitivity, and the detection of a differing replica."""
+"""Tests of checksums of arrays and the detection of corrupt replicas."""
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +22,8 @@ def _put(mesh, values, *spec):
 
 
 @pytest.mark.parametrize('dtype', _DTYPES)
-def test_each_bit_of_each_value_counts(dtype):
-  """Every one of the changed arrays has a digest of its own."""
+def test_each_flipped_bit_changes_the_checksum(dtype):
+  """All changed arrays have different checksums."""
   values = (jnp.arange(6).reshape(2, 3) % 2).astype(dtype)
   digest = jax.jit(array_checksums.checksum_array)
   digests = {int(digest(values))}
@@ -34,8 +34,8 @@ def test_each_bit_of_each_value_counts(dtype):
   assert len(digests) == 1 + 6 * bits
 
 
-def test_digests_differ_by_content():
-  """Places, zeros of both signs, NaNs of other bits, halves of 64 bits."""
+def test_checksums_depend_on_order_and_bits():
+  """Covers positions, signed zeros, NaN payloads and 64-bit values."""
   digest = jax.jit(array_checksums.checksum_array)
   a, b = jnp.float32([1, 2, 2, 3]), jnp.float32([2, 1, 3, 2])
   assert digest(a) != digest(b) != digest(a.reshape(2, 2).T.reshape(-1))
@@ -48,8 +48,8 @@ def test_digests_differ_by_content():
   assert digest(jnp.zeros([0, 4])) == 0
 
 
-def test_a_digest_is_that_of_numpy():
-  """The same mixing with 64-bit integers, so that nothing wraps by chance."""
+def test_checksum_equals_numpy():
+  """The expected value is computed with 64-bit integers and a modulus."""
   values = np.random.default_rng(0).normal(size=(5, 7)).astype(np.float32)
   bit_words = values.view(np.uint32).astype(np.uint64).reshape(-1)
   mixed = bit_words ^ (np.arange(35, dtype=np.uint64) * 0x9E3779B1 % 2**32)
@@ -59,8 +59,8 @@ def test_a_digest_is_that_of_numpy():
   assert int(array_checksums.checksum_array(jnp.asarray(values))) == expected
 
 
-def test_each_device_digests_its_own_part(mesh):
-  """A table has the digest of each device's part, and names of arrays."""
+def test_each_device_computes_the_checksum_of_its_shard(mesh):
+  """The result contains the checksum of each array for each device."""
   values = jnp.arange(8.0).reshape(4, 2)
   tree = {'split': _put(mesh, values, ('data', 'fsdp')), 'whole': _put(mesh, 1)}
   digester = array_checksums.Digester(tree)
@@ -75,8 +75,8 @@ def test_each_device_digests_its_own_part(mesh):
   assert not digester.find_corrupt_replicas(table).any()
 
 
-def test_the_replica_that_differs_is_marked(mesh):
-  """Whole on eight devices; split over four, where two hold each part."""
+def test_corrupt_replicas_are_found(mesh):
+  """Covers full replication, two replicas per shard, and no replication."""
   values = jnp.arange(8.0)
   tree = {
     'split': _put(mesh, values, ('data', 'tensor')),
@@ -89,12 +89,12 @@ def test_the_replica_that_differs_is_marked(mesh):
   marks = digester.find_corrupt_replicas(np.asarray(digester(tree)))
   marked = {n: marks[..., i] for i, n in enumerate(digester.names)}
   assert np.argwhere(marked['whole']).tolist() == [[1, 0, 1]]
-  # One of two is wrong, and nothing says which.
+  # With two replicas, it is unknown which one is corrupt.
   assert np.argwhere(marked['split']).tolist() == [[1, 0, 1], [1, 1, 1]]
-  assert not marked['unique'].any()  # there is nothing to compare it with
+  assert not marked['unique'].any()  # no replica to compare with
 
 
-def test_a_single_device():
+def test_single_device_has_no_corrupt_replicas():
   mesh = partitioning.Partitioner(devices=(jax.devices()[0],)).mesh
   tree = [_put(mesh, jnp.arange(3))]
   digester = array_checksums.Digester(tree)

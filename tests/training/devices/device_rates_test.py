@@ -1,4 +1,4 @@
-"""Rates of known accelerators."""
+"""Tests of peak and measured FLOP rates of devices."""
 
 import types
 
@@ -27,11 +27,11 @@ from xlflax.training.devices import device_rates
     ('cpu', None),
   ],
 )
-def test_peak_of_known_devices(kind, peak):
+def test_peak_flops_of_known_devices(kind, peak):
   assert (
     device_rates.peak_flops(types.SimpleNamespace(device_kind=kind)) == peak
   )
 
 
-def test_measured_rate_of_this_machine():
+def test_matmul_rate_is_measured():
   assert device_rates.measure_matmul_rate(size=64, repeats=1) > 1e6

@@ -1,4 +1,4 @@
-"""Model FLOPs against counts by hand, and a closed form for the encoder."""
+"""Tests of model FLOPs, compared with counts by hand."""
 
 from contextlib import nullcontext
 
@@ -23,13 +23,13 @@ def _shape(*shape, dtype=jnp.float32):
   return jax.ShapeDtypeStruct(shape, dtype)
 
 
-def test_matrix_product():
+def test_matmul_flops():
   assert flops.count_forward(jnp.matmul, _shape(3, 5), _shape(5, 7)) == (
     2 * 3 * 5 * 7
   )
 
 
-def test_batched_contraction_over_two_axes():
+def test_flops_of_a_batched_contraction_over_two_axes():
   def product(a, b):
     return jnp.einsum('bijk,bjkl->bil', a, b)
 
@@ -38,7 +38,7 @@ def test_batched_contraction_over_two_axes():
   ) == (2 * 2 * 3 * 4 * 5 * 6)
 
 
-def test_elementwise_work_is_not_counted():
+def test_elementwise_operations_are_not_counted():
   assert flops.count_forward(lambda a: jnp.tanh(a) + a.sum(), _shape(9, 9)) == 0
 
 
@@ -51,7 +51,7 @@ def test_scan_counts_every_iteration():
   )
 
 
-def test_nested_calls():
+def test_nested_jit_calls_are_counted():
   inner = jax.jit(lambda a, b: a @ b)
 
   def loop(a, bs):
@@ -63,7 +63,7 @@ def test_nested_calls():
 
 
 @pytest.mark.parametrize('mesh', [None, dict(data=4, tensor=2)])
-def test_fused_attention_on_one_device_and_on_several(mesh):
+def test_fused_attention_flops_do_not_depend_on_the_mesh(mesh):
   def attend(query, key, value):
     return attention_backends.dot_product_attention(
       query, key, value, None, backend=AttentionBackend.FUSED
@@ -75,8 +75,8 @@ def test_fused_attention_on_one_device_and_on_several(mesh):
     assert flops.count_forward(attend, *shapes) == 4 * 4 * 16 * 32 * 2 * 16
 
 
-def test_fused_attention_of_tpus():
-  """Their kernels have heads before positions."""
+def test_fused_attention_flops_on_tpus():
+  """TPU kernels have heads before positions."""
 
   def attend(query, key, value):
     return attention_backends.dot_product_attention(
@@ -88,7 +88,7 @@ def test_fused_attention_of_tpus():
     assert flops.count_forward(attend, *shapes) == 4 * 4 * 128 * 256 * 2 * 16
 
 
-def test_most_expensive_branch():
+def test_conditionals_count_the_most_expensive_branch():
   def either(flag, a):
     return lax.cond(flag, lambda a: a @ a @ a, lambda a: a @ a, a)
 
@@ -97,13 +97,15 @@ def test_most_expensive_branch():
   )
 
 
-def test_convolution_in_any_layout():
+def test_convolution_flops_do_not_depend_on_the_layout():
   def convolve(layout):
     return lambda x, k: lax.conv_general_dilated(
       x, k, (1,), 'SAME', dimension_numbers=layout
     )
 
-  expected_flops = 2 * (2 * 10 * 7) * (3 * 5)  # outputs times a kernel's taps
+  expected_flops = (
+    2 * (2 * 10 * 7) * (3 * 5)
+  )  # outputs x kernel size x input channels
   assert (
     flops.count_forward(
       convolve(('NHC', 'HIO', 'NHC')), _shape(2, 10, 5), _shape(3, 5, 7)
@@ -142,7 +144,7 @@ def test_recomputation_is_not_counted():
 
 
 @pytest.mark.parametrize('chunk_size', [None, 16])
-def test_vocabulary_loss(chunk_size):
+def test_flops_of_the_vocabulary_loss(chunk_size):
   def loss(hidden, table, bias, labels):
     return linear_cross_entropy(
       hidden, table, bias, labels, chunk_size=chunk_size
@@ -160,8 +162,8 @@ def test_vocabulary_loss(chunk_size):
   )
 
 
-def test_cudnn_attention_counts_as_the_plain_one():
-  """Traced by its primitive: it runs on GPUs only."""
+def test_cudnn_attention_flops_equal_those_of_xla():
+  """Only the primitive is traced, because the kernel requires a GPU."""
   fused = pytest.importorskip('jax._src.cudnn.fused_attention_stablehlo')
   primitive = jax.extend.core.Primitive('dot_product_attention_fwd_wrapper')
   primitive.def_abstract_eval(lambda q, k, v: q)
@@ -187,11 +189,11 @@ def test_cudnn_attention_counts_as_the_plain_one():
     dict(attention_dropout_rate=0.1),
   ],
 )
-def test_encoder_with_masked_lm(fields):
-  """Per token and layer 4 projections, 2 attention products, 2 of the MLP."""
+def test_flops_of_a_masked_lm_step(fields):
+  """A layer has 4 projections, 2 attention matmuls and 2 MLP matmuls."""
   model = tiny.make_model(**fields)
   rows, length, hidden, mlp, vocab = 8, 20, 16, 32, 64
-  inner = 2 * fields.get('head_dim', 8)  # heads times their width
+  inner = 2 * fields.get('head_dim', 8)  # heads x head size
   objective = masked_lm.MaskedLM()
   params = tiny.make_factory(model=model).abstract.params
   batch = {
@@ -212,15 +214,15 @@ def test_encoder_with_masked_lm(fields):
     ).loss.total
 
   layer = 4 * hidden * inner + 2 * length * inner + 2 * hidden * mlp
-  chosen = rows * 3  # 15 % of a row's 20 tokens
+  chosen = rows * 3  # 15 % of 20 tokens
   head = chosen * (hidden * hidden + hidden * vocab)
   gather = rows * 3 * length * hidden  # of the chosen states, if by a product
   counted = flops.count_forward(loss, params, batch)
   assert counted - 2 * (2 * rows * length * layer + head) in (0, 2 * gather)
 
 
-def test_sharded_operations_without_output():
-  """Of a kernel's dropout without dropout, places on devices are left."""
+def test_sharded_operations_without_output_are_ignored():
+  """A kernel without dropout leaves an empty sharded operation."""
   mesh = jax.make_mesh((1,), ('data',))
 
   def split(x):

@@ -1,4 +1,4 @@
-"""Environment variables of runs on GPUs."""
+"""Tests of environment variables of runs on GPUs."""
 
 import os
 
@@ -10,7 +10,7 @@ from xlflax.training.distributed import platforms
 from xlflax.utils import errors
 
 
-def test_a_run_takes_nine_tenths_of_the_memory():
+def test_default_memory_fraction_is_0_9():
   environment: dict[str, str] = {}
   assert gpu_runtime.memory_fraction(environment) == 0.9
   gpu_runtime.set_defaults(environment)
@@ -22,7 +22,7 @@ def test_a_run_takes_nine_tenths_of_the_memory():
   'name', ['XLA_CLIENT_MEM_FRACTION', 'XLA_PYTHON_CLIENT_MEM_FRACTION']
 )
 def test_existing_variables_are_kept(name):
-  """JAX refuses both names at once."""
+  """JAX rejects setting both variables."""
   environment = {name: '.6', 'NCCL_DEBUG': 'INFO'}
   gpu_runtime.set_defaults(environment)
   assert environment == {name: '.6', 'NCCL_DEBUG': 'INFO'}
@@ -30,12 +30,12 @@ def test_existing_variables_are_kept(name):
 
 
 @pytest.mark.parametrize('text', ['90', '0', 'half', 'nan'])
-def test_no_share(text):
+def test_invalid_memory_fraction_is_rejected(text):
   with pytest.raises(errors.ConfigError, match='XLA_CLIENT_MEM_FRACTION'):
     gpu_runtime.memory_fraction({gpu_runtime.MEMORY: text})
 
 
-def test_jax_reads_the_variable(monkeypatch):
+def test_jax_reads_the_memory_fraction(monkeypatch):
   monkeypatch.setenv(gpu_runtime.MEMORY, '0.9')
   options = xla_client.generate_pjrt_gpu_plugin_options()
   assert options['memory_fraction'] == 0.9
@@ -50,7 +50,9 @@ def test_jax_reads_the_variable(monkeypatch):
     (None, 'libtpu', False),
   ],
 )
-def test_every_run_on_gpus_sets_it(monkeypatch, platform, package, is_set):
+def test_memory_fraction_is_set_for_gpus(
+  monkeypatch, platform, package, is_set
+):
   monkeypatch.setattr(os, 'environ', {})
   monkeypatch.setattr(
     platforms.accelerator_packages.importlib.util,

@@ -1,4 +1,4 @@
-"""Described machines, and nodes found in real ones."""
+"""Tests of machine descriptions and of detecting the size of nodes."""
 
 import types
 
@@ -25,7 +25,7 @@ from xlflax.utils import errors
     ('tpu:tpu7x:16', 'v7', 16, 1, 16),
   ],
 )
-def test_described_machines(text, name, count, nodes, per_node):
+def test_machine_descriptions_are_parsed(text, name, count, nodes, per_node):
   machine = machine_topology.parse_topology(text)
   assert machine.accelerator is not None
   assert machine.accelerator.name == name
@@ -37,7 +37,7 @@ def test_described_machines(text, name, count, nodes, per_node):
   )
 
 
-def test_cpus_have_no_data_sheet():
+def test_cpu_description_has_no_accelerator():
   machine = machine_topology.parse_topology('cpu:8')
   assert machine.accelerator is None
   assert (machine.platform, machine.count, machine.nodes) == ('cpu', 8, 1)
@@ -73,7 +73,7 @@ def test_cpus_have_no_data_sheet():
     ('cpu:x', ('Got: x', '=cpu:x')),
   ],
 )
-def test_descriptions_that_are_none(text, parts):
+def test_invalid_descriptions_are_rejected(text, parts):
   with pytest.raises(errors.ConfigError) as error:
     machine_topology.parse_topology(text)
   for part in (*parts, '--target_topology'):
@@ -107,11 +107,11 @@ def _devices(count, platform='gpu', *, processes=1, **attributes):
     (_devices(8, slice_index=0) + _devices(4, slice_index=1), {}, 1),
   ],
 )
-def test_nodes_of_a_job(expected_nodes, environment, size):
+def test_node_size_is_detected(expected_nodes, environment, size):
   assert machine_topology.node_size(expected_nodes, environment) == size
 
 
-def test_rates_of_the_table_are_those_of_real_devices():
+def test_accelerators_are_found_by_device_kind():
   for accelerator in accelerators.TABLE:
     assert accelerators.find_by_kind(accelerator.kinds[0]) is accelerator
     assert (

@@ -1,4 +1,4 @@
-"""Programs are freed before a process runs out of memory maps."""
+"""Tests of freeing programs before memory maps run out."""
 
 import pathlib
 
@@ -26,7 +26,7 @@ def limit(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_programs_are_freed_where_maps_are_scarce(limit, caplog):
+def test_programs_are_freed_if_memory_maps_are_scarce(limit, caplog):
   held = _compile(6)
   values = [f(jnp.eye(3)) for f in held]
   maps = mmap_limit.memory_maps()
@@ -39,11 +39,13 @@ def test_programs_are_freed_where_maps_are_scarce(limit, caplog):
   assert not any(f._cache_size() for f in held)
   assert mmap_limit.memory_maps() < maps
   assert 'Freed compiled programs' in caplog.text
-  for f, value in zip(held, values, strict=True):  # they run again
+  for f, value in zip(
+    held, values, strict=True
+  ):  # freed programs are recompiled
     assert (f(jnp.eye(3)) == value).all()
 
 
-def test_a_system_without_proc_has_room(monkeypatch):
+def test_system_without_proc_has_no_limit(monkeypatch):
   monkeypatch.setattr(mmap_limit, '_LIMIT', pathlib.Path('no/such/file'))
   monkeypatch.setattr(mmap_limit, '_MAPS', pathlib.Path('no/such/file'))
   assert mmap_limit.memory_maps() == 0

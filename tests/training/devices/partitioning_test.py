@@ -1,4 +1,4 @@
-"""Meshes, rules, and what is said of settings that do not fit."""
+"""Tests of meshes, sharding rules and rejected settings."""
 
 import jax
 import jax.numpy as jnp
@@ -27,12 +27,12 @@ def _shape(*shape):
     ((2, 2, 2), 8, (2, 2, 2)),
   ],
 )
-def test_mesh_shape_fills_the_rest(requested, devices, shape):
+def test_mesh_shape_infers_an_axis(requested, devices, shape):
   assert meshes.mesh_shape(requested, devices) == shape
 
 
 @pytest.mark.parametrize('requested', [(-1, -1, 1), (0, 1, 1), (2, -2, 1)])
-def test_mesh_shape_refuses_sizes(requested):
+def test_invalid_mesh_sizes_are_rejected(requested):
   with pytest.raises(errors.ConfigError) as error:
     meshes.mesh_shape(requested, 8)
   axes = ('data', 'fsdp', 'tensor')
@@ -43,7 +43,7 @@ def test_mesh_shape_refuses_sizes(requested):
 @pytest.mark.parametrize(
   'requested', [(3, 1, 1), (-1, 3, 1), (16, 1, 1), (-1, 16, 1)]
 )
-def test_mesh_shape_refuses_other_numbers_of_devices(requested):
+def test_mesh_shape_must_match_the_number_of_devices(requested):
   with pytest.raises(errors.ConfigError) as error:
     meshes.mesh_shape(requested, 8)
   axes = ('data', 'fsdp', 'tensor')
@@ -58,14 +58,14 @@ def test_mesh_has_auto_axes_over_all_devices():
   assert set(mesh.devices.flat) == set(jax.devices())
 
 
-def test_rule_with_an_unknown_mesh_axis():
+def test_rule_with_an_unknown_mesh_axis_is_rejected():
   with pytest.raises(errors.ConfigError) as error:
     partitioning.Partitioner(rules=(('embed', 'fsdp'), ('vocab', 'model')))
   assert "('vocab', 'model')" in str(error.value)
   assert 'data, fsdp, tensor' in str(error.value)
 
 
-def test_parameters_of_the_encoder():
+def test_sharding_of_encoder_parameters():
   partitioner = partitioning.Partitioner(fsdp=2, tensor=2)
   boxed = jax.eval_shape(
     lambda: tiny.train_state.init_params(
@@ -96,8 +96,8 @@ def test_parameters_of_the_encoder():
     ('cpu:8', dict(data=2, fsdp=4), 'fsdp'),
   ],
 )
-def test_columns_of_tables(devices, mesh, columns):
-  """Over the nodes of GPUs, too, unless parameters are whole on each."""
+def test_sharding_of_embedding_columns(devices, mesh, columns):
+  """Columns are also sharded across GPU nodes with sharded parameters."""
   partitioner = partitioning.Partitioner(
     topology=machine_topology.parse_topology(devices), **mesh
   )
@@ -105,7 +105,7 @@ def test_columns_of_tables(devices, mesh, columns):
   assert partitioner.shardings(table).spec == PartitionSpec('tensor', columns)
 
 
-def test_indivisible_dimension_is_kept_whole(warnings_logged):
+def test_indivisible_dimension_is_not_sharded(warnings_logged):
   partitioner = partitioning.Partitioner(fsdp=2, tensor=4)
   boxed = {
     'head': {'kernel': nn.LogicallyPartitioned(_shape(6, 18), ('embed', 'mlp'))}
@@ -116,7 +116,7 @@ def test_indivisible_dimension_is_kept_whole(warnings_logged):
   assert 'head/kernel: dimension 1 (mlp) of size 18' in message
 
 
-def test_mesh_axis_goes_to_the_earlier_rule():
+def test_earlier_rule_takes_the_mesh_axis():
   boxed = nn.LogicallyPartitioned(_shape(4, 4), ('embed', 'mlp'))
 
   def spec(*rules):
@@ -155,7 +155,7 @@ def test_activations_keep_fsdp_for_the_batch():
   )
 
 
-def test_batch_divides_over_data_and_fsdp():
+def test_batch_is_sharded_over_data_and_fsdp():
   partitioner = partitioning.Partitioner(data=2, fsdp=2, tensor=2)
   assert partitioner.batch_divisor == 4
   array = jax.device_put(jnp.ones((8, 3)), partitioner.batch_sharding)
@@ -163,7 +163,7 @@ def test_batch_divides_over_data_and_fsdp():
   partitioner.check_batch_size(8, accumulation=2)
 
 
-def test_batch_that_does_not_divide():
+def test_indivisible_batch_size_is_rejected():
   partitioner = partitioning.Partitioner(data=2, fsdp=2, tensor=2)
   with pytest.raises(errors.ConfigError) as error:
     partitioner.check_batch_size(12, accumulation=2, where='dataset mono')
@@ -173,7 +173,7 @@ def test_batch_that_does_not_divide():
 
 
 def _sizes(text=None, **fields):
-  """Sizes on a described machine, of which 8 CPU devices are a part."""
+  """Returns the axis sizes on a described machine."""
   machine = machine_topology.parse_topology(text) if text else None
   return tuple(
     partitioning.Partitioner(topology=machine, **fields).mesh.shape.values()
@@ -199,8 +199,8 @@ def _sizes(text=None, **fields):
     ('gpu:H200:8/2', {'data': 8}, (8, 1, 1)),
   ],
 )
-def test_axes_that_are_not_given(text, fields, sizes):
-  """FSDP in a node and data across; what is given stays."""
+def test_default_sizes_of_mesh_axes(text, fields, sizes):
+  """The defaults are FSDP within a node and data parallelism across nodes."""
   assert _sizes(text, **fields) == sizes
 
 
@@ -208,14 +208,14 @@ def test_axes_that_are_not_given(text, fields, sizes):
   'text, tensor, size',
   [('tpu:v5p:64', 1, 8), ('tpu:v5p:12', 1, 6), ('tpu:v6e:64', 16, 4)],
 )
-def test_fsdp_of_a_slice_of_tpus(text, tensor, size):
-  """At most eight chips, which divide the slice."""
+def test_default_fsdp_size_of_tpu_slices(text, tensor, size):
+  """The size is at most 8 and divides the number of chips."""
   machine = machine_topology.parse_topology(text)
   assert meshes.default_fsdp_size([], machine, tensor) == size
 
 
-def test_an_axis_may_be_part_of_a_torus():
-  """8 x 8 of 4 x 4 x 4 chips: each row of the mesh is 1 x 2 x 4 neighbours."""
+def test_mesh_rows_are_neighbors_in_a_torus():
+  """Each row of an 8 x 8 mesh has 1 x 2 x 4 of the 4 x 4 x 4 chips."""
 
   class Chip:
     platform, device_kind, process_index = 'tpu', 'TPU v5', 0
@@ -232,7 +232,7 @@ def test_an_axis_may_be_part_of_a_torus():
 
 
 def test_data_axis_crosses_slices(monkeypatch):
-  """Devices that tell of slices: each is a row of the mesh."""
+  """Each slice is a row of the mesh."""
 
   class Device:
     platform, device_kind = 'gpu', 'H200'
@@ -252,8 +252,8 @@ def test_data_axis_crosses_slices(monkeypatch):
   assert meshes.arrange_devices((1, 8, 1), devices) == devices
 
 
-def test_tensor_axis_as_a_second_axis_of_fsdp():
-  """3 divides into no power of two: 6 x 64 over 2 x 4 devices."""
+def test_tensor_axis_can_shard_parameters_like_fsdp():
+  """A 6 x 64 matrix is sharded over 2 x 4 devices."""
   partitioner = partitioning.Partitioner(
     fsdp=2, tensor=4, tensor_splits='parameters'
   )
@@ -274,7 +274,7 @@ def test_tensor_axis_as_a_second_axis_of_fsdp():
   assert 'fsdp 2 x tensor 4 x accumulation 1' in str(error.value)
 
 
-def test_what_tensor_splits_is_one_of_two():
+def test_invalid_tensor_splits_is_rejected():
   with pytest.raises(errors.ConfigError) as error:
     partitioning.Partitioner(tensor_splits='everything')
   assert error.value.where == 'Partitioner.tensor_splits'
@@ -282,7 +282,7 @@ def test_what_tensor_splits_is_one_of_two():
   assert "'parameters'" in str(error.value.expected)
 
 
-def test_dimensions_kept_whole_are_listed():
+def test_unsharded_dimensions_are_listed():
   boxed = {
     'head': {'kernel': nn.LogicallyPartitioned(_shape(6, 18), ('embed', 'mlp'))}
   }

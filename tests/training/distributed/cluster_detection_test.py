@@ -1,4 +1,4 @@
-"""Detection of a process's job from flags and schedulers' variables."""
+"""Tests of detecting a job from flags and scheduler variables."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.errors import raises_error
 from xlflax.training.distributed import cluster_detection
 from xlflax.utils import errors
 
-_SLURM = {  # of task 5 of two nodes with four each, as Slurm sets them
+_SLURM = {  # Slurm variables of task 5 on two nodes with four tasks each.
   'SLURM_JOB_ID': '4097',
   'SLURM_STEP_NODELIST': 'gpu[07-08]',
   'SLURM_NTASKS': '8',
@@ -28,7 +28,7 @@ _OPEN_MPI = {
 
 @pytest.fixture
 def detect(monkeypatch):
-  """`cluster_detection.detect_job`, with the environment that JAX reads too."""
+  """`detect_job` with an environment that JAX also reads."""
 
   def call(environment, **given):
     for name, value in environment.items():
@@ -42,18 +42,18 @@ def _parts(job):
   return job.coordinator_address, job.num_processes, job.process_id, job.source
 
 
-def test_one_process():
+def test_empty_environment_has_no_job():
   assert cluster_detection.detect_job({}) is None
 
 
-def test_flags():
+def test_job_is_detected_from_flags():
   job = cluster_detection.detect_job(
     {}, coordinator_address='a:1', num_processes=2, process_id=1
   )
   assert _parts(job) == ('a:1', 2, 1, 'flags')
 
 
-def test_variables():
+def test_job_is_detected_from_variables():
   job = cluster_detection.detect_job(
     {
       'XLFLAX_COORDINATOR': 'a:1',
@@ -64,7 +64,7 @@ def test_variables():
   assert _parts(job) == ('a:1', 2, 1, 'environment')
 
 
-def test_flags_win_over_variables():
+def test_flags_override_variables():
   job = cluster_detection.detect_job(
     {
       'XLFLAX_COORDINATOR': 'a:1',
@@ -76,11 +76,11 @@ def test_flags_win_over_variables():
   assert _parts(job) == ('a:1', 2, 0, 'environment')
 
 
-def test_slurm(detect):
+def test_slurm_job_is_detected(detect):
   assert _parts(detect(_SLURM)) == ('gpu07:61441', 8, 5, 'slurm')
 
 
-def test_slurm_with_a_coordinator_of_its_own(detect):
+def test_coordinator_flag_overrides_slurm(detect):
   assert _parts(detect(_SLURM, coordinator_address='ib07:99')) == (
     'ib07:99',
     8,
@@ -89,13 +89,13 @@ def test_slurm_with_a_coordinator_of_its_own(detect):
   )
 
 
-def test_slurm_with_a_variable(detect):
+def test_coordinator_variable_overrides_slurm(detect):
   assert detect(
     _SLURM | {'XLFLAX_COORDINATOR': 'ib07:99'}
   ).coordinator_address == ('ib07:99')
 
 
-def test_open_mpi(detect):
+def test_open_mpi_job_is_detected(detect):
   assert _parts(detect(_OPEN_MPI)) == ('10.96.0.1:62624', 4, 3, 'openmpi')
 
 
@@ -107,11 +107,11 @@ def test_open_mpi(detect):
     {'OMPI_COMM_WORLD_SIZE': '1'},
   ],
 )
-def test_one_process_under_a_scheduler(environment):
+def test_single_process_under_a_scheduler_has_no_job(environment):
   assert cluster_detection.detect_job(environment) is None
 
 
-def test_none_looks_at_nothing():
+def test_cluster_none_ignores_the_environment():
   assert (
     cluster_detection.detect_job(
       _SLURM | {'XLFLAX_NUM_PROCESSES': '2'},
@@ -121,7 +121,7 @@ def test_none_looks_at_nothing():
   )
 
 
-def test_cluster_that_is_not_there():
+def test_missing_cluster_is_an_error():
   with raises_error(errors.ConfigError, mentions='--cluster=slurm'):
     cluster_detection.detect_job({}, cluster=cluster_detection.Cluster.SLURM)
 
@@ -134,12 +134,12 @@ def test_cluster_that_is_not_there():
     ({'XLFLAX_NUM_PROCESSES': '2'}, {}),
   ],
 )
-def test_job_described_in_part(environment, settings):
+def test_incomplete_job_is_rejected(environment, settings):
   with pytest.raises(errors.ConfigError, match='incomplete'):
     cluster_detection.detect_job(environment, **settings)
 
 
-def test_variable_that_is_no_number():
+def test_non_numeric_variable_is_rejected():
   with raises_error(
     errors.ConfigError, got="'two'", mentions='XLFLAX_NUM_PROCESSES'
   ):
@@ -147,14 +147,14 @@ def test_variable_that_is_no_number():
 
 
 @pytest.mark.parametrize('coordinator', ['host', ':80', 'host:x', 'host:0'])
-def test_unusable_address(coordinator):
+def test_invalid_coordinator_address_is_rejected(coordinator):
   with pytest.raises(errors.ConfigError, match='HOST:PORT'):
     cluster_detection.detect_job(
       {}, coordinator_address=coordinator, num_processes=2, process_id=1
     )
 
 
-def test_number_out_of_range():
+def test_process_id_must_be_less_than_the_number_of_processes():
   with raises_error(
     errors.ConfigError, got=2, mentions=('process_id', 'num_processes', 2)
   ):
@@ -176,7 +176,7 @@ def test_number_out_of_range():
     ({'SLURM_GPUS_ON_NODE': '8', 'SLURM_STEP_TASKS_PER_NODE': '1(x2)'}, None),
   ],
 )
-def test_gpus_of_a_slurm_task(more, expected):
+def test_slurm_tasks_share_the_gpus_of_a_node(more, expected):
   assert (
     cluster_detection.local_devices(
       _SLURM | more, cluster_detection.Cluster.SLURM
@@ -185,14 +185,14 @@ def test_gpus_of_a_slurm_task(more, expected):
   )
 
 
-def test_gpus_of_an_mpi_process():
+def test_mpi_processes_share_the_visible_gpus():
   assert cluster_detection.local_devices(
     _OPEN_MPI | {'CUDA_VISIBLE_DEVICES': '0,1,2,3'},
     cluster_detection.Cluster.OPEN_MPI,
   ) == (2, 3)
 
 
-def test_gpus_that_can_not_be_shared():
+def test_indivisible_number_of_gpus_is_rejected():
   with raises_error(errors.ConfigError, mentions=(4, 6, 'GPUs')):
     cluster_detection.local_devices(
       _SLURM | {'SLURM_GPUS_ON_NODE': '6'}, cluster_detection.Cluster.SLURM
@@ -200,7 +200,7 @@ def test_gpus_that_can_not_be_shared():
 
 
 @pytest.mark.parametrize('node, tasks', [('0', 2), ('2', 2), ('3', 1)])
-def test_tasks_on_a_node(node, tasks):
+def test_number_of_slurm_tasks_on_a_node(node, tasks):
   assert (
     cluster_detection.tasks_on_node(
       {'SLURM_NODEID': node, 'SLURM_STEP_TASKS_PER_NODE': '2(x3),1'}
@@ -209,8 +209,8 @@ def test_tasks_on_a_node(node, tasks):
   )
 
 
-def test_tasks_of_slurm_without_srun_are_refused():
-  """In a batch script, xlflax by itself would be one process of many."""
+def test_several_slurm_tasks_without_srun_are_rejected():
+  """Without srun, a batch script starts only one of the processes."""
   environment = {'SLURM_JOB_ID': '7', 'SLURM_NTASKS': '4'}
   with raises_error(errors.ConfigError, mentions=(4, 'SLURM_NTASKS', 'srun')):
     cluster_detection.detect_job(environment)

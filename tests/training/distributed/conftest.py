@@ -1,4 +1,4 @@
-"""Jobs of several real processes on this machine."""
+"""Fixtures that start jobs of several processes."""
 
 import json
 import os
@@ -101,7 +101,7 @@ class Job:
 
 @pytest.fixture
 def start_job(tmp_path):
-  """Starts jobs, given the arguments of each process and of all."""
+  """Returns a function that starts jobs. Its arguments are those of the processes."""
   jobs = []
 
   def start(*processes: dict[str, Any], environment=None, **common) -> Job:

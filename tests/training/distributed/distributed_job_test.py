@@ -1,4 +1,4 @@
-"""Joining a job: what a single process needs to say, and what it may not."""
+"""Tests of joining and leaving a distributed job."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ from xlflax.utils import errors
     dict(num_processes=2, process_id=0),
   ],
 )
-def test_job_of_several_processes_described_in_part(settings):
+def test_incomplete_job_is_rejected(settings):
   with pytest.raises(errors.ConfigError) as error:
     distributed_job.initialize_distributed(**settings)
   assert '--coordinator_address, --num_processes and --process_id' in str(
@@ -25,12 +25,12 @@ def test_job_of_several_processes_described_in_part(settings):
   )
 
 
-def test_single_process_leads():
+def test_single_process_is_lead():
   distributed_job.initialize_distributed()
   assert distributed_job.is_lead()
 
 
-def test_process_by_itself_raises_as_ever():
+def test_single_process_propagates_exceptions():
   with pytest.raises(ZeroDivisionError):
     with distributed_job.leaving_together('train'):
       raise ZeroDivisionError
@@ -60,9 +60,7 @@ class _Monitor:
     (KeyboardInterrupt(), 130),
   ],
 )
-def test_a_failure_in_a_job_is_reported_and_ends_the_process(
-  monkeypatch, error, exit_code
-):
+def test_failure_in_a_job_is_reported_and_exits(monkeypatch, error, exit_code):
   monitor = _Monitor()
 
   class Exited(BaseException):
@@ -119,8 +117,8 @@ sys.exit(cli.main())
 @pytest.mark.parametrize(
   'way', ['library first', 'thread', 'SIGTERM', 'SIGINT']
 )
-def test_no_process_leaves_before_the_others(way):
-  """The first has the store; without it JAX aborts the second."""
+def test_processes_of_a_job_exit_together(way):
+  """JAX aborts the second process if the coordinator exits first."""
   port = conftest.free_port()
   processes = [
     subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Behavior of the other processes of a job when one of them fails."""
+"""Tests of the processes of a job when one of them fails."""
 
 import signal
 import socket
@@ -31,7 +31,7 @@ _SURVIVOR_SECONDS = 30
     ('RESOURCE_EXHAUSTED: Out of memory allocating 8 bytes', False),
   ],
 )
-def test_errors_of_a_lost_process(text, expected):
+def test_errors_of_a_lost_process_are_recognized(text, expected):
   assert failures.is_lost_process(RuntimeError(text)) == expected
 
 
@@ -44,11 +44,11 @@ def test_errors_of_a_lost_process(text, expected):
     (ZeroDivisionError('UNKNOWN: a bug'), False),
   ],
 )
-def test_errors_that_jax_may_have_raised(error, expected):
+def test_errors_raised_by_jax_are_recognized(error, expected):
   assert failures.is_raised_by_jax(error) == expected
 
 
-def test_processes_that_did_not_reach_a_barrier():
+def test_processes_missing_at_a_barrier_are_parsed():
   text = (
     '# of tasks that reached the barrier: 2/4.\nThe first task at the barrier:'
     ' 0. Some timed out task names:\n12\n3\nRPC: /xla.coordination'
@@ -57,14 +57,14 @@ def test_processes_that_did_not_reach_a_barrier():
   assert failures.timed_out_processes('INTERNAL: another error') == []
 
 
-def test_descriptions_name_hosts():
+def test_descriptions_contain_host_names():
   hosts = ['a', 'a', 'b', 'c']
   assert failures.describe_hosts(hosts) == '0-1 on a, 2 on b, 3 on c'
   assert failures.describe_processes([1, 3], hosts) == '1 on a, 3 on c'
   assert failures.describe_processes(range(12)).endswith('9 and 2 more')
 
 
-def test_an_abort_ends_with_the_handler_and_the_default_comes_back():
+def test_abort_handler_is_called_only_inside_the_context():
   code = (
     'import os\nfrom xlflax.training.distributed import failures\n'
     'with failures.abort_handler(lambda: os._exit({status})):\n  {body}\n'
@@ -84,7 +84,7 @@ def _survivors(lost: int) -> list[int]:
 
 
 @pytest.mark.parametrize('lost', mark_slow([0, 2], slow=[2]))
-def test_a_killed_process_ends_the_others(start_job, lost):
+def test_killed_process_stops_the_other_processes(start_job, lost):
   job = start_job({}, {}, {})
   job.wait_for_step()
   start = time.monotonic()
@@ -99,8 +99,8 @@ def test_a_killed_process_ends_the_others(start_job, lost):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('frozen', [0, 2])
-def test_a_frozen_process_ends_the_others(start_job, frozen):
-  """After the heartbeat timeout, with stacks, step and hosts."""
+def test_frozen_process_stops_the_other_processes(start_job, frozen):
+  """The errors contain stack traces, the step and the hosts."""
   job = start_job({}, {}, {})
   job.wait_for_step()
   start = time.monotonic()
@@ -124,7 +124,7 @@ def test_a_frozen_process_ends_the_others(start_job, frozen):
 @pytest.mark.parametrize(
   'failing', [pytest.param(0, marks=pytest.mark.slow), 1]
 )
-def test_an_exception_ends_all_with_its_exit_code(
+def test_exception_stops_all_processes_with_its_exit_code(
   start_job, fault, exit_code, reason, failing
 ):
   job = start_job(*({'fault': fault if i == failing else ''} for i in range(2)))
@@ -135,7 +135,7 @@ def test_an_exception_ends_all_with_its_exit_code(
 
 
 @pytest.mark.slow
-def test_all_processes_write_their_stacks_when_one_hangs(start_job):
+def test_hanging_process_causes_stack_traces_of_all_processes(start_job):
   job = start_job({}, {'fault': 'hang'})
   assert job.exit_codes() == [74, 74], job.errors()
   assert all('most recent call first' in text for text in job.errors())

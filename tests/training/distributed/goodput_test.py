@@ -1,4 +1,4 @@
-"""Seconds of a run by what it was at."""
+"""Tests of the seconds of a run by activity, and of its goodput."""
 
 import pytest
 
@@ -24,9 +24,9 @@ def _spend(run, clock, activity, seconds):
   clock.now += seconds
 
 
-def test_goodput_is_the_share_of_steps(clock):
+def test_goodput_is_the_fraction_of_time_in_steps(clock):
   run = goodput.Activities(clock=clock)
-  clock.now += 4  # until the first call it starts
+  clock.now += 4  # time before the first activity
   _spend(run, clock, Activity.COMPILATION, 2)
   for _ in range(2):
     _spend(run, clock, Activity.BATCH, 1)
@@ -47,7 +47,7 @@ def test_goodput_is_the_share_of_steps(clock):
   )
 
 
-def test_a_continued_run_counts_on_and_knows_what_was_lost(clock):
+def test_resumed_run_adds_the_time_of_earlier_processes(clock):
   first = goodput.Activities(clock=clock)
   _spend(first, clock, Activity.STEP, 6)
   saved = first.seconds()

@@ -1,4 +1,4 @@
-"""The thread that ends a run without progress."""
+"""Tests of the watchdog, which exits a run without progress."""
 
 import threading
 
@@ -32,7 +32,7 @@ def _after(dog, clock, seconds):
   return dog.problem()
 
 
-def test_names_what_it_waits_for(dog, clock):
+def test_problem_describes_the_activity(dog, clock):
   dog.activities.start(BATCH, "of dataset 'mono'")
   assert _after(dog, clock, 100) is None
   assert (
@@ -40,7 +40,7 @@ def test_names_what_it_waits_for(dog, clock):
   )
 
 
-def test_activities_reset_the_timeout(dog, clock):
+def test_new_activities_reset_the_timeout(dog, clock):
   for i in range(5):
     dog.activities.start(BATCH)
     assert _after(dog, clock, 90) is None
@@ -51,7 +51,7 @@ def test_activities_reset_the_timeout(dog, clock):
 @pytest.mark.parametrize(
   'activity', [goodput.Activity.START, goodput.Activity.COMPILATION, EVALUATION]
 )
-def test_a_restore_compilation_and_evaluation_may_take_longer(
+def test_restore_compilation_and_evaluation_have_longer_timeouts(
   dog, clock, activity
 ):
   dog.activities.start(activity)
@@ -59,7 +59,7 @@ def test_a_restore_compilation_and_evaluation_may_take_longer(
   assert _after(dog, clock, 1)
 
 
-def test_long_steps_may_take_ten_times_as_long(dog, clock):
+def test_timeout_of_steps_is_ten_times_the_longest_step(dog, clock):
   dog.activities.start(STEP)
   clock.now += 50
   dog.activities.start(STEP)
@@ -67,7 +67,7 @@ def test_long_steps_may_take_ten_times_as_long(dog, clock):
   assert _after(dog, clock, 2)
 
 
-def test_concurrent_writes_are_watched_too(dog, clock):
+def test_concurrent_writes_are_watched(dog, clock):
   for _ in range(3):
     dog.background_write(lambda: True)
     dog.activities.start(BATCH)
@@ -77,7 +77,7 @@ def test_concurrent_writes_are_watched_too(dog, clock):
   assert dog.problem() is None
 
 
-def test_a_write_that_ended_while_a_step_hangs_is_not_blamed(dog, clock):
+def test_finished_write_is_not_reported_for_a_hanging_step(dog, clock):
   writes = [True]
   dog.background_write(lambda: writes[0])
   clock.now += 50
@@ -87,7 +87,7 @@ def test_a_write_that_ended_while_a_step_hangs_is_not_blamed(dog, clock):
   assert _after(dog, clock, 41) == 'training (step 7) for 101 s'
 
 
-def test_after_a_signal_the_step_must_end_soon(dog, clock):
+def test_stop_request_shortens_the_timeout(dog, clock):
   dog.activities.start(BATCH)
   dog.stopping()
   assert _after(dog, clock, 60) is None
@@ -96,8 +96,8 @@ def test_after_a_signal_the_step_must_end_soon(dog, clock):
   assert _after(dog, clock, 100) is None
 
 
-def test_steps_that_finish_are_no_hang(dog, clock):
-  """A save that was asked for waits for the steps in flight."""
+def test_finished_steps_reset_the_timeout(dog, clock):
+  """A requested checkpoint waits for the steps in flight."""
   dog.activities.start(STEP, '(step 7)')
   dog.stopping()
   for _ in range(5):
@@ -105,12 +105,12 @@ def test_steps_that_finish_are_no_hang(dog, clock):
     dog.activities.progress()
   dog.activities.start(BATCH)
   assert _after(dog, clock, 499) is None  # ten times the longest step
-  dog.activities.progress()  # says nothing of a batch
+  dog.activities.progress()  # The longest step does not apply to batches.
   assert _after(dog, clock, 2)
 
 
-def test_a_first_step_is_known_by_its_compilation(dog, clock):
-  """A signal in the second step: how long one takes is not known better."""
+def test_compilation_time_limits_the_first_steps(dog, clock):
+  """In the second step, no better estimate of a step's duration exists."""
   dog.activities.start(goodput.Activity.COMPILATION, '(step 1)')
   clock.now += 90
   dog.activities.start(STEP, '(step 2)')
@@ -119,7 +119,7 @@ def test_a_first_step_is_known_by_its_compilation(dog, clock):
   assert _after(dog, clock, 2)
 
 
-def test_the_process_is_ended_once():
+def test_watchdog_exits_the_process_once():
   ends, ended = [], threading.Event()
 
   def end(message):
@@ -132,7 +132,7 @@ def test_the_process_is_ended_once():
   assert len(ends) == 1 and "a batch of dataset 'mono'" in ends[0]
 
 
-def test_without_a_limit_only_a_stop_is_watched(clock):
+def test_without_a_timeout_only_stops_are_watched(clock):
   dog = hang_watchdog.Watchdog(goodput.Activities(clock=clock), 0)
   dog.activities.start(STEP, '(step 7)')
   assert _after(dog, clock, 10**6) is None
@@ -141,7 +141,7 @@ def test_without_a_limit_only_a_stop_is_watched(clock):
   assert 'training (step 7) for' in _after(dog, clock, 1)
 
 
-def test_a_stop_gives_compilation_longer(dog, clock):
+def test_stop_request_during_startup_has_a_longer_timeout(dog, clock):
   dog.activities.start(goodput.Activity.START)
   assert _after(dog, clock, 150) is None
   dog.stopping()

@@ -1,4 +1,4 @@
-"""Processes that cannot join, or that were started differently."""
+"""Tests of processes that cannot join a job."""
 
 import socket
 
@@ -8,7 +8,7 @@ _HOST = socket.gethostname()
 _FAILURE = 74
 
 
-def test_a_process_that_never_arrives_is_named(start_job):
+def test_missing_process_is_reported(start_job):
   job = start_job({}, {}, num_processes=3, initialization_timeout=5)
   assert job.exit_codes() == [_FAILURE] * 2, job.errors()
   for index, text in enumerate(job.errors()):
@@ -17,7 +17,7 @@ def test_a_process_that_never_arrives_is_named(start_job):
 
 
 @pytest.mark.slow
-def test_a_coordinator_that_never_arrives(start_job):
+def test_missing_coordinator_is_reported(start_job):
   job = start_job(
     {'process_id': 1},
     {'process_id': 2},
@@ -37,7 +37,7 @@ def _errors(job):
   return results[0]['error']
 
 
-def test_configurations_that_differ(start_job):
+def test_different_configurations_are_reported(start_job):
   job = start_job(
     {'configuration': 'LR = 1\nSTEPS = 2'},
     {'configuration': 'LR = 1\nSTEPS = 3'},
@@ -52,20 +52,20 @@ def test_configurations_that_differ(start_job):
 
 
 @pytest.mark.slow
-def test_numbers_of_processes_that_differ(start_job):
-  """JAX joins them, and their collectives would be wrong."""
+def test_different_numbers_of_processes_are_reported(start_job):
+  """JAX accepts such processes, and their collectives would be wrong."""
   error = _errors(start_job({'num_processes': 2}, {'num_processes': 3}))
   assert error['got'].startswith(f'2 in process 0 on {_HOST}, 3 in process 1')
 
 
 @pytest.mark.slow
-def test_versions_that_differ(start_job):
+def test_different_package_versions_are_reported(start_job):
   error = _errors(start_job({}, {'versions': {'jax': '9.9'}}))
   assert 'jax 9.9' in error['got'] and 'process 1' in error['got']
 
 
 @pytest.mark.slow
-def test_two_processes_with_one_number(start_job):
+def test_duplicate_process_ids_fail(start_job):
   job = start_job(
     {}, {}, {'process_id': 1}, num_processes=3, initialization_timeout=10
   )
@@ -74,7 +74,7 @@ def test_two_processes_with_one_number(start_job):
 
 
 @pytest.mark.slow
-def test_a_port_that_another_program_uses(start_job):
+def test_coordinator_port_in_use_is_reported(start_job):
   with socket.create_server(('127.0.0.1', 0)) as server:
     address = f'127.0.0.1:{server.getsockname()[1]}'
     job = start_job(

@@ -1,4 +1,4 @@
-"""Jobs that asked for an accelerator, where there is none."""
+"""Tests of requested accelerators that are not available."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def test_requested_platform_is_accepted():
   platforms.check_platform(GPU, found='gpu')
 
 
-def test_no_package_is_a_mistake(monkeypatch):
+def test_missing_accelerator_package_is_a_mistake(monkeypatch):
   monkeypatch.setattr(
     platforms.accelerator_packages, 'installed_packages', lambda kind: []
   )
@@ -24,7 +24,7 @@ def test_no_package_is_a_mistake(monkeypatch):
   assert "extra 'gpu'" in caught.value.fix
 
 
-def test_no_device_is_a_failure_that_another_node_may_not_have(monkeypatch):
+def test_missing_accelerator_device_is_a_failure(monkeypatch):
   monkeypatch.setattr(
     platforms.accelerator_packages, 'installed_packages', lambda kind: [kind]
   )

@@ -1,4 +1,4 @@
-"""Signals: the first one asks to stop, a second Ctrl-C interrupts."""
+"""Tests of stop requests by signals."""
 
 import hashlib
 import os
@@ -13,7 +13,7 @@ from xlflax.utils import signals
 
 
 @pytest.mark.parametrize('number', signals.SIGNALS)
-def test_signal_asks_to_stop(number, warnings_logged):
+def test_signal_requests_a_stop(number, warnings_logged):
   with preemption.StopRequest() as stop:
     assert not stop.should_stop()
     os.kill(os.getpid(), number)
@@ -23,17 +23,15 @@ def test_signal_asks_to_stop(number, warnings_logged):
   ]
 
 
-def test_a_signal_before_the_first_step_announces_no_checkpoint(
-  warnings_logged,
-):
+def test_signal_before_the_first_step_logs_no_checkpoint(warnings_logged):
   with preemption.StopRequest() as stop:
     os.kill(os.getpid(), signal.SIGTERM)
     assert stop.should_stop()
   assert warnings_logged() == ['SIGTERM: stopping before the first step.']
 
 
-def test_a_request_before_the_first_look_is_kept():
-  """One that came before the run was opened too: what is noted counts."""
+def test_signal_before_the_first_check_is_kept():
+  """Covers a signal that was noted before the request was created."""
   with preemption.StopRequest() as stop:
     os.kill(os.getpid(), signal.SIGTERM)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -46,8 +44,8 @@ def test_a_request_before_the_first_look_is_kept():
     signals.note_signal(None)
 
 
-def test_a_request_after_the_last_look_is_passed_on(monkeypatch):
-  """To the caller, or in a command to what comes next."""
+def test_signal_after_the_last_check_is_passed_on(monkeypatch):
+  """The caller's handler or the next step of the command receives it."""
   requests = []
   before = signal.signal(
     signal.SIGTERM, lambda number, _: requests.append(number)
@@ -66,7 +64,7 @@ def test_a_request_after_the_last_look_is_passed_on(monkeypatch):
     signal.signal(signal.SIGTERM, before)
 
 
-def test_a_hangup_that_nohup_ignores_is_none():
+def test_ignored_hangup_does_not_request_a_stop():
   before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
   try:
     with preemption.StopRequest() as stop:
@@ -76,7 +74,7 @@ def test_a_hangup_that_nohup_ignores_is_none():
     signal.signal(signal.SIGHUP, before)
 
 
-def test_second_interrupt_does_not_wait():
+def test_second_sigint_raises_keyboard_interrupt():
   with preemption.StopRequest() as stop:
     os.kill(os.getpid(), signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
@@ -84,14 +82,14 @@ def test_second_interrupt_does_not_wait():
     assert stop.should_stop()
 
 
-def test_second_sigterm_is_patient():
+def test_second_sigterm_does_not_interrupt():
   with preemption.StopRequest() as stop:
     os.kill(os.getpid(), signal.SIGTERM)
     os.kill(os.getpid(), signal.SIGTERM)
     assert stop.should_stop()
 
 
-def test_handlers_are_put_back():
+def test_signal_handlers_are_restored():
   before = [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)]
   with preemption.StopRequest():
     assert signal.getsignal(signal.SIGTERM) is not before[0]
@@ -100,7 +98,7 @@ def test_handlers_are_put_back():
   ] == before
 
 
-def test_outside_the_main_thread_it_is_silent():
+def test_stop_request_outside_the_main_thread_ignores_signals():
   requests = []
 
   def work():
@@ -113,8 +111,8 @@ def test_outside_the_main_thread_it_is_silent():
   assert requests == [False]
 
 
-def test_signals_arrive_while_the_main_thread_is_blocked():
-  """A call into JAX that waits for devices; here one that computes."""
+def test_signals_are_received_while_the_main_thread_is_blocked():
+  """The main thread is blocked in a computation, as when it waits for devices."""
   requests = []
   with preemption.StopRequest(
     lambda: requests.append(time.monotonic())
@@ -128,7 +126,7 @@ def test_signals_arrive_while_the_main_thread_is_blocked():
   assert len(requests) == 1 and requests[0] < end - 0.05
 
 
-def test_previous_signal_handlers_are_restored():
+def test_previous_wakeup_fd_is_restored():
   reader, writer = os.pipe()
   os.set_blocking(writer, False)
   before = signal.set_wakeup_fd(writer)
@@ -157,15 +155,15 @@ def test_all_processes_stop_after_the_same_step(
   assert 5 <= first == second < 2000
 
 
-def test_a_request_before_the_first_step_stops_all_before_it(start_job):
-  """JAX's own service loses it if a run is resumed at a later step."""
+def test_signal_before_the_first_step_stops_all_processes(start_job):
+  """JAX's preemption service loses the signal in resumed runs."""
   job = start_job({}, {'signal_at_start': True})
   assert job.exit_codes() == [0, 0], job.errors()
   first, second = (result['stopped_at'] for result in job.results())
   assert first == second < 2000
 
 
-def test_a_request_is_kept_for_a_process_that_does_not_listen_yet(start_job):
+def test_stop_request_reaches_a_process_that_starts_later(start_job):
   job = start_job({'signal_at_start': True}, {'delay': 2})
   assert job.exit_codes() == [0, 0], job.errors()
   first, second = (result['stopped_at'] for result in job.results())

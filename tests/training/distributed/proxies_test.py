@@ -1,4 +1,4 @@
-"""HTTP proxies in the environment do not keep processes from joining."""
+"""Tests that processes join despite HTTP proxies in the environment."""
 
 import os
 import pathlib
@@ -43,19 +43,19 @@ jax.distributed.shutdown()
     ),
   ],
 )
-def test_coordinator_is_exempt(environment, expected):
+def test_coordinator_is_exempt_from_proxies(environment, expected):
   proxies.exempt_coordinator('n1:7000', environment)
   assert environment == expected
 
 
-def test_ipv6_address_has_no_brackets():
+def test_exempt_ipv6_address_has_no_brackets():
   environment = {'https_proxy': 'p'}
   proxies.exempt_coordinator('[::1]:7000', environment)
   assert environment['no_proxy'] == '::1'
 
 
 @pytest.mark.slow
-def test_processes_join_with_a_proxy_that_does_not_answer():
+def test_processes_join_with_an_unresponsive_proxy():
   coordinator = f'localhost:{free_port()}'
   processes = [
     subprocess.Popen(

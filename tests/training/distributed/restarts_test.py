@@ -1,4 +1,4 @@
-"""The cost of a restart, by phase."""
+"""Tests of the cost of a restart by phase."""
 
 import json
 import time
@@ -31,13 +31,13 @@ def _failure(timestamp: float, description: str = 'process 2 on n1') -> dict:
   }
 
 
-def test_phases_of_a_restart():
+def test_restart_costs_are_reported_by_phase():
   start_time, clock = time.time(), _Clock()
   at, restart = _restart([_failure(start_time - 10)], clock)
   at.start(goodput.Activity.COMPILATION)
   clock.now += 3
   at.start(goodput.Activity.STEP)
-  assert restart.costs(7) is None  # not past it yet
+  assert restart.costs(7) is None  # The lost steps are not repeated yet.
   costs = restart.costs(8)
   assert costs['agree'] == 1
   assert (costs['restore'], costs['compile']) == (2, 3)
@@ -51,7 +51,7 @@ def test_phases_of_a_restart():
   assert 'lost by failure 1 (process 2 on n1): agree 1.0 s, start' in text
 
 
-def test_a_failure_before_the_lost_steps_are_repeated_adds_to_it():
+def test_costs_of_consecutive_failures_are_added():
   start_time = time.time()
   failures = [_failure(start_time - t, f'at {t}') for t in (90, 30, 10)]
   records = [{'step': 4, 'restart': {'noticed': start_time - 90}}, {'step': 9}]
@@ -61,6 +61,6 @@ def test_a_failure_before_the_lost_steps_are_repeated_adds_to_it():
   assert abs(costs['lost'] - 30) < 1 and costs['agree'] == 1
 
 
-def test_a_first_start_cost_nothing():
+def test_first_start_has_no_restart_costs():
   _, restart = _restart(None, _Clock())
   assert restart.costs(100) is None

@@ -22,7 +22,7 @@ def _times(own_seconds, loading=None, step=1.0):
   )
 
 
-def test_own_time_of_a_process():
+def test_step_time_excludes_waiting_for_other_processes():
   clock = _Clock()
   times = stragglers.StepTimes(clock)
   times.restart(3)
@@ -34,7 +34,7 @@ def test_own_time_of_a_process():
     clock.now += 0.5
   report = times.take(7)
   assert (report.step[0], report.own[0], report.loading[0]) == (5.5, 1.5, 1.0)
-  assert times.take(7) is None  # no step since then
+  assert times.take(7) is None  # no step since the last call
   assert report.metrics() == {
     'step_seconds_median': 5.5,
     'step_seconds_slowest': 5.5,
@@ -45,7 +45,7 @@ def test_own_time_of_a_process():
   }
 
 
-def test_times_before_a_restart_do_not_count():
+def test_times_before_a_restart_are_excluded():
   clock = _Clock()
   times = stragglers.StepTimes(clock)
   with times.loading():
@@ -62,22 +62,22 @@ def test_times_before_a_restart_do_not_count():
     ([0.1, 0.1, 0.12, 0.1], []),
     ([0.1, 0.1, 0.5, 0.1], [2]),
     ([0.1, 0.9, 0.5, 0.1, 0.1], [1, 2]),
-    ([0.001, 0.01, 0.001], []),  # little compared with a step of a second
+    ([0.001, 0.01, 0.001], []),  # small compared with a step of one second
     ([0.1, 0.9], [1]),
-    ([0.009, 0.012], []),  # a third more, and milliseconds
+    ([0.009, 0.012], []),  # a third slower, but only by milliseconds
   ],
 )
-def test_stragglers(own_seconds, stragglers):
+def test_stragglers_are_detected(own_seconds, stragglers):
   assert _times(own_seconds).stragglers() == stragglers
 
 
-def test_milliseconds_hold_up_nobody():
+def test_small_absolute_delays_are_not_stragglers():
   assert _times([0.009, 0.014], step=0.02).stragglers() == []
   assert _times([0.009, 0.034], step=0.05).stragglers() == [1]
 
 
-def test_one_slow_report_is_no_straggler(caplog, monkeypatch):
-  """Of a busy machine, whose processes are late by turns."""
+def test_single_slow_report_causes_no_warning(caplog, monkeypatch):
+  """On a busy machine, the slowest process changes."""
   monkeypatch.setattr(stragglers, 'gather_host_names', lambda: ['a', 'b', 'c'])
   times = stragglers.StepTimes()
   for own_seconds in ([0.6, 0.1, 0.1], [0.1, 0.6, 0.1], [0.1, 0.1, 0.1]) * 3:
@@ -85,7 +85,7 @@ def test_one_slow_report_is_no_straggler(caplog, monkeypatch):
   assert not caplog.text
 
 
-def test_a_straggler_is_named_once(caplog, monkeypatch):
+def test_straggler_is_reported_once(caplog, monkeypatch):
   monkeypatch.setattr(stragglers, 'gather_host_names', lambda: ['a', 'b', 'c'])
   times = stragglers.StepTimes()
   for own_seconds in ([0.1, 0.1, 0.6], [0.1, 0.1, 0.6], [0.1, 0.1, 0.1]) * 3:

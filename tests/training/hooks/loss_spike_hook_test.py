@@ -1,4 +1,4 @@
-"""Loss spikes: limits, skipped updates, and rewinds."""
+"""Tests of limits, skipped updates and rewinds for loss spikes."""
 
 import contextlib
 import json
@@ -30,12 +30,14 @@ def _watch(losses, **fields):
   return watch
 
 
-def test_the_limit_is_of_median_and_deviation():
+def test_limit_is_computed_from_median_and_deviation():
   options = loss_spike_options.LossSpikeGuard(num_std=2, **_FEW)
   assert options.limit([1.0]) == math.inf
   # Median 3, absolute deviations 2, 1, 0, 1, 97: their median is 1.
   assert options.limit([1, 2, 3, 4, 100]) == pytest.approx(3 + 2 * 1.4826)
-  assert options.limit([5.0] * 4) == pytest.approx(5.1)  # a hundredth each
+  assert options.limit([5.0] * 4) == pytest.approx(
+    5.1
+  )  # The minimum deviation is 1 % of the median.
 
 
 def _arguments(watch, active=_KEY):
@@ -44,14 +46,14 @@ def _arguments(watch, active=_KEY):
   return step_function('state', 'batches')[2:]
 
 
-def test_steps_of_other_objectives_have_another_limit():
+def test_each_objective_has_its_own_limit():
   watch = _watch([1.0, 1.0])
   assert _arguments(watch) == pytest.approx((1.1,))
   assert _arguments(watch, (1,)) == (math.inf,)
   assert _arguments(_watch([1.0, 1.0], action='rewind')) == ()
 
 
-def test_only_the_last_finite_losses_count():
+def test_limit_uses_the_last_finite_losses():
   watch = _watch([9.0, 1.0, 1.0, 1.0, 1.0])
   watch.add(6, _KEY, fake_run.output(math.nan, finite=False))
   watch.add(7, _KEY, fake_run.output(50.0, finite=False))
@@ -78,13 +80,13 @@ def test_state_is_restored():
     {'max_rewinds': 0},
   ],
 )
-def test_options_are_checked(fields):
+def test_invalid_options_are_rejected(fields):
   with pytest.raises(errors.ConfigError, match=next(iter(fields))):
     loss_spike_options.LossSpikeGuard(**fields)
 
 
-def test_the_update_of_a_spike_is_skipped():
-  """And a limit that is not reached changes no bit."""
+def test_update_of_a_loss_spike_is_skipped():
+  """A limit that is not reached changes no bit of the update."""
   optimizer = optimizers.AdamW(learning_rate=0.1)
   entry = objective_mixture.WeightedObjective(
     dataset='mono', objective=tiny.Regression()
@@ -156,7 +158,7 @@ def train(monkeypatch):
   return call
 
 
-def test_a_run_rewinds_past_the_batches_of_a_spike(
+def test_run_rewinds_and_skips_the_batches_of_a_spike(
   tmp_path, losses, train, warnings_logged
 ):
   """Batch 10 is a spike at step 10. Batches 9 and 10 are skipped."""
@@ -190,7 +192,7 @@ def test_resumption_equals_an_uninterrupted_run(
     assert total == uninterrupted[0]
 
 
-def test_a_state_that_a_spike_has_changed_is_not_saved(
+def test_state_after_a_spike_is_not_saved(
   tmp_path, losses, train, warnings_logged
 ):
   losses[8:10] = 100.0, 1.0

@@ -1,4 +1,4 @@
-"""Reports: metrics and speed on disk, FLOPs, and the result of a run."""
+"""Tests of logged metrics and speed, and of the summary of a run."""
 
 import json
 import types
@@ -19,7 +19,7 @@ from xlflax.training.hooks import (
 
 
 class _Clock:
-  """Seconds that rise by one each time that they are read."""
+  """Clock that advances by one second at each call."""
 
   def __init__(self):
     self._now = 0.0
@@ -71,7 +71,7 @@ def run(tmp_path, monkeypatch):
 
 
 class _Plateaus:
-  """Plateaus that count how often their advice is logged."""
+  """Plateau detector that counts calls."""
 
   def __init__(self):
     self.num_logged = 0
@@ -87,7 +87,7 @@ class _Plateaus:
   'last_step, error, num_logged',
   [(20, None, 1), (10, None, 0), (10, RuntimeError, 0), (20, RuntimeError, 0)],
 )
-def test_advice_on_plateaus_is_logged_only_when_training_has_finished(
+def test_plateau_advice_is_logged_only_after_training_has_finished(
   run, monkeypatch, last_step, error, num_logged
 ):
   """For example, not after another process of the job was killed."""
@@ -127,7 +127,7 @@ def _resume(run):
   run.hooks[1] = hook
 
 
-def test_a_resumed_run_records_its_environment_only_if_it_has_changed(
+def test_resumed_run_records_only_a_changed_environment(
   run, tmp_path, monkeypatch
 ):
   _report(run, 5)
@@ -142,7 +142,7 @@ def test_a_resumed_run_records_its_environment_only_if_it_has_changed(
   assert environments[3] == environments[0] | {'OMP_NUM_THREADS': '7'}
 
 
-def test_a_report(run, tmp_path):
+def test_report_contains_environment_metrics_and_counts(run, tmp_path):
   metrics = {'mlm/loss': (np.array(6.0), np.array(4.0))}
   _report(run, 5, skipped=1, spikes=2, metrics=metrics)
   run.write_metrics(5, eval={'f1': 0.25})
@@ -163,7 +163,7 @@ def test_a_report(run, tmp_path):
   assert evaluation == {'step': 5, 'eval': {'f1': 0.25}}
 
 
-def test_a_callback_gets_the_lines_of_the_file(run, tmp_path):
+def test_report_callback_receives_the_lines_of_the_file(run, tmp_path):
   calls = []
   run._writer.close()
   run._report = lambda step, metrics: calls.append((step, metrics))
@@ -176,8 +176,8 @@ def test_a_callback_gets_the_lines_of_the_file(run, tmp_path):
   assert second == (5, {'eval': {'f1': 0.25}})
 
 
-def test_flops_are_the_mean_over_the_schedule_of_objectives(run, tmp_path):
-  """Of four steps three take 40 and one takes 80; five take a second here."""
+def test_mfu_uses_mean_flops_over_the_objective_schedule(run, tmp_path):
+  """Three of four steps have 40 FLOPs, and one has 80 FLOPs."""
   _report(run, 5)
   [report] = _lines(tmp_path)
   speed = report['speed']
@@ -189,7 +189,7 @@ def test_flops_are_the_mean_over_the_schedule_of_objectives(run, tmp_path):
 
 
 @pytest.mark.parametrize('step', [10, 20])
-def test_the_result(run, tmp_path, step):
+def test_summary_of_a_run(run, tmp_path, step):
   _report(run, step, loss=float('nan'))
   result = run.summary()
   assert result.pop('seconds').keys() >= {'start', 'step', 'save'}
@@ -205,9 +205,7 @@ def test_the_result(run, tmp_path, step):
   }
 
 
-def test_the_loss_of_the_result_is_that_of_the_last_report(
-  tmp_path, monkeypatch
-):
+def test_summary_contains_the_loss_of_the_last_report(tmp_path, monkeypatch):
   saved = fake_run.Checkpoints()
 
   def train(last_step):
@@ -234,7 +232,7 @@ def test_the_loss_of_the_result_is_that_of_the_last_report(
   assert result['loss'] == (13 + 14 + 15 + 16) / 4
 
 
-def test_the_time_of_earlier_starts_is_distinguished(
+def test_time_of_earlier_processes_is_reported_separately(
   tmp_path, monkeypatch, caplog
 ):
   caplog.set_level('INFO')
@@ -256,7 +254,7 @@ def test_the_time_of_earlier_starts_is_distinguished(
       assert result['earlier_seconds'] == 0
 
 
-def test_other_processes_write_nothing(tmp_path, monkeypatch):
+def test_only_the_lead_process_writes_metrics(tmp_path, monkeypatch):
   class _Writes(hook_base.Hook):
     def after_step(self, run, step, output):
       run.write_metrics(step, mine={'one': 1.0})
@@ -271,7 +269,7 @@ def test_other_processes_write_nothing(tmp_path, monkeypatch):
   assert not (tmp_path / 'metrics.jsonl').exists()
 
 
-def test_the_last_loss_of_a_short_run_is_compared_with_the_first(
+def test_last_loss_of_a_short_run_is_compared_with_the_first(
   tmp_path, monkeypatch, caplog
 ):
   run = fake_run.make_run(monkeypatch, tmp_path, [])
@@ -304,9 +302,7 @@ def test_the_last_loss_of_a_short_run_is_compared_with_the_first(
     ({'grad_norm': float('nan'), 'loss': float('nan')}, False),
   ],
 )
-def test_a_gradient_of_zero_causes_one_warning(
-  run, caplog, fields, has_warning
-):
+def test_zero_gradient_causes_one_warning(run, caplog, fields, has_warning):
   caplog.set_level('WARNING')
   for step in (5, 10):
     _report(run, step, **fields)
@@ -315,16 +311,14 @@ def test_a_gradient_of_zero_causes_one_warning(
     assert_mentions(caplog.records[0].getMessage(), 'gradient', 'stop_gradient')
 
 
-def test_a_gradient_of_zero_after_the_first_report_causes_no_warning(
-  run, caplog
-):
+def test_zero_gradient_after_the_first_report_causes_no_warning(run, caplog):
   caplog.set_level('WARNING')
   _report(run, 5)
   _report(run, 10, grad_norm=0.0)
   assert not caplog.records
 
 
-def test_each_metric_that_is_not_finite_causes_one_warning(run, caplog):
+def test_each_non_finite_metric_causes_one_warning(run, caplog):
   caplog.set_level('WARNING')
   weight, nan = np.float64(1), np.float64('nan')
   by_language = np.array([1.0, np.inf])
@@ -344,7 +338,9 @@ def test_each_metric_that_is_not_finite_causes_one_warning(run, caplog):
   assert_mentions(caplog.records[-1].getMessage(), 'parts')
 
 
-def test_metrics_of_a_loss_that_is_not_finite_cause_no_warning(run, caplog):
+def test_non_finite_metrics_with_a_non_finite_loss_cause_no_warning(
+  run, caplog
+):
   caplog.set_level('WARNING')
   nan = np.float64('nan')
   _report(run, 5, loss=nan, grad_norm=nan, metrics={'bad': (nan, nan)})

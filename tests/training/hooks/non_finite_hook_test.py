@@ -1,4 +1,4 @@
-"""End of a run with steps that are not finite."""
+"""Tests of stopping a run after non-finite steps."""
 
 import types
 
@@ -23,7 +23,7 @@ def _sums(**fields):
     ({'unsound': 1}, 50, '1 of the last 10'),
   ],
 )
-def test_skipping_ends_where_nothing_is_learnt(fields, step, message, caplog):
+def test_too_many_skipped_steps_stop_the_run(fields, step, message, caplog):
   settings = types.SimpleNamespace(
     non_finite=train_step.NonFinitePolicy.SKIP,
     max_consecutive_skips=20,

@@ -1,4 +1,4 @@
-"""Traces of some steps of a run."""
+"""Tests of profiling a range of steps."""
 
 import jax.numpy as jnp
 import pytest
@@ -8,12 +8,12 @@ from xlflax.utils import errors
 
 
 @pytest.mark.parametrize('text', ['5', '7:7', '9:3', 'a:b', '-1:3', '1:2:3'])
-def test_other_forms_are_refused(text):
+def test_invalid_step_ranges_are_rejected(text):
   with pytest.raises(errors.ConfigError, match='FIRST:LAST'):
     profiler_hook.Steps.of(text)
 
 
-def test_traces_the_steps_that_were_asked_for(tmp_path, monkeypatch):
+def test_requested_steps_are_traced(tmp_path, monkeypatch):
   calls = []
   monkeypatch.setattr(
     profiler_hook.jax.profiler,
@@ -35,7 +35,7 @@ def test_traces_the_steps_that_were_asked_for(tmp_path, monkeypatch):
   assert calls == [0, 1, start, 2, 3, 'stop', 4, 5]
 
 
-def test_a_stop_ends_the_trace(tmp_path, monkeypatch):
+def test_close_stops_the_trace_once(tmp_path, monkeypatch):
   ended = []
   monkeypatch.setattr(profiler_hook.jax.profiler, 'start_trace', lambda d: None)
   monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""Replay on eight devices: what is found, what it says, what it leaves."""
+"""Tests of detecting silent data corruption on eight devices."""
 
 import dataclasses
 import types
@@ -25,7 +25,7 @@ from xlflax.utils import errors
 
 _ACTIVE = (0,)
 _KERNEL = 'params/model/layers/mlp/wi/kernel'
-_NORM = 'params/model/head_norm/scale'  # whole on each device
+_NORM = 'params/model/head_norm/scale'  # replicated on each device
 
 
 def _settings(**fields):
@@ -35,7 +35,7 @@ def _settings(**fields):
 
 @pytest.fixture(scope='module')
 def step_run():
-  """A run on eight devices, its step, and a state to begin with."""
+  """A run on eight devices with its step function, batches and initial state."""
   inputs = step_benchmark.make_inputs(
     _settings(sdc_check_every=2, ema_decay=0.9)
   )
@@ -48,7 +48,7 @@ def step_run():
 
 @pytest.fixture
 def state(step_run):
-  """The first state, in memory of its own."""
+  """A copy of the initial state."""
   return jax.device_put(step_run.begin, step_run.setup.factory.shardings)
 
 
@@ -59,8 +59,8 @@ def replay_hook(step_run, monkeypatch):
     yield sdc_hook.SilentDataCorruptionHook(step_run.setup, lambda: 1)
 
 
-class _Spoilt:
-  """The step; something spoils what goes into or comes out of one call."""
+class _CorruptStep:
+  """Step function that corrupts the arguments or results of one call."""
 
   def __init__(self, step, call: int, *, into=None, out_of=None):
     self._step, self._call = step, call
@@ -81,7 +81,7 @@ class _Spoilt:
 
 
 def _run_step(hook, step_function, step: int, state, batches):
-  """Takes the step with a number as the training loop does."""
+  """Runs a step like the training loop."""
   run = types.SimpleNamespace(step=step - 1)
   return hook.wrap_train_step(run, step_function, _ACTIVE)(state, batches)
 
@@ -93,7 +93,7 @@ def _with_leaf(tree, name: str, change):
 
 
 def _on_device(tree, name: str, number: int, bit: int = 1):
-  """The tree with a flipped bit in one device's copy of an array."""
+  """Returns the tree with a flipped bit in one device's copy of an array."""
   device = jax.devices()[number]
   return _with_leaf(
     tree, name, lambda leaf: corruption.on_device(leaf, device, bit=bit)
@@ -108,9 +108,9 @@ def _fails(call, *arguments) -> str:
   return str(error.value)
 
 
-def test_a_replayed_step_is_the_step(step_run, state, replay_hook):
-  """The same bits; what is not due is computed once."""
-  run = _Spoilt(step_run.step, 0)
+def test_replayed_steps_give_identical_results(step_run, state, replay_hook):
+  """Only steps at the interval are computed twice."""
+  run = _CorruptStep(step_run.step, 0)
   theirs = jax.tree.map(jnp.copy, state)
   for step, calls in ((1, 1), (2, 3), (3, 4), (4, 6)):
     state, output = _run_step(replay_hook, run, step, state, step_run.batches)
@@ -122,15 +122,15 @@ def test_a_replayed_step_is_the_step(step_run, state, replay_hook):
 
 @pytest.mark.parametrize('call', [1, 2])
 @pytest.mark.parametrize('name', [_KERNEL, 'ema/model/output_bias', 'loss'])
-def test_a_flipped_bit_of_a_result_is_named(
+def test_flipped_bit_in_a_result_is_reported(
   step_run, state, replay_hook, call, name
 ):
-  """On one device, in either result: an array of the state, or a metric."""
+  """Covers arrays of the state and metrics in either of the two results."""
 
   def spoil(*result):
     return tuple(_on_device(part, name, 5) for part in result)
 
-  run = _Spoilt(step_run.step, call, out_of=spoil)
+  run = _CorruptStep(step_run.step, call, out_of=spoil)
   text = _fails(
     replay_hook.compute_twice, run, _ACTIVE, 2, state, step_run.batches
   )
@@ -140,26 +140,28 @@ def test_a_flipped_bit_of_a_result_is_named(
   assert_mentions(text, 'step 2', 'step 1')
 
 
-def test_errors_before_gradients_are_summed(step_run, state, replay_hook):
-  """It is found, and said that all devices have it by then."""
+def test_error_in_the_inputs_of_a_device_is_reported(
+  step_run, state, replay_hook
+):
+  """All devices are reported, because gradients are summed."""
 
   def spoil(batches):
     return {'mono': _on_device(batches['mono'], 'token_ids', 3, bit=5)}
 
-  run = _Spoilt(step_run.step, 2, into=spoil)
+  run = _CorruptStep(step_run.step, 2, into=spoil)
   text = _fails(
     replay_hook.compute_twice, run, _ACTIVE, 2, state, step_run.batches
   )
   devices = ', '.join(str(i) for i in range(8))
   assert f'on process 0 on node-a (device {devices}: cpu)' in text
-  assert ' and ' in text and ' more on process' in text  # many arrays
+  assert ' and ' in text and ' more on process' in text
   assert sdc_hook._REQUIREMENTS[sdc_hook._STEP] in text
 
 
-def test_a_replica_that_differs_is_named(step_run, state, replay_hook):
-  """Both results are equal, so only the comparison of copies finds it."""
+def test_corrupt_replica_is_reported(step_run, state, replay_hook):
+  """Both results are equal, so only the comparison of replicas detects it."""
   spoilt = _on_device(state, _NORM, 6)
-  run = _Spoilt(step_run.step, 0)
+  run = _CorruptStep(step_run.step, 0)
   text = _fails(
     replay_hook.compute_twice, run, _ACTIVE, 2, spoilt, step_run.batches
   )
@@ -168,10 +170,10 @@ def test_a_replica_that_differs_is_named(step_run, state, replay_hook):
   assert f'Got: {_NORM} on process 0 on node-a (device 6: cpu).' in text
 
 
-def test_a_copy_that_differs_is_named(step_run, state, replay_hook):
+def test_corrupt_copy_of_the_state_is_reported(step_run, state, replay_hook):
   copy = replay_hook._copy
   replay_hook._copy = lambda tree: _on_device(copy(tree), _KERNEL, 2)
-  run = _Spoilt(step_run.step, 0)
+  run = _CorruptStep(step_run.step, 0)
   text = _fails(
     replay_hook.compute_twice, run, _ACTIVE, 2, state, step_run.batches
   )
@@ -179,10 +181,8 @@ def test_a_copy_that_differs_is_named(step_run, state, replay_hook):
   assert f'Got: {_KERNEL} on process 0 on node-a (device 2: cpu)' in text
 
 
-def test_result_with_the_same_error_twice_on_one_device(
-  step_run, state, replay_hook
-):
-  """A device that is wrong in the same way each time: its copies tell."""
+def test_repeated_error_on_one_device_is_reported(step_run, state, replay_hook):
+  """Both results are equal, so the replicas are compared."""
 
   def run(state, batches):
     state, output = step_run.step(state, batches)
@@ -195,8 +195,8 @@ def test_result_with_the_same_error_twice_on_one_device(
   assert f'Got: {_NORM} on process 0 on node-a (device 4: cpu)' in text
 
 
-def test_a_state_is_compared_before_it_is_saved(step_run, state, replay_hook):
-  """Between replays too; where it was just compared, not again."""
+def test_replicas_are_compared_before_saving(step_run, state, replay_hook):
+  """A state that was just compared is not compared again."""
   state, _ = _run_step(replay_hook, step_run.step, 1, state, step_run.batches)
   text = _fails(replay_hook.check_replicas, _on_device(state, _NORM, 7))
   assert f'{_NORM} on process 0 on node-a (device 7: cpu)' in text
@@ -209,15 +209,17 @@ def test_a_state_is_compared_before_it_is_saved(step_run, state, replay_hook):
 
 
 @pytest.mark.parametrize('interval', [None, 0])
-def test_off_costs_nothing(step_run, state, replay_hook, interval, monkeypatch):
-  """No copy, no digest, no other program, no option of the compiler."""
+def test_disabled_check_computes_nothing(
+  step_run, state, replay_hook, interval, monkeypatch
+):
+  """The check makes no copies and checksums, and sets no compiler options."""
   settings = training_setup_test.make_settings(sdc_check_every=interval)
   off = sdc_hook.SilentDataCorruptionHook(
     types.SimpleNamespace(settings=settings), None
   )
   monkeypatch.setattr(off, '_compute_digests', None)
   monkeypatch.setattr(off, '_copy', None)
-  run = _Spoilt(step_run.step, 0)
+  run = _CorruptStep(step_run.step, 0)
   for step in (1, 2):
     state, _ = _run_step(off, run, step, state, step_run.batches)
     off.check_replicas(state)
@@ -232,7 +234,7 @@ def test_invalid_interval_raises(interval):
   assert 'sdc_check_every' in str(error.value)
 
 
-def test_xlas_checker_is_for_tpus():
+def test_xla_sdc_checker_requires_tpus():
   with raises_error(
     errors.ConfigError,
     where='Trainer.xla_sdc_check',
@@ -245,8 +247,10 @@ def test_xlas_checker_is_for_tpus():
     training_setup.Setup(_settings(sdc_check_every=2, xla_sdc_check=True))
 
 
-def test_xlas_checker_ends_the_run(step_run, state, replay_hook, monkeypatch):
-  """It takes the step on a copy, by a program of its own, before the two."""
+def test_error_of_the_xla_sdc_checker_is_raised(
+  step_run, state, replay_hook, monkeypatch
+):
+  """The checked program runs on a copy before the step is computed twice."""
   settings = types.SimpleNamespace(sdc_check_every=2, xla_sdc_check=True)
   programs = []
 
@@ -259,7 +263,7 @@ def test_xlas_checker_ends_the_run(step_run, state, replay_hook, monkeypatch):
     settings=settings, factory=step_run.setup.factory, jitted_step=jitted_step
   )
   checking = sdc_hook.SilentDataCorruptionHook(setup, lambda: None)
-  run = _Spoilt(step_run.step, 0)
+  run = _CorruptStep(step_run.step, 0)
   for step in (2, 4):
     state, _ = checking.compute_twice(
       run, _ACTIVE, step, state, step_run.batches
@@ -278,8 +282,8 @@ def test_xlas_checker_ends_the_run(step_run, state, replay_hook, monkeypatch):
   assert run.calls == 4
 
 
-def test_options_of_compilers():
-  """Only TPUs get the checker's, only GPUs those of repeatable programs."""
+def test_compiler_options_by_platform():
+  """TPUs use the checker, and GPUs use deterministic programs."""
   for platform, repeatable in (('cpu', False), ('tpu', False), ('gpu', True)):
     with compile_targets.compiling_for(compile_targets.Target(platform)):
       assert bool(compile_targets.deterministic_options()) == repeatable
@@ -293,7 +297,7 @@ def test_options_of_compilers():
           compile_targets.sdc_checker_options()
 
 
-def test_the_option_of_repeatable_programs_is_xlas():
+def test_deterministic_option_is_known_to_xla():
   with compile_targets.compiling_for(compile_targets.Target('gpu')):
     options = compile_targets.deterministic_options()
   with pytest.raises(jax.errors.JaxRuntimeError, match='No such compile'):
@@ -302,8 +306,8 @@ def test_the_option_of_repeatable_programs_is_xlas():
 
 
 @pytest.mark.slow
-def test_two_kinds_of_steps_with_micro_batches_and_a_queue(monkeypatch):
-  """Each kind is replayed; the state has the bits of a run without replay."""
+def test_replay_with_two_objectives_and_gradient_accumulation(monkeypatch):
+  """The final state equals that of a run without replay."""
   monkeypatch.setattr(stragglers, 'gather_host_names', lambda: ['node-a'])
   setup = training_setup.Setup(
     _settings(

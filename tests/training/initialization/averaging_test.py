@@ -1,4 +1,4 @@
-"""Averages of checkpoints, by the command and as initial parameters."""
+"""Tests of averaging checkpoints."""
 
 import dataclasses
 import json
@@ -64,7 +64,7 @@ def _average(directory, output, *arguments):
     'evaluate --model_dir={run} --tasks=perplexity --corpus={corpus}',
   ],
 )
-def test_a_flipped_bit_is_noticed(
+def test_flipped_bit_is_detected_by_commands(
   directory,
   corpus,  # noqa: F811
   tmp_path,
@@ -84,7 +84,7 @@ def test_a_flipped_bit_is_noticed(
 
 
 def _scaled(eval_model, steps):  # noqa: F811
-  """The mean in float64 of float32 checkpoints."""
+  """Returns the mean of the float32 checkpoints, computed in float64."""
 
   def mean(leaf):
     parts = [np.asarray(leaf * (1 + step / 100), np.float64) for step in steps]
@@ -101,7 +101,7 @@ def _scaled(eval_model, steps):  # noqa: F811
     ('--last=1', (30,)),
   ],
 )
-def test_mean_of_parameters(
+def test_average_equals_the_mean_of_checkpoints(
   directory,
   eval_model,  # noqa: F811
   tmp_path,
@@ -124,11 +124,18 @@ def test_mean_of_parameters(
   assert run_directory.read_trainer(output) == run_directory.read_trainer(
     directory
   )
-  assert not (output / run_directory.TRAINER).exists()  # it cannot be resumed
+  assert not (
+    output / run_directory.TRAINER
+  ).exists()  # The output cannot be resumed.
   assert [p.name for p in tmp_path.iterdir()] == ['mean']
 
 
-def test_mean_of_several_runs(directory, make_run, eval_model, tmp_path):  # noqa: F811
+def test_checkpoints_of_several_runs_are_averaged(
+  directory,
+  make_run,  # noqa: F811
+  eval_model,  # noqa: F811
+  tmp_path,
+):
   other = make_run(tmp_path / 'other', steps=(2, 16))
   again = f'--model_dir={other}'
   assert _average(directory, tmp_path / 'mean', again, '--last=1') == 0
@@ -140,8 +147,13 @@ def test_mean_of_several_runs(directory, make_run, eval_model, tmp_path):  # noq
   )
 
 
-def test_runs_of_different_models(directory, eval_model, tmp_path, capsys):  # noqa: F811
-  """Of the same shapes: a rotary period that phases have changed, say."""
+def test_runs_of_different_models_are_rejected(
+  directory,
+  eval_model,  # noqa: F811
+  tmp_path,
+  capsys,
+):
+  """The models have the same shapes but another configuration."""
   other = tmp_path / 'other'
   shutil.copytree(directory, other)
   config = dataclasses.replace(eval_model.model.config, layer_norm_epsilon=0.5)
@@ -151,7 +163,7 @@ def test_runs_of_different_models(directory, eval_model, tmp_path, capsys):  # n
   assert not (tmp_path / 'mean').exists()
 
 
-def test_is_taken_as_initial_parameters(directory, eval_model, tmp_path):  # noqa: F811
+def test_average_is_used_as_initial_parameters(directory, eval_model, tmp_path):  # noqa: F811
   averaging.average_checkpoints({directory: (2, 10)}, tmp_path / 'mean')
   zeros = jax.tree.map(jnp.zeros_like, eval_model.params)
   import types
@@ -172,7 +184,7 @@ def test_is_taken_as_initial_parameters(directory, eval_model, tmp_path):  # noq
   )
 
 
-def test_groups_of_parameters_make_no_difference(directory, monkeypatch):
+def test_average_does_not_depend_on_the_group_size(directory, monkeypatch):
   full_mean = averaging.mean_params(_paths(directory, 2, 16))
   monkeypatch.setattr(averaging, '_GROUP_SIZE', 40)
   tiny.assert_trees_equal(
@@ -180,19 +192,19 @@ def test_groups_of_parameters_make_no_difference(directory, monkeypatch):
   )
 
 
-def test_groups():
+def test_parameters_are_grouped_by_size():
   shapes = {'a': (averaging._GROUP_SIZE,), 'b': (3, 4), 'c': ()}
   assert list(averaging._group_names(shapes)) == [['a'], ['b', 'c']]
 
 
-def test_missing_steps(directory, tmp_path, capsys):
+def test_missing_steps_are_reported(directory, tmp_path, capsys):
   assert _average(directory, tmp_path / 'mean', '--checkpoint_steps=2,3,5') == 2
   text = capsys.readouterr().err
   assert 'Got: [3, 5]' in text and '[2, 10, 16, 30]' in text
   assert not (tmp_path / 'mean').exists()
 
 
-def test_too_few_checkpoints(directory, tmp_path, capsys):
+def test_too_few_checkpoints_are_reported(directory, tmp_path, capsys):
   assert _average(directory, tmp_path / 'mean', '--last=5') == 2
   text = capsys.readouterr().err
   assert 'Got: [2, 10, 16, 30]' in text and 'At least 5' in text
@@ -203,29 +215,33 @@ def test_too_few_checkpoints(directory, tmp_path, capsys):
   ('flag', 'message'),
   [('--last=0', '--last'), ('--checkpoint_steps=2,x', '2,x')],
 )
-def test_wrong_flags(directory, tmp_path, capsys, flag, message):
+def test_invalid_flags_are_rejected(directory, tmp_path, capsys, flag, message):
   assert _average(directory, tmp_path / 'mean', flag) == 2
   assert message in capsys.readouterr().err
 
 
-def test_nothing_is_overwritten(directory, tmp_path, capsys):
+def test_existing_output_is_not_overwritten(directory, tmp_path, capsys):
   (tmp_path / 'file').write_text('kept')
   assert _average(directory, tmp_path, '--last=2') == 2
   assert (tmp_path / 'file').read_text() == 'kept'
 
 
-def test_model_of_hugging_face(tmp_path, capsys):
+def test_hugging_face_directory_is_rejected_with_a_hint(tmp_path, capsys):
   (tmp_path / 'config.json').write_text('{}')
   assert _average(tmp_path, tmp_path / 'mean', '--last=5') == 2
   assert_mentions(capsys.readouterr().err, 'from-hf', tmp_path)
 
 
-def test_no_run(tmp_path):
+def test_missing_run_is_rejected(tmp_path):
   with pytest.raises(errors.RunDirectoryError):
     averaging.average_checkpoints({tmp_path / 'none': (1,)}, tmp_path / 'mean')
 
 
-def test_checkpoints_of_other_shapes(make_run, eval_model, tmp_path):  # noqa: F811
+def test_checkpoints_of_different_shapes_are_rejected(
+  make_run,  # noqa: F811
+  eval_model,  # noqa: F811
+  tmp_path,
+):
   directory = make_run(tmp_path / 'run', steps=(2,))
   saved = checkpoints.Checkpoints(directory)
   saved.save(
@@ -243,7 +259,7 @@ def test_checkpoints_of_other_shapes(make_run, eval_model, tmp_path):  # noqa: F
     averaging.average_checkpoints({directory: (2, 4)}, tmp_path / 'mean')
 
 
-def test_a_parameter_that_is_not_finite_is_not_averaged(tmp_path):
+def test_non_finite_parameters_are_rejected(tmp_path):
   saved = checkpoints.Checkpoints(
     tmp_path, checkpoints.CheckpointOptions(enable_async_checkpointing=False)
   )

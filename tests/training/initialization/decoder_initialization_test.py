@@ -1,4 +1,4 @@
-"""Encoder-decoders that start from encoders, stacked or not."""
+"""Tests of initializing encoder-decoders from encoders."""
 
 import types
 
@@ -128,7 +128,7 @@ def _start(run, params, **fields):
 
 
 def _layer(named, name, i):
-  """Layer i's part of a parameter, stacked or not."""
+  """Returns the slice of layer i of a parameter, stacked or not."""
   stacked = f'layers/{name}'
   return named[stacked][i] if stacked in named else named[f'layers_{i}/{name}']
 
@@ -170,20 +170,22 @@ def _check(got, source, layers, *, fresh=None):
 @pytest.mark.parametrize(
   'run', mark_slow(['veco', 'unrolled'], slow=['unrolled'])
 )
-def test_every_parameter(run, request, layers, source_layers, tied, scanned):
-  """Tied or not, scanned or not on either side, the first or last layers."""
+def test_all_parameters_are_initialized_from_the_encoder(
+  run, request, layers, source_layers, tied, scanned
+):
+  """Covers tied and scanned models and the choice of layers."""
   run = request.getfixturevalue(run)
   params = _params(
     _translator(tie_decoder=tied, tied_layers=layers, scan_layers=scanned), 2
   )
   got = _start(run, params, layers=layers)
   _check(got, run[1], source_layers)
-  if tied:  # only the cross-attention is the decoder's own
+  if tied:  # Only the cross-attention is not tied.
     assert all('cross_attention' in n for n in got if n.startswith('decoder'))
 
 
 @pytest.mark.parametrize('tied', ['first', 'last'])
-def test_a_tied_decoder_takes_the_layers_that_it_shares(tied):
+def test_tied_decoder_is_initialized_from_its_tied_layers(tied):
   model = _translator(tie_decoder=True, tied_layers=tied)
   assert InitDecoderFromEncoder().resolve(model).layers.value == tied
   other = {'first': Layers.LAST, 'last': Layers.FIRST}[tied]
@@ -197,7 +199,7 @@ def test_a_tied_decoder_takes_the_layers_that_it_shares(tied):
   assert InitDecoderFromEncoder().resolve(plain).layers is None
 
 
-def test_as_deep_a_decoder(veco):
+def test_decoder_of_equal_depth_uses_all_encoder_layers(veco):
   _check(
     _start(veco, _params(_translator(num_decoder_layers=3), 2)),
     veco[1],
@@ -205,8 +207,8 @@ def test_as_deep_a_decoder(veco):
   )
 
 
-def test_encoder_without_cross_attention(plain):
-  """XLM-R: encoder-to-decoder attention keeps its initialisation."""
+def test_cross_attention_may_stay_random(plain):
+  """The cross-attention keeps its random initialization."""
   params = _params(_translator(), 2)
   got = _start(plain, params, cross_attention='random')
   _check(
@@ -224,8 +226,8 @@ def test_missing_cross_attention_is_reported(plain):
   assert "set InitDecoderFromEncoder.cross_attention = 'random'" in text
 
 
-def test_the_map_to_the_vocabulary_is_not_left_behind(veco):
-  """VECO's f is pretrained, so a decoder without it must say so."""
+def test_unused_head_of_the_encoder_is_reported(veco):
+  """The pretrained head must be used or listed as unused."""
   params = _params(_translator(mlm_head='tied'), 2)
   with raises_error(
     errors.CheckpointError,
@@ -241,13 +243,13 @@ def test_the_map_to_the_vocabulary_is_not_left_behind(veco):
   _check(got, veco[1], (1, 2))
 
 
-def test_plug_in_may_be_left_behind_by_a_fresh_attention(veco):
+def test_pretrained_cross_attention_may_be_replaced_by_a_random_one(veco):
   params = _params(_translator(), 2)
   got = _start(veco, params, cross_attention='random')
   _check(got, veco[1], (1, 2), fresh=param_tree.flatten_params(params['model']))
 
 
-def test_encoder_decoder_without_saying_so(veco):
+def test_encoder_decoder_requires_the_decoder_option(veco):
   with raises_error(
     errors.CheckpointError,
     where='7',
@@ -262,13 +264,13 @@ def test_encoder_decoder_without_saying_so(veco):
     )
 
 
-def test_bad_choices():
+def test_invalid_options_are_rejected():
   for settings in ({'layers': 'middle'}, {'cross_attention': 'some'}):
     with pytest.raises(errors.ConfigError):
       InitDecoderFromEncoder(**settings)
 
 
-def test_other_shapes_are_all_listed(veco):
+def test_all_shape_mismatches_are_listed(veco):
   params = _params(_translator(mlp_dim=24, num_encoder_layers=4), 2)
   with pytest.raises(errors.CheckpointError) as raised:
     _start(veco, params)
@@ -282,7 +284,7 @@ def test_other_shapes_are_all_listed(veco):
   assert 'model/encoder/layers/attention_norm/bias is (4, 8) here' in text
 
 
-def test_deeper_decoder_than_the_encoder(veco):
+def test_decoder_deeper_than_the_encoder_is_rejected(veco):
   with raises_error(
     errors.CheckpointError,
     where='7',
@@ -292,7 +294,9 @@ def test_deeper_decoder_than_the_encoder(veco):
 
 
 @pytest.mark.parametrize('scanned', [False, True])
-def test_encoder_from_the_other_way_of_keeping_layers(veco, unrolled, scanned):
+def test_encoder_is_restored_between_scanned_and_unrolled_layers(
+  veco, unrolled, scanned
+):
   run = unrolled if scanned else veco
   params = _params(_encoder(cross_attention=True, scan_layers=scanned), 2)
   got = _apply(initialization.InitFromCheckpoint(model_dir=run[0]), params)
@@ -310,8 +314,8 @@ def test_encoder_from_the_other_way_of_keeping_layers(veco, unrolled, scanned):
     np.testing.assert_array_equal(value, want)
 
 
-def test_several_runs_in_order(veco, plain):
-  """The body of one run, the embeddings of another."""
+def test_parameters_of_several_runs_are_combined(veco, plain):
+  """The embeddings of the second run replace those of the first."""
   params = _params(_encoder(), 2)
   got = _apply(
     (
@@ -327,7 +331,7 @@ def test_several_runs_in_order(veco, plain):
     np.testing.assert_array_equal(value, source[1][name])
 
 
-def test_several_runs_log_what_is_fresh(veco, caplog):
+def test_uninitialized_parameters_of_several_runs_are_logged(veco, caplog):
   caplog.set_level('INFO')
   _apply(
     [
@@ -360,7 +364,7 @@ def test_several_runs_log_what_is_fresh(veco, caplog):
     ('layers_5/w', 2, None),
   ],
 )
-def test_sources(name, depth, want):
+def test_sources_of_parameters_are_found(name, depth, want):
   saved = {
     'layers/w': (3, 4),
     'head': (2,),
@@ -370,7 +374,7 @@ def test_sources(name, depth, want):
   assert parameter_assignment.find_source(name, depth, saved, choose) == want
 
 
-def test_depths():
+def test_stack_depths_are_inferred():
   assert parameter_assignment.stack_depths(
     {
       'a/layers/w': (3, 4),

@@ -1,4 +1,4 @@
-"""Rows of unmatched tokens are means of the matched ones that they are near."""
+"""Tests that embeddings of unmatched tokens are interpolated."""
 
 import json
 import random
@@ -44,8 +44,8 @@ def text(tmp_path):
   return str(tmp_path)
 
 
-def test_sparsemax_is_the_nearest_point_of_the_simplex():
-  """Against a search over a grid of the simplex."""
+def test_sparsemax_is_the_projection_onto_the_simplex():
+  """Compares with a search over a grid of the simplex."""
   scores = np.array([0.9, 0.7, 0.1])
   grid = np.stack(np.meshgrid(*[np.linspace(0, 1, 101)] * 2), -1).reshape(-1, 2)
   grid = np.concatenate([grid, 1 - grid.sum(1, keepdims=True)], axis=1)
@@ -56,16 +56,16 @@ def test_sparsemax_is_the_nearest_point_of_the_simplex():
   assert projection[2] == 0 and projection.sum() == pytest.approx(1)
 
 
-def test_tokens_are_near_those_of_their_sentences():
+def test_tokens_of_the_same_sentences_have_similar_vectors():
   rng = np.random.default_rng(0)
   texts = [rng.permutation([0, 1, 2, 3]) + 4 * (i % 2) for i in range(60)]
   vectors = embedding_interpolation.static_token_vectors(texts, 9)
   same = vectors[:8] @ vectors[:8].T
   assert same[:4, :4].min() > same[:4, 4:].max() + 0.1
-  assert not vectors[8].any()  # in no text
+  assert not vectors[8].any()  # The token occurs in no text.
 
 
-def test_rows_of_what_is_near(text, tmp_path):
+def test_unmatched_rows_are_interpolated_from_similar_tokens(text, tmp_path):
   target, source = Words(PIECES), Words(PIECES[:4])
   matching = EmbeddingTransfer(text=text).match(target, source)
   matched_rows = embedding_transfer.MatchedRows(
@@ -90,7 +90,7 @@ def test_rows_of_what_is_near(text, tmp_path):
   assert report['counts']['interpolated'] == 2
 
 
-def test_languages_with_only_parallel_text(text, tmp_path):
+def test_parallel_text_is_used_for_interpolation(text, tmp_path):
   (tmp_path / 'parallel').mkdir()
   (tmp_path / 'parallel/en-fi.tsv').write_text('sea\tship\n' * 4)
   target, source = Words(PIECES), Words(PIECES[:4])
@@ -98,8 +98,10 @@ def test_languages_with_only_parallel_text(text, tmp_path):
   assert matching.counts()['interpolated'] == 2
 
 
-def test_rows_by_a_map_between_languages(tmp_path, monkeypatch, caplog):
-  """WECHSEL: rows by the source's tokens, though the two share no sentence."""
+def test_wechsel_interpolates_rows_across_languages(
+  tmp_path, monkeypatch, caplog
+):
+  """The two languages share no sentences and are aligned by a linear map."""
   monkeypatch.setattr(embedding_interpolation, '_DIMENSIONS', 3)
   draw = random.Random(0)
   english = 'sea ship sail oven bread flour king queen crown'.split()
@@ -136,14 +138,14 @@ def test_rows_by_a_map_between_languages(tmp_path, monkeypatch, caplog):
   assert_mentions(caplog.text, 'xx')
 
 
-def test_mixing_without_text_is_refused():
+def test_mixing_requires_text():
   with raises_error(
     errors.ConfigError, where='EmbeddingTransfer.text', mentions="'wechsel'"
   ):
     EmbeddingTransfer(mixing='wechsel')
 
 
-def test_without_text_rows_stay_fresh():
+def test_rows_are_not_interpolated_without_text():
   target, source = Words(PIECES), Words(PIECES[:4])
   matched_rows = embedding_transfer.MatchedRows(
     target, source, vocabulary_matching.match_tokens(target, source)

@@ -1,4 +1,4 @@
-"""Embeddings by token: rows, report, and a run with another vocabulary."""
+"""Tests of transferring embeddings between vocabularies."""
 
 import dataclasses
 import json
@@ -62,8 +62,8 @@ def _one_device():
 
 @pytest.mark.parametrize('axis', [0, 1])
 @pytest.mark.parametrize('extra', [0, 5])
-def test_rows_of_tokens(axis, extra):
-  """Tables may be wider than the vocabulary; those rows stay fresh."""
+def test_rows_of_matched_tokens_are_copied(axis, extra):
+  """Padding rows beyond the vocabulary keep their random values."""
   rng = np.random.default_rng(0)
   fresh = rng.normal(size=(11 + extra, 4)).astype(np.float32)
   source = rng.normal(size=(9 + extra, 4)).astype(np.float32)
@@ -82,12 +82,12 @@ def test_rows_of_tokens(axis, extra):
 
 
 @pytest.mark.parametrize('axis', [0, 1])
-def test_matched_rows_have_the_norm_of_fresh_ones(axis):
-  """Otherwise norms would identify languages; directions and ratios stay."""
+def test_matched_rows_are_rescaled_to_the_norm_of_random_rows(axis):
+  """Directions and ratios of norms are preserved."""
   rng = np.random.default_rng(0)
   fresh = rng.normal(size=(16, 4)).astype(np.float32)
   source = 10 * rng.normal(size=(9, 4)).astype(np.float32)
-  fresh[11:] = 0.0  # beyond the vocabulary
+  fresh[11:] = 0.0  # padding rows
   arrays = (fresh.T, source.T) if axis else (fresh, source)
   rows = embedding_transfer.MatchedRows(
     _TARGET, _SOURCE, _MATCHING, **_RESCALED
@@ -116,8 +116,8 @@ def test_matched_rows_have_the_norm_of_fresh_ones(axis):
 
 
 @pytest.mark.parametrize('shape', [(4,), ()], ids=['embeddings', 'biases'])
-def test_other_rows_are_the_mean_of_the_transferred_rows(shape):
-  """By default, as for a new language: transferred rows are not changed."""
+def test_unmatched_rows_are_the_mean_of_the_transferred_rows(shape):
+  """By default, transferred rows are not changed."""
   rng = np.random.default_rng(0)
   fresh = rng.normal(size=(16, *shape)).astype(np.float32)
   source = 10 * rng.normal(size=(9, *shape)).astype(np.float32)
@@ -137,7 +137,7 @@ def test_other_rows_are_the_mean_of_the_transferred_rows(shape):
   np.testing.assert_array_equal(filled[11:], fresh[11:])
 
 
-def test_norms_by_name():
+def test_norms_option_is_validated():
   assert EmbeddingTransfer(norms='source').norms is EmbeddingNorms.SOURCE
   with raises_error(
     errors.ConfigError, got='long', where='EmbeddingTransfer.norms'
@@ -145,7 +145,7 @@ def test_norms_by_name():
     EmbeddingTransfer(norms='long')
 
 
-def test_norms_stay_where_no_row_is_fresh():
+def test_norms_are_unchanged_if_all_rows_are_matched():
   rows = embedding_transfer.MatchedRows(
     _SOURCE,
     _SOURCE,
@@ -179,8 +179,8 @@ def test_norms_stay_where_no_row_is_fresh():
   ],
   ids=['untied', 'tied', 't5'],
 )
-def test_every_table_of_tokens_is_matched(model):
-  """By default: what has a row for each token, and nothing else."""
+def test_default_parameters_are_all_token_tables(model):
+  """The default pattern matches the parameters with a row for each token."""
   shapes = param_tree.flatten_params(
     {
       'model': nn.unbox(
@@ -199,7 +199,7 @@ def test_every_table_of_tokens_is_matched(model):
   }
 
 
-def test_rows_of_a_sharded_table():
+def test_sharded_table_is_filled():
   mesh = Mesh(np.array(jax.devices()), ('fsdp',))
   fresh = jax.device_put(
     jnp.zeros((16, 8)), NamedSharding(mesh, PartitionSpec('fsdp', None))
@@ -216,11 +216,11 @@ def test_rows_of_a_sharded_table():
   ('shape', 'source_shape'),
   [((11, 4), (9, 5)), ((11,), (9, 1)), ((10, 4), (9, 4)), ((11, 4), (8, 4))],
 )
-def test_arrays_without_an_axis_of_tokens(shape, source_shape):
+def test_arrays_without_a_token_axis_are_not_matched(shape, source_shape):
   assert _ROWS.axis(shape, source_shape) is None
 
 
-def test_report(tmp_path, caplog):
+def test_report_contains_counts_and_matches(tmp_path, caplog):
   caplog.set_level('INFO')
   _ROWS.report(tmp_path)
   summary = json.loads((tmp_path / embedding_transfer.REPORT).read_text())
@@ -252,7 +252,7 @@ def test_report(tmp_path, caplog):
   ]
 
 
-def test_report_by_language():
+def test_report_contains_counts_by_language():
   target = Pieces(('▁the', '▁cat', '▁дом'), ('en', 'ru'))
   spec = dataclasses.replace(
     target.spec, language_words=(((7, 9),), ((9, 10),))
@@ -267,7 +267,7 @@ def test_report_by_language():
 
 
 class _Fixed:
-  """A vocabulary with another spec."""
+  """Vocabulary with a given spec."""
 
   def __init__(self, vocabulary, spec):
     self._vocabulary, self.spec = vocabulary, spec
@@ -357,7 +357,9 @@ def _apply(run, vocabulary, report_dir=None, **fields):
 _FIND = EmbeddingTransfer(unmatched='random')
 
 
-def test_body_and_embeddings_from_a_run(run, vocabularies, tmp_path):
+def test_body_and_matched_embeddings_are_initialized(
+  run, vocabularies, tmp_path
+):
   got = _apply(run, vocabularies.both, tmp_path, vocabulary_matching=_FIND)
   assert (got['layers/query'] == 1).all()
   matching = _FIND.match(vocabularies.both, _vocabulary_of(vocabularies))
@@ -377,7 +379,7 @@ def _vocabulary_of(vocabularies):
   return base_vocabulary.Vocabulary.load(vocabularies.run / 'vocabulary')
 
 
-def test_dictionaries_find_more(run, vocabularies, tmp_path):
+def test_dictionaries_match_translations(run, vocabularies, tmp_path):
   (tmp_path / 'en-de.txt').write_text('zebra der\nthe der\n')
   find = EmbeddingTransfer(dictionaries=(str(tmp_path),))
   source = _vocabulary_of(vocabularies)
@@ -399,14 +401,16 @@ def test_dictionaries_find_more(run, vocabularies, tmp_path):
     (dict(exclude=('/token$', 'output_bias')), True, False),
   ],
 )
-def test_embeddings_or_body_only(run, vocabularies, fields, body, embeddings):
+def test_embeddings_or_body_can_be_excluded(
+  run, vocabularies, fields, body, embeddings
+):
   got = _apply(run, vocabularies.both, **fields)
   assert bool(got['layers/query'].all()) == body
   assert bool(got['embeddings/token'].any()) == embeddings
   assert bool(got['output_bias'].any()) == embeddings
 
 
-def test_other_vocabulary_without_matching(run, vocabularies):
+def test_different_vocabulary_requires_matching(run, vocabularies):
   with pytest.raises(errors.CheckpointError) as raised:
     _apply(run, vocabularies.both)
   text = str(raised.value)
@@ -414,7 +418,7 @@ def test_other_vocabulary_without_matching(run, vocabularies):
   assert 'set InitFromCheckpoint.vocabulary_matching' in text
 
 
-def test_tables_that_are_not_of_these_vocabularies(run, vocabularies):
+def test_parameters_without_token_rows_are_rejected(run, vocabularies):
   with raises_error(errors.CheckpointError, mentions=(90, 64)):
     _apply(
       run,
@@ -424,13 +428,13 @@ def test_tables_that_are_not_of_these_vocabularies(run, vocabularies):
     )
 
 
-def test_matching_without_anything_to_fill(run, vocabularies):
+def test_matching_without_included_tables_is_rejected(run, vocabularies):
   with pytest.raises(errors.ConfigError):
     _apply(
       run, vocabularies.both, vocabulary_matching=_FIND, include=('query',)
     )
 
 
-def test_vocabulary_of_a_size_only(run):
+def test_matching_requires_a_vocabulary(run):
   with pytest.raises(errors.VocabularyError):
     _apply(run, None, vocabulary_matching=_FIND)

@@ -1,4 +1,4 @@
-"""Checks of the parameters against the model of another run."""
+"""Tests that parameters are compatible with the model of another run."""
 
 import types
 
@@ -26,7 +26,7 @@ def run(tmp_path):
   return str(tmp_path)
 
 
-def test_positions_that_start_at_another_row_are_refused(run):
+def test_different_position_offset_is_rejected(run):
   """Both tables have 32 rows."""
   names = [_POSITION, 'model/embeddings/token']
   assert init_checks.position_problems(run, names, tiny.make_model()) == [
@@ -42,17 +42,17 @@ def test_positions_that_start_at_another_row_are_refused(run):
     ([_POSITION], None),
   ],
 )
-def test_no_problem(run, names, model):
+def test_compatible_positions_have_no_problems(run, names, model):
   assert not init_checks.position_problems(run, names, model)
 
 
-def test_a_directory_without_a_model_is_not_judged(tmp_path):
+def test_directory_without_a_model_is_not_checked(tmp_path):
   assert not init_checks.position_problems(
     str(tmp_path), [_POSITION], tiny.make_model(position_offset=2)
   )
 
 
-def test_sizes_come_before_three_parameters(run):
+def test_mismatch_lists_sizes_and_three_parameters(run):
   init = init_from.InitFromCheckpoint(model_dir=run)
   problems = [f'model/{name} is (3,) here' for name in 'abcd']
   model = tiny.make_model(num_layers=3, max_position_embeddings=30)
@@ -83,7 +83,7 @@ def test_all_parameters_are_listed_for_equal_or_unknown_sizes(run, tmp_path):
     )
 
 
-def test_hint_names_the_file_that_builds_the_model(run, tmp_path):
+def test_hint_contains_the_gin_file_of_the_model(run, tmp_path):
   assert 'model.json' in init_checks.build_hint(run)
   (tmp_path / 'model.gin').touch()
   assert f'--gin_file={tmp_path}/model.gin last' in init_checks.build_hint(run)
@@ -94,15 +94,15 @@ def _vocabulary(content, *languages):
   return types.SimpleNamespace(spec=spec, hash=content * 32)
 
 
-def test_rows_of_other_tokens_are_refused(tmp_path):
-  """Two vocabularies of one size: every shape fits, no row means the same."""
+def test_rows_of_a_different_vocabulary_are_rejected(tmp_path):
+  """The vocabularies have the same size, so all shapes are equal."""
   run_directory.write_model(
     tmp_path, tiny.make_model(), vocabulary=_vocabulary('ab')
   )
   plain = init_from.InitFromCheckpoint(model_dir=str(tmp_path))
   rows = ['model/embeddings/token', 'model/output_bias', 'model/layers/x']
   init_checks.check_vocabulary(plain, rows, _vocabulary('ab'))
-  init_checks.check_vocabulary(plain, rows, None)  # sizes only
+  init_checks.check_vocabulary(plain, rows, None)  # unknown tokens
   init_checks.check_vocabulary(plain, rows[2:], _vocabulary('cd'))
   matched = init_from.InitFromCheckpoint(
     model_dir=str(tmp_path),
@@ -129,7 +129,7 @@ def test_rows_of_other_tokens_are_refused(tmp_path):
     )
 
 
-def test_rows_of_other_languages_are_refused(tmp_path, monkeypatch):
+def test_rows_of_different_languages_are_rejected(tmp_path, monkeypatch):
   old = _vocabulary('ab', 'de', 'en')
   run_directory.write_model(tmp_path, tiny.make_model(), vocabulary=old)
   monkeypatch.setattr(

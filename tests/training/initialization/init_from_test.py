@@ -1,4 +1,4 @@
-"""Initial parameters from another run, whole and in part."""
+"""Tests of initial parameters from another run."""
 
 import types
 
@@ -67,7 +67,7 @@ def _fails(run, params=None, error=errors.CheckpointError, **fields) -> str:
 
 
 def _values(state):
-  """Name -> the one value that a parameter is filled with."""
+  """Returns the constant value of each parameter by name."""
   return {
     n: float(np.unique(leaf).item())
     for n, leaf in param_tree.flatten_params(state.params['model']).items()
@@ -82,7 +82,7 @@ _ALL = {
 }
 
 
-def test_complete_model_from_the_newest_checkpoint(run, caplog):
+def test_model_is_initialized_from_the_newest_checkpoint(run, caplog):
   caplog.set_level('INFO')
   state = _apply(run, _zeros(_SOURCE))
   tiny.assert_trees_equal(state.params, _SOURCE)
@@ -92,14 +92,14 @@ def test_complete_model_from_the_newest_checkpoint(run, caplog):
   assert_mentions(caplog.text, run)
 
 
-def test_average_starts_from_them(run):
+def test_average_starts_from_the_initial_parameters(run):
   state = _apply(run, _zeros(_SOURCE), ema=True)
   tiny.assert_trees_equal(state.ema, _SOURCE)
   pointers = [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(state)]
   assert len(set(pointers)) == len(pointers)
 
 
-def test_directory_alone(run):
+def test_directory_without_options_is_accepted(run):
   params = _zeros(_SOURCE)
   shardings = types.SimpleNamespace(
     params=jax.tree.map(lambda x: x.sharding, params)
@@ -111,7 +111,7 @@ def test_directory_alone(run):
     tiny.assert_trees_equal(state.params, _SOURCE)
 
 
-def test_given_step(run, caplog):
+def test_parameters_of_a_given_step_are_restored(run, caplog):
   assert set(_values(_apply(run, _zeros(_SOURCE), step=1)).values()) == {0.0}
   assert 'has not ended' not in caplog.text
 
@@ -127,16 +127,18 @@ def test_given_step(run, caplog):
     ),
   ],
 )
-def test_in_part(run, caplog, fields, transferred):
+def test_include_and_exclude_select_parameters(
+  run, caplog, fields, transferred
+):
   caplog.set_level('INFO')
   values = _values(_apply(run, _zeros(_SOURCE), **fields))
   assert values == {n: v if n in transferred else 0.0 for n, v in _ALL.items()}
   for name in _ALL.keys() - transferred:
-    assert_mentions(caplog.text, f'model/{name}')  # what is fresh is listed
+    assert_mentions(caplog.text, f'model/{name}')
 
 
-def test_renamed_parameters_and_two_from_one(run):
-  """Self-attention initialises cross-attention, too (VECO)."""
+def test_one_source_parameter_initializes_two_parameters(run):
+  """Self-attention also initializes cross-attention, as in VECO."""
   params = {
     'model': {
       'layers': {
@@ -161,7 +163,7 @@ def test_renames_are_applied_in_order():
   assert init.source_name('model/enc3/query') == 'model/l3/query'
 
 
-def test_new_parameters_must_be_named_or_allowed(run):
+def test_new_parameters_must_be_excluded_or_allowed(run):
   params = _zeros(_SOURCE) | {'heads': {'align': jnp.zeros(3)}}
   text = _fails(run, params)
   assert 'Got: heads/align is not in the checkpoint' in text
@@ -187,7 +189,7 @@ def test_unused_parameters_raise(run):
     assert got == {k: v for k, v in _ALL.items() if k != 'output_bias'}
 
 
-def test_other_shapes_are_all_listed(run):
+def test_all_shape_mismatches_are_listed(run):
   params = _zeros(_SOURCE)
   params['model']['embeddings']['token'] = jnp.zeros((7, 2))
   params['model']['output_bias'] = jnp.zeros(7)
@@ -200,24 +202,24 @@ def test_other_shapes_are_all_listed(run):
   assert _values(state)['layers/query'] == 2.0
 
 
-def test_shapes_count_even_where_absence_is_allowed(run):
+def test_allow_missing_does_not_allow_shape_mismatches(run):
   params = _zeros(_SOURCE)
   params['model']['output_bias'] = jnp.zeros(7)
   assert 'is (7,) here' in _fails(run, params, allow_missing=True)
 
 
-def test_nothing_in_common(run):
+def test_run_without_common_parameters_is_rejected(run):
   text = _fails(run, {'model': {'other': jnp.zeros(2)}}, allow_missing=True)
   assert 'do not have any parameters in common' in text
 
 
-def test_no_such_step(run):
+def test_missing_step_is_reported_with_existing_steps(run):
   assert _fails(run, step=3).endswith(
     f'Got: 3. Expected: [1, 5]. Where: {run}.'
   )
 
 
-def test_no_such_run(tmp_path):
+def test_missing_run_suggests_a_similar_path(tmp_path):
   (tmp_path / 'good').mkdir()
   with raises_error(
     errors.CheckpointError,
@@ -228,7 +230,7 @@ def test_no_such_run(tmp_path):
     _apply(str(tmp_path / 'goood'), _zeros(_SOURCE))
 
 
-def test_run_directory_that_is_a_file(tmp_path):
+def test_file_is_rejected_as_a_run_directory(tmp_path):
   (tmp_path / 'file').write_text('')
   with raises_error(
     errors.CheckpointError,
@@ -238,13 +240,13 @@ def test_run_directory_that_is_a_file(tmp_path):
     _apply(str(tmp_path / 'file'), _zeros(_SOURCE))
 
 
-def test_run_without_checkpoint(tmp_path):
+def test_run_without_checkpoint_is_rejected(tmp_path):
   with raises_error(errors.CheckpointError, where=tmp_path):
     _apply(str(tmp_path), _zeros(_SOURCE))
 
 
 @pytest.mark.parametrize('name', ['hf', 'hf/model.safetensors'])
-def test_model_of_hugging_face(tmp_path, name):
+def test_hugging_face_directory_is_rejected_with_a_hint(tmp_path, name):
   (tmp_path / 'hf').mkdir()
   (tmp_path / 'hf/config.json').write_text('{"model_type": "bert"}')
   (tmp_path / 'hf/model.safetensors').write_text('')
@@ -255,7 +257,7 @@ def test_model_of_hugging_face(tmp_path, name):
     _apply(str(tmp_path / name), _zeros(_SOURCE))
 
 
-def test_name_of_a_model_of_hugging_face(tmp_path, monkeypatch):
+def test_hugging_face_model_name_is_rejected_with_a_hint(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   with raises_error(
     errors.CheckpointError,
@@ -266,20 +268,20 @@ def test_name_of_a_model_of_hugging_face(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize('field', ['include', 'exclude'])
-def test_pattern_that_matches_nothing(run, field):
+def test_pattern_without_a_match_is_rejected(run, field):
   text = _fails(run, error=errors.ConfigError, **{field: ('no_such',)})
   assert 'Got: no_such' in text
   assert f'InitFromCheckpoint.{field}' in text
 
 
 @pytest.mark.parametrize('rename', [('(', ''), ('a', r'\1')])
-def test_renaming_that_is_no_regular_expression(run, rename):
+def test_invalid_regular_expression_is_rejected(run, rename):
   text = _fails(run, error=errors.ConfigError, assignment_map=(rename,))
   assert f'Got: {rename}' in text
   assert 'InitFromCheckpoint.assignment_map' in text
 
 
-def test_parameters_that_are_certainly_replaced(run):
+def test_replaced_parameters_are_listed(run):
   def replaced(**fields):
     init = initialization.InitFromCheckpoint(model_dir=run, **fields)
     return initialization.replaced_parameters([init], _SOURCE)

@@ -1,4 +1,4 @@
-"""Model and vocabulary of a run that fine-tuning begins from."""
+"""Tests of loading the model and vocabulary of a pretrained run."""
 
 from tests.errors import raises_error
 from tests.training import tiny
@@ -7,7 +7,7 @@ from xlflax.training.initialization import pretrained
 from xlflax.utils import errors
 
 
-def test_model_of_a_run_with_overrides(tmp_path):
+def test_overrides_change_the_model_of_a_run(tmp_path):
   model = tiny.make_model()
   run_directory.write_model(tmp_path, model)
   assert pretrained.load_model(model_dir=str(tmp_path)) == model
@@ -18,7 +18,7 @@ def test_model_of_a_run_with_overrides(tmp_path):
   assert changed.config.hidden_dim == model.config.hidden_dim
 
 
-def test_vocabulary_is_the_runs_copy(tmp_path):
+def test_vocabulary_directory_is_the_copy_of_the_run(tmp_path):
   assert pretrained.vocabulary_directory(model_dir=str(tmp_path)) == str(
     tmp_path / 'vocabulary'
   )

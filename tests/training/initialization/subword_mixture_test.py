@@ -1,4 +1,4 @@
-"""Embeddings of new tokens as the mean of their subwords."""
+"""Tests of embeddings of new tokens as the mean of their subwords."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def _mean(ids):
   return {i: pytest.approx(ids.count(i) / len(ids)) for i in ids}
 
 
-def test_sentencepiece(corpus, tmp_path):
+def test_new_sentencepiece_tokens_are_means_of_subwords(corpus, tmp_path):
   base = vocabulary_training.train_vocabulary(
     Corpus(tmp_path / 'old'), tmp_path / 'base', size=42, model_type='bpe'
   )
@@ -90,7 +90,7 @@ def test_tokens_inside_words_are_segmented_without_a_word_start():
   assert not rows[1][1:].any()
 
 
-def test_words_with_unknown_characters_are_means_of_the_known_subwords():
+def test_unknown_characters_are_skipped():
   pieces = ('wa', '##to', '##t', '##o')
   source = _Source(pieces)
   rows = embedding_interpolation.subword_mixture(
@@ -115,7 +115,7 @@ class _Spec:
     self.__dict__.update(fields)
 
 
-def test_parts_of_characters_are_means_of_bytes(tmp_path):
+def test_partial_characters_are_means_of_bytes(tmp_path):
   tokenizer = tokenizers.Tokenizer(models.BPE())
   tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
   tokenizer.decoder = decoders.ByteLevel()
@@ -146,6 +146,6 @@ def test_parts_of_characters_are_means_of_bytes(tmp_path):
     assert _row(rows, index) == _mean(ids)
 
 
-def test_text_is_rejected():
+def test_subword_mixing_rejects_text():
   with raises_error(errors.ConfigError, where='EmbeddingTransfer.text'):
     EmbeddingTransfer(mixing=EmbeddingMixing.SUBWORDS, text='corpus')

@@ -1,4 +1,4 @@
-"""A teacher's run as part of a student's state."""
+"""Tests of teacher runs in the state of a student."""
 
 import shutil
 
@@ -56,7 +56,7 @@ def student(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def teacher(tmp_path_factory):
-  """(run directory, vocabulary, model) of a run over English."""
+  """Run directory, vocabulary and model of an English run."""
   directory = tmp_path_factory.mktemp('teacher')
   vocabulary = _vocabulary(directory, ('en',), 23)
   model = tiny.make_model(
@@ -95,7 +95,7 @@ def _params(teacher, step=2):
   )
 
 
-def test_docstring_of_reorder():
+def test_reorder_embeddings_docstring_example():
   got = teachers.reorder_embeddings(
     {
       'output_bias': np.array([1.0, 2.0]),
@@ -118,7 +118,7 @@ def test_docstring_of_reorder():
   assert got['other'] == 5 and got['embeddings']['norm'] == 3
 
 
-def test_rows_are_those_of_the_same_piece(teacher, student):
+def test_embeddings_are_reordered_by_token(teacher, student):
   directory, vocabulary, _ = teacher
   rows = len(student) + 3
   got = teachers.Teacher(model_dir=str(directory)).load(
@@ -195,15 +195,15 @@ def _batch(student):
 
 
 @pytest.mark.slow
-def test_teacher_is_loaded_sharded_kept_and_resumed(teacher, student, tmp_path):
-  """And a resumed run reads no checkpoint of the teacher's."""
+def test_teacher_is_loaded_sharded_and_resumed(teacher, student, tmp_path):
+  """A resumed run does not read the checkpoint of the teacher."""
   copy = tmp_path / 'copy'
   shutil.copytree(teacher[0], copy)
   partitioner = partitioning.Partitioner(data=2, fsdp=2, tensor=2)
   model, objective, factory, builder = _factory(copy, student, partitioner)
   state = factory.create(jax.random.key(0))
   assert not any(x.any() for x in jax.tree.leaves(state.objective_state))
-  with partitioner.scope():  # as a run has it
+  with partitioner.scope():
     loaded = objective.load_state(
       state.objective_state['distill'],
       model=model,
@@ -241,13 +241,15 @@ def test_teacher_is_loaded_sharded_kept_and_resumed(teacher, student, tmp_path):
   saved.close()
 
 
-def test_run_without_a_vocabulary(teacher, student):
+def test_distillation_requires_a_vocabulary(teacher, student):
   objective = Distillation(teacher=teachers.Teacher(model_dir=str(teacher[0])))
   with raises_error(errors.VocabularyError, mentions="'distill'"):
     objective.load_state({}, model=None, params=None, vocabulary=None)
 
 
-def test_step_and_checkpoints_that_are_missing(teacher, student, tmp_path):
+def test_missing_teacher_step_or_checkpoint_is_reported(
+  teacher, student, tmp_path
+):
   load = lambda path, step: teachers.Teacher(  # noqa: E731
     model_dir=str(path), step=step
   ).load(vocabulary=student, rows=len(student), temperature=1.0)
@@ -259,7 +261,7 @@ def test_step_and_checkpoints_that_are_missing(teacher, student, tmp_path):
     load(tmp_path / 'empty', None)
 
 
-def test_teacher_with_parts_for_each_language(tmp_path):
+def test_teacher_with_language_specific_parameters_is_rejected(tmp_path):
   model = tiny.make_model(sharing=SharingPlan(embeddings=True))
   run_directory.write_model(tmp_path, model)
   with raises_error(errors.ConfigError, mentions='learned'):

@@ -1,4 +1,4 @@
-"""Tokens of one vocabulary found in another."""
+"""Tests of matching the tokens of two vocabularies."""
 
 import time
 
@@ -15,7 +15,7 @@ _SOURCE = Pieces(('Ġthe', 'ing', 'Ġdog', 'ĠUSA', 'Ġcat', 'Cat'), ('en',), 2)
 
 
 def _matched(target, source=_SOURCE, translations=()):
-  """piece -> (source piece or None, kind), of the target's text."""
+  """Returns the source piece (or None) and the kind of each target piece."""
   ids, kinds, _ = vocabulary_matching.match_tokens(target, source, translations)
   return {
     p: (source.piece(ids[i]) if ids[i] >= 0 else None, Kind(kinds[i]))
@@ -23,7 +23,7 @@ def _matched(target, source=_SOURCE, translations=()):
   }
 
 
-def test_docstring():
+def test_match_tokens_docstring_example():
   got = _matched(
     Pieces(('▁the', '▁The', 'ing', '▁Hund', '▁xyz')),
     translations=[('Hund', 'dog')],
@@ -37,7 +37,7 @@ def test_docstring():
   }
 
 
-def test_special_symbols_go_by_purpose():
+def test_special_tokens_are_matched_by_purpose():
   target = Pieces(('▁a', '▁<s>', 'mask'), ('de', 'en'), 3)
   got = _matched(target)
   assert got['<mask>'] == ('<mask>', Kind.SPECIAL)
@@ -51,8 +51,8 @@ def test_special_symbols_go_by_purpose():
   assert got['▁<s>'] == (None, Kind.RANDOM)
 
 
-def test_order_of_the_normalized_look_up():
-  """Same place of the word, then written in lower case, then the first."""
+def test_order_of_normalized_matches():
+  """The order is: same position in a word, lower case, first token."""
   source = Pieces(('▁CAT', '▁Cat', 'cat', '▁USA', '▁Usa', 'Zed'))
   got = _matched(Pieces(('▁cat', 'CAT', '▁usa', '▁zed', 'cat')), source)
   assert got['▁cat'] == ('▁CAT', Kind.NORMALIZED)
@@ -62,15 +62,15 @@ def test_order_of_the_normalized_look_up():
   assert got['cat'] == ('cat', Kind.EXACT)
 
 
-def test_lone_marks():
+def test_word_start_markers_without_text():
   source = Pieces(('▁', '▁a'))
   assert _matched(Pieces(('Ġ', 'Ġa')), source)['Ġ'] == ('▁', Kind.EXACT)
   got = _matched(Pieces(('▁', '▁b')), Pieces(('##', '##b')))
   assert got['▁'] == (None, Kind.RANDOM)
 
 
-def test_dictionaries_are_for_what_is_not_found():
-  """In order, only words, and only if the translation is there."""
+def test_dictionaries_match_only_unmatched_words():
+  """The first translation in the source vocabulary is used."""
   target = Pieces(('▁the', '▁hund', 'hund', '▁Hund', '狗', '▁katze', '▁the2'))
   got = _matched(
     target,
@@ -85,13 +85,13 @@ def test_dictionaries_are_for_what_is_not_found():
   )
   assert got['▁the'] == ('Ġthe', Kind.EXACT)
   assert got['▁hund'] == got['▁Hund'] == ('Ġdog', Kind.DICTIONARY)
-  assert got['hund'] == (None, Kind.RANDOM)  # no word of its own
+  assert got['hund'] == (None, Kind.RANDOM)  # not a word
   assert got['狗'] == ('Ġdog', Kind.DICTIONARY)
   assert got['▁katze'] == (None, Kind.RANDOM)
 
 
-def test_pieces_without_their_language():
-  """A vocabulary without anchors writes the language before each piece."""
+def test_language_prefixes_are_ignored():
+  """Vocabularies without anchors write the language before each piece."""
 
   class Tagged(Pieces):
     def piece(self, i):
@@ -104,7 +104,7 @@ def test_pieces_without_their_language():
   assert _matched(target)['▁the'] == ('Ġthe', Kind.EXACT)
 
 
-def test_counts():
+def test_counts_of_matches_by_kind():
   matching = vocabulary_matching.match_tokens(
     Pieces(('▁the', '▁THE', '▁Hund', '▁x', '▁y')), _SOURCE, [('hund', 'dog')]
   )
@@ -120,14 +120,14 @@ def test_counts():
   assert (matching.source_ids >= 0).tolist() == (matching.kinds > 0).tolist()
 
 
-def test_itself():
+def test_vocabulary_matches_itself():
   matching = vocabulary_matching.match_tokens(_SOURCE, _SOURCE)
   np.testing.assert_array_equal(matching.source_ids, np.arange(len(_SOURCE)))
 
 
 @pytest.fixture
 def folder(tmp_path):
-  """Dictionaries in both formats, and files that are none."""
+  """Dictionaries in both formats and unrelated files."""
   (tmp_path / 'de-en.0-5000.txt').write_text('hund dog\nkatze cat\n')
   (tmp_path / 'en-fr.tsv').write_text('cat\tchien\t0.1\ndog\tchien\t0.9\n')
   (tmp_path / 'de-fr.tsv').write_text('hund\tchien\n')
@@ -144,7 +144,7 @@ def _read(*paths, language='en'):
   )
 
 
-def test_dictionaries_of_a_folder(folder):
+def test_dictionaries_of_a_folder_are_read(folder):
   assert list(_read(folder)) == [
     ('hund', 'dog'),
     ('katze', 'cat'),
@@ -157,7 +157,7 @@ def test_dictionaries_of_a_folder(folder):
   ]
 
 
-def test_matching_by_files(folder):
+def test_dictionary_files_are_used_for_matching(folder):
   matching = vocabulary_matching.EmbeddingTransfer(
     dictionaries=(str(folder),)
   ).match(Pieces(('▁chien', '▁katze')), _SOURCE)
@@ -167,7 +167,7 @@ def test_matching_by_files(folder):
   ]
 
 
-def test_no_dictionary_of_the_language(folder):
+def test_missing_dictionary_of_a_language_is_reported(folder):
   with pytest.raises(errors.CorpusError) as raised:
     list(_read(folder / 'de-fr.tsv'))
   text = str(raised.value)
@@ -175,7 +175,7 @@ def test_no_dictionary_of_the_language(folder):
   assert 'de-fr.tsv' in text and 'source_language' in text
 
 
-def test_missing_dictionary(tmp_path):
+def test_missing_dictionary_file_is_reported(tmp_path):
   with raises_error(errors.CorpusError, where='en-de.txt'):
     list(_read(tmp_path / 'en-de.txt'))
 
@@ -189,15 +189,15 @@ def test_missing_dictionary(tmp_path):
     ('en-de.tsv', 'a\tb\theavy'),
   ],
 )
-def test_malformed_line(tmp_path, name, line):
+def test_malformed_line_is_reported(tmp_path, name, line):
   (tmp_path / name).write_text(f'dog\thund\n{line}\n')
   with raises_error(errors.CorpusError, mentions=f'{name}:2'):
     list(_read(tmp_path / name))
 
 
 @pytest.mark.slow
-def test_large_vocabularies_take_seconds():
-  """A quarter of a million tokens, each looked up by every way."""
+def test_large_vocabularies_are_matched_in_seconds():
+  """Matches 250,000 tokens with all methods."""
   size = 250_000
   target = _Numbered(tuple(f'▁W{i}' for i in range(size)))
   source = _Numbered(tuple(f'▁w{2 * i}' for i in range(size // 2)))
@@ -212,7 +212,7 @@ def test_large_vocabularies_take_seconds():
 
 
 class _Numbered(Pieces):
-  """The same, with the pieces made once."""
+  """`Pieces` that computes the list of pieces only once."""
 
   def __init__(self, text):
     super().__init__(text)

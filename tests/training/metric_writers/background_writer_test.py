@@ -1,4 +1,4 @@
-"""Writers behind a thread: what is slow or fails costs no training."""
+"""Tests of metric writers in a background thread."""
 
 import threading
 import time
@@ -22,42 +22,44 @@ class _Writer:
     self.seen.append('closed')
 
 
-def test_everything_comes_in_order_and_nothing_waits():
+def test_reports_are_written_in_order_without_waiting():
   writer = _Writer()
-  behind = background_writer.Background(writer, 'it')
+  writer_thread = background_writer.Background(writer, 'it')
   start = time.monotonic()
   for step in range(5):
-    behind.write(step, {})
+    writer_thread.write(step, {})
   assert time.monotonic() - start < 1 and not writer.seen
   writer.go_on.set()
-  behind.close()
+  writer_thread.close()
   assert writer.seen == [(i, {}) for i in range(5)] + ['closed']
 
 
-def test_failure_is_logged_once_and_counted(caplog):
-  behind = background_writer.Background(_Writer(OSError('no route')), 'it')
+def test_write_failures_are_logged_once_and_counted(caplog):
+  writer_thread = background_writer.Background(
+    _Writer(OSError('no route')), 'it'
+  )
   for step in range(3):
-    behind.write(step, {})
-  behind.close()
+    writer_thread.write(step, {})
+  writer_thread.close()
   assert caplog.text.count('OSError: no route') == 1
   assert_mentions(caplog.text, 3)
 
 
-def test_writer_that_hangs_does_not_block_close(caplog):
+def test_hanging_writer_does_not_block_close(caplog):
   writer = _Writer()
-  behind = background_writer.Background(writer, 'it', close_within=0.1)
-  behind.write(1, {})
-  behind.close()
+  writer_thread = background_writer.Background(writer, 'it', close_within=0.1)
+  writer_thread.write(1, {})
+  writer_thread.close()
   assert caplog.records
   writer.go_on.set()
 
 
-def test_a_full_queue_does_not_hold_the_end(monkeypatch, caplog):
+def test_full_queue_does_not_block_close(monkeypatch, caplog):
   monkeypatch.setattr(background_writer, '_MAX_PENDING_REPORTS', 1)
   writer = _Writer()
-  behind = background_writer.Background(writer, 'it', close_within=0.1)
+  writer_thread = background_writer.Background(writer, 'it', close_within=0.1)
   for step in range(4):
-    behind.write(step, {})
-  behind.close()
+    writer_thread.write(step, {})
+  writer_thread.close()
   assert caplog.records
   writer.go_on.set()

@@ -1,4 +1,4 @@
-"""metrics.jsonl, and event files that TensorBoard's own reader reads."""
+"""Tests of metrics.jsonl and of TensorBoard event files."""
 
 import json
 import math
@@ -25,7 +25,7 @@ def _lines(directory):
 
 
 def _events(directory):
-  """[(step, {tag: value})] of all event files, in order."""
+  """Returns [(step, {tag: value})] of all event files."""
   events = []
   for path in sorted((directory / run_directory.TENSORBOARD).iterdir()):
     for event in event_file_loader.LegacyEventFileLoader(str(path)).Load():
@@ -36,7 +36,7 @@ def _events(directory):
   return events
 
 
-def test_same_scalars_in_both(tmp_path):
+def test_metrics_file_and_event_files_have_the_same_scalars(tmp_path):
   writer = run_metrics.RunMetrics(tmp_path / 'run')
   writer.write(10, train={'loss': 0.5, 'mlm/loss/de': 2}, speed={'mfu': 0.25})
   writer.write(20, eval={'retrieval/accuracy/mean': 1.0})
@@ -55,7 +55,7 @@ def test_same_scalars_in_both(tmp_path):
   ]
 
 
-def test_numbers_that_are_not_finite_are_null(tmp_path):
+def test_non_finite_values_are_null(tmp_path):
   writer = run_metrics.RunMetrics(tmp_path)
   writer.write(1, train={'a': math.nan, 'b': math.inf, 'c': -math.inf})
   writer.close()
@@ -65,14 +65,14 @@ def test_numbers_that_are_not_finite_are_null(tmp_path):
   assert math.isnan(_events(tmp_path)[0][1]['train/a'])
 
 
-def test_lines_are_there_before_the_end(tmp_path):
+def test_lines_are_flushed_immediately(tmp_path):
   writer = run_metrics.RunMetrics(tmp_path)
   writer.write(1, train={'a': 1.0})
   assert len(_lines(tmp_path)) == len(_events(tmp_path)) == 1
   writer.close()
 
 
-def test_a_continued_run_appends(tmp_path):
+def test_resumed_run_appends_lines(tmp_path):
   for step in (1, 2):
     writer = run_metrics.RunMetrics(tmp_path)
     writer.write(step, train={'a': 1.0})
@@ -80,7 +80,7 @@ def test_a_continued_run_appends(tmp_path):
   assert [line['step'] for line in _lines(tmp_path)] == [1, 2]
 
 
-def test_writing_needs_no_tensorflow(tmp_path):
+def test_writing_does_not_import_tensorflow(tmp_path):
   code = (
     'import pathlib, sys\n'
     'from xlflax.training.metric_writers import run_metrics\n'
@@ -93,7 +93,7 @@ def test_writing_needs_no_tensorflow(tmp_path):
   assert _events(tmp_path) == [(1, {'train/a': 1.0})]
 
 
-def test_event_files_of_the_same_second_have_names_of_their_own(
+def test_event_files_of_the_same_second_have_different_names(
   tmp_path, monkeypatch
 ):
   monkeypatch.setattr(event_files.time, 'time', lambda: 1e9)
@@ -103,7 +103,7 @@ def test_event_files_of_the_same_second_have_names_of_their_own(
   assert len(names) == 2
 
 
-def test_lines_alone(tmp_path):
+def test_event_files_are_optional(tmp_path):
   writer = run_metrics.RunMetrics(tmp_path, [metric_writer.Destination.JSONL])
   writer.write(1, train={'a': 1.0})
   writer.close()

@@ -1,4 +1,4 @@
-"""Losses by objective and language in the log."""
+"""Tests of logged losses by objective and language."""
 
 import logging
 
@@ -15,7 +15,7 @@ _TRAIN = {
 }
 
 
-def test_a_line_for_each_objective(caplog):
+def test_each_objective_has_a_log_line(caplog):
   caplog.set_level(logging.INFO)
   terminal_writer.Terminal().write(
     1200, {'train': _TRAIN, 'speed': {'mfu': 0.1}}

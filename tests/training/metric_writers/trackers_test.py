@@ -1,4 +1,4 @@
-"""Weights & Biases and MLflow: offline where installed, and their contract."""
+"""Tests of Weights & Biases and MLflow, offline and with fake clients."""
 
 import math
 import struct
@@ -28,7 +28,7 @@ def _subject(tmp_path, **more):
 
 
 def _write_twice(destination, tmp_path):
-  """A run, and the same one continued from step 10: step 20 comes twice."""
+  """Writes a run and its resumption from step 10, which repeats step 20."""
   for first_time, steps in ((True, (10, 20)), (False, (20, 30))):
     tracker = trackers.open_tracker(
       destination, _subject(tmp_path), first_time=first_time
@@ -38,7 +38,7 @@ def _write_twice(destination, tmp_path):
     tracker.close()
 
 
-def test_mlflow_on_disk(tmp_path, monkeypatch):
+def test_mlflow_writes_metrics_to_disk(tmp_path, monkeypatch):
   mlflow = pytest.importorskip('mlflow')
   monkeypatch.setenv('MLFLOW_ALLOW_FILE_STORE', 'true')
   monkeypatch.setenv('MLFLOW_TRACKING_URI', f'file:{tmp_path}/mlruns')
@@ -57,7 +57,7 @@ def test_mlflow_on_disk(tmp_path, monkeypatch):
 
 
 def _wandb_records(data: bytes):
-  """The records of a run's file: after 7 bytes LevelDB's log format."""
+  """Returns the records of a run file: 7 bytes, then LevelDB's log format."""
   offset, record = 7, b''
   while offset + 7 <= len(data):
     block_remaining = 32768 - offset % 32768
@@ -67,12 +67,12 @@ def _wandb_records(data: bytes):
     length, kind = struct.unpack('<HB', data[offset + 4 : offset + 7])
     record += data[offset + 7 : offset + 7 + length]
     offset += 7 + length
-    if kind in (1, 4):  # whole, or its last part
+    if kind in (1, 4):  # a complete record or its last part
       yield record
       record = b''
 
 
-def test_wandb_offline(tmp_path, monkeypatch):
+def test_wandb_writes_metrics_offline(tmp_path, monkeypatch):
   wandb = pytest.importorskip('wandb')
   from wandb.proto import wandb_internal_pb2
 
@@ -98,7 +98,7 @@ def test_wandb_offline(tmp_path, monkeypatch):
 
 
 class _Calls(list):
-  """A library that notes what is called."""
+  """Fake library that records its calls."""
 
   def __getattr__(self, name):
     def call(*args, **named):
@@ -115,7 +115,7 @@ def wandb(monkeypatch):
   return module
 
 
-def test_a_run_of_weights_and_biases(wandb, tmp_path):
+def test_wandb_run_is_resumed_by_id(wandb, tmp_path):
   _write_twice(metric_writer.Destination.WANDB, tmp_path)
   inits = [named for name, _, named in wandb if name == 'init']
   assert [i['id'] for i in inits] == ['abc123'] * 2
@@ -128,7 +128,7 @@ def test_a_run_of_weights_and_biases(wandb, tmp_path):
 
 
 class _Client:
-  """MLflow's client, with one experiment."""
+  """Fake MLflow client with one experiment."""
 
   runs: dict = {}
 
@@ -163,7 +163,7 @@ class _Client:
     self.runs[run_id].append('ended')
 
 
-def test_a_run_of_mlflow(monkeypatch, tmp_path):
+def test_mlflow_run_is_resumed_by_tag(monkeypatch, tmp_path):
   module = types.SimpleNamespace(
     MlflowClient=_Client,
     entities=types.SimpleNamespace(Metric=lambda *values: values),
@@ -178,26 +178,26 @@ def test_a_run_of_mlflow(monkeypatch, tmp_path):
   assert ('train/loss', 20) in again
 
 
-def test_names_that_mlflow_does_not_take():
+def test_invalid_mlflow_names_are_replaced():
   assert trackers._mlflow_name('eval/f1@10/zh (Hans)') == 'eval/f1_10/zh _Hans_'
 
 
 @pytest.mark.parametrize('name', ['wandb', 'mlflow'])
-def test_a_library_that_is_not_installed(name, tmp_path, monkeypatch):
+def test_missing_tracker_library_is_an_error(name, tmp_path, monkeypatch):
   monkeypatch.setitem(sys.modules, name, None)
   with raises_error(errors.ConfigError, mentions=name):
     run_metrics.RunMetrics(tmp_path, [metric_writer.Destination(name)])
 
 
-class _Refusing:
+class _Unreachable:
   @staticmethod
   def init(**_):
     raise ConnectionError('no route')
 
 
-def test_a_tracker_out_of_order(tmp_path, monkeypatch, caplog):
-  """The error is raised at the start; a resumed run runs without it."""
-  monkeypatch.setitem(sys.modules, 'wandb', _Refusing)
+def test_unreachable_tracker_fails_only_new_runs(tmp_path, monkeypatch, caplog):
+  """A new run raises an error. A resumed run continues without the tracker."""
+  monkeypatch.setitem(sys.modules, 'wandb', _Unreachable)
   where = [metric_writer.Destination.WANDB]
   with raises_error(
     errors.ConfigError, mentions=('--report_to=wandb', 'ConnectionError')
@@ -210,7 +210,7 @@ def test_a_tracker_out_of_order(tmp_path, monkeypatch, caplog):
   assert (tmp_path / run_directory.METRICS).read_text().count('loss') == 1
 
 
-def test_numbers_that_are_not_finite_reach_trackers(wandb, tmp_path):
+def test_non_finite_values_are_sent_to_trackers(wandb, tmp_path):
   writer = run_metrics.RunMetrics(tmp_path, [metric_writer.Destination.WANDB])
   writer.write(1, train={'loss': math.nan})
   writer.close()

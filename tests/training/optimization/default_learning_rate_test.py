@@ -1,4 +1,4 @@
-"""The learning rate of runs that give none."""
+"""Tests of the default learning rate."""
 
 import dataclasses
 
@@ -16,7 +16,7 @@ _SMALL = default_learning_rate.Basis(width=128, tokens=2_560, steps=3_000)
 _BASE = default_learning_rate.Basis(width=768, tokens=256 * 256, steps=100_000)
 
 
-def test_the_point_that_the_rule_goes_out_from():
+def test_reference_point_of_the_rule():
   assert _SMALL.peak() == 8e-3
   assert _SMALL.words() == (
     '8.0e-3, from width 128, 2,560 tokens per step, 3,000 steps. '
@@ -26,13 +26,13 @@ def test_the_point_that_the_rule_goes_out_from():
 
 @pytest.mark.parametrize('post_norm', [False, True])
 @pytest.mark.parametrize('steps', [100_000, 500_000])
-def test_base_size_is_near_what_published_encoders_use(post_norm, steps):
+def test_rate_of_base_models_is_near_published_rates(post_norm, steps):
   variant = dataclasses.replace(_BASE, post_norm=post_norm, steps=steps)
   assert 1e-4 <= variant.peak() <= 8e-4  # BERT's is 1e-4, XLM-R's 7e-4
 
 
-def test_each_part_by_hand():
-  """Half for twice the width; a batch counts up to four times 2,560."""
+def test_factors_of_the_rule_equal_values_computed_by_hand():
+  """The rate is halved for twice the width, and limited for large batches."""
   change = dataclasses.replace
   assert change(_SMALL, width=256).peak() == 4e-3
   assert change(_SMALL, tokens=640).peak() == 4e-3
@@ -42,12 +42,12 @@ def test_each_part_by_hand():
   assert change(_SMALL, post_norm=True).peak() == 4e-3
   assert change(_SMALL, continued=True).peak() == 5e-4
   assert change(_SMALL, continued=True, steps=2).peak() == 5e-4
-  assert change(_SMALL, width=16).peak() == 1.1e-2  # never higher
+  assert change(_SMALL, width=16).peak() == 1.1e-2  # upper limit
   said = change(_SMALL, post_norm=True, continued=True).words()
   assert_mentions(said, 'post-norm')
 
 
-def test_limits_that_apply_are_stated():
+def test_description_contains_active_limits():
   short = dataclasses.replace(_SMALL, continued=True, steps=8, tokens=20_480)
   text = short.words()
   assert_mentions(text, '20,480', '10,240', '8', '3,000', 'minimum')
@@ -55,7 +55,7 @@ def test_limits_that_apply_are_stated():
   assert short.peak() == pytest.approx(8e-3 * 2 / 16)
 
 
-def test_fills_in_the_peak_and_nothing_else():
+def test_only_the_peak_is_filled_in():
   schedule = schedules.WSD(peak_value=None, total_steps=9, warmup_steps=3)
   optimizer = optimizers.Muon(learning_rate=schedule)
   assert default_learning_rate.is_open(optimizer)
@@ -68,7 +68,7 @@ def test_fills_in_the_peak_and_nothing_else():
 
 
 @pytest.mark.parametrize('kind', [optimizers.SGD, optimizers.Adafactor])
-def test_optimizers_whose_steps_are_others_have_no_rule(kind):
+def test_sgd_and_adafactor_have_no_default_learning_rate(kind):
   optimizer = kind(learning_rate=schedules.Constant(peak_value=None))
   with raises_error(
     errors.ConfigError, mentions=(kind.__name__, 'LEARNING_RATE')
@@ -86,7 +86,7 @@ def test_optimizers_whose_steps_are_others_have_no_rule(kind):
     schedules.InverseSqrt(peak_value=None, warmup_steps=3),
   ],
 )
-def test_a_schedule_whose_peak_is_open_says_so(schedule):
+def test_schedule_without_a_peak_is_an_error(schedule):
   with raises_error(
     errors.ConfigError, mentions=(type(schedule).__name__, 'peak_value')
   ):

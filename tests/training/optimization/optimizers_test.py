@@ -1,4 +1,4 @@
-"""Decayed and trained parameters, and the sharding of optimizer state."""
+"""Tests of weight decay, frozen parameters and sharded optimizer states."""
 
 import dataclasses
 import functools
@@ -26,7 +26,7 @@ _EVERYTHING = dict(
 
 @pytest.fixture(scope='module')
 def params():
-  """Parameters of an encoder with every kind of them, all ones."""
+  """Parameters of an encoder with all components, set to one."""
   boxed = jax.eval_shape(
     lambda: train_state.init_params(
       tiny.make_model(**_EVERYTHING), tiny.make_mixture(), jax.random.key(0)
@@ -38,7 +38,7 @@ def params():
 
 
 def _step(optimizer, params, grads):
-  """Parameters after one update."""
+  """Returns the parameters after one update."""
   transform = optimizer.transform
   updates, _ = jax.jit(transform.update)(
     grads, jax.jit(transform.init)(params), params
@@ -58,8 +58,8 @@ def _moved(old, new):
   }
 
 
-def test_all_but_biases_and_norms_decay(params):
-  """With a gradient of zero, only what decays moves."""
+def test_biases_and_norms_are_not_decayed(params):
+  """With a gradient of zero, only decayed parameters change."""
   optimizer = optimizers.AdamW(learning_rate=0.1, weight_decay=0.5)
   moved = _moved(params, _step(optimizer, params, _zeros(params)))
   assert moved == {
@@ -82,7 +82,7 @@ def test_all_but_biases_and_norms_decay(params):
   }
 
 
-def test_adafactor_decays_the_same():
+def test_adafactor_does_not_decay_biases_and_norms():
   params = {
     'norm': {'scale': jnp.ones(3), 'bias': jnp.ones(3)},
     'dense': {'kernel': jnp.ones((3, 3)), 'bias': jnp.ones(3)},
@@ -93,8 +93,8 @@ def test_adafactor_decays_the_same():
   }
 
 
-def test_adamw_by_hand():
-  """First step: the bias-corrected moments are g and g^2."""
+def test_adamw_step_equals_a_value_computed_by_hand():
+  """In the first step, the bias-corrected moments are g and g^2."""
   params = {'kernel': jnp.float32(2.0)}
   optimizer = optimizers.AdamW(
     learning_rate=0.1, eps=1e-30, weight_decay=0.01, clip_norm=None
@@ -103,7 +103,7 @@ def test_adamw_by_hand():
   assert float(new['kernel']) == pytest.approx(2 - 0.1 * (1 + 0.01 * 2))
 
 
-def test_clips_by_the_global_norm():
+def test_gradients_are_clipped_by_the_global_norm():
   """eps makes Adam's step depend on the size: g / (g + eps)."""
   params = {'a': jnp.float32(0.0), 'b': jnp.float32(0.0)}
   grads = {'a': jnp.float32(30.0), 'b': jnp.float32(40.0)}
@@ -137,7 +137,7 @@ def _layers():
   }
 
 
-def test_frozen_parameters_keep_their_bits_and_have_no_state():
+def test_frozen_parameters_are_unchanged_and_have_no_state():
   optimizer = optimizers.AdamW(
     learning_rate=0.1, frozen=('embeddings/', 'second/bias')
   )
@@ -174,7 +174,7 @@ def test_clipping_ignores_frozen_gradients():
   assert float(new['a']) == pytest.approx(-0.5 / 1.5, rel=1e-4)
 
 
-def test_learning_rate_to_report():
+def test_rate_at_returns_the_learning_rate():
   assert float(optimizers.Adam(learning_rate=0.25).rate_at(7)) == 0.25
 
   schedule = schedules.Linear(peak_value=1.5, total_steps=9, warmup_steps=3)
@@ -198,8 +198,8 @@ def test_schedule_is_followed():
 @pytest.mark.parametrize(
   'make', [optimizers.AdamW, optimizers.Adam, optimizers.Adafactor]
 )
-def test_own_rates_are_those_of_an_optimizer_with_that_rate(make):
-  """Each parameter moves as if the whole tree had its rate."""
+def test_overridden_rates_equal_separate_optimizers(make):
+  """Each parameter is updated as if all parameters had its rate."""
   shape = (3, 4)
   params = {
     'model': {'kernel': jnp.ones(shape)},
@@ -235,7 +235,7 @@ def test_own_rates_are_those_of_an_optimizer_with_that_rate(make):
   )
 
 
-def test_own_rates_with_frozen_parameters_and_a_common_norm():
+def test_overridden_rates_with_frozen_parameters_and_clipping():
   params = {'a': jnp.float32(1.0), 'b': jnp.float32(1.0), 'c': jnp.ones([])}
   optimizer = optimizers.AdamW(
     learning_rate=0.1,
@@ -255,7 +255,7 @@ def test_own_rates_with_frozen_parameters_and_a_common_norm():
 
 
 @pytest.mark.parametrize('field', ['trainable', 'frozen'])
-def test_pattern_that_matches_nothing(field, params):
+def test_pattern_without_a_match_is_rejected(field, params):
   optimizer = optimizers.AdamW(learning_rate=0.1, **{field: ('no_such',)})
   with pytest.raises(errors.ConfigError) as error:
     optimizer.check(params)
@@ -265,13 +265,13 @@ def test_pattern_that_matches_nothing(field, params):
   assert f'Where: {field} parameters' in text
 
 
-def test_pattern_that_is_no_regular_expression(params):
+def test_invalid_regular_expression_is_rejected(params):
   optimizer = optimizers.AdamW(learning_rate=0.1, frozen=('(',))
   with raises_error(errors.ConfigError, got='(', where='frozen parameters'):
     optimizer.check(params)
 
 
-def test_nothing_left_to_train(params):
+def test_freezing_all_parameters_is_rejected(params):
   optimizer = optimizers.AdamW(learning_rate=0.1, frozen=('model',))
   with raises_error(
     errors.ConfigError, mentions=('trainable=()', "frozen=('model',)")
@@ -286,7 +286,7 @@ def _state_shardings(optimizer):
   ).shardings
 
 
-def test_moments_are_sharded_as_their_parameters():
+def test_moments_are_sharded_like_their_parameters():
   shardings = _state_shardings(
     optimizers.AdamW(learning_rate=0.1, frozen=('output_bias',))
   )
@@ -300,8 +300,8 @@ def test_moments_are_sharded_as_their_parameters():
   assert counts and all(s.is_fully_replicated for s in counts)
 
 
-def test_adafactor_factors_and_trains_sharded():
-  """Same parameters after two steps on one device and on a (2, 2, 2) mesh."""
+def test_sharded_adafactor_equals_one_device():
+  """Compares two steps on one device and on a (2, 2, 2) mesh."""
   optimizer = optimizers.Adafactor(learning_rate=0.1, min_dim_size_to_factor=16)
   params = {
     'table': jnp.arange(64 * 16.0).reshape(64, 16) / 1000,
@@ -344,7 +344,7 @@ def test_adafactor_factors_and_trains_sharded():
 
 
 def _gradients(params):
-  """Random and different for each parameter, of size 1."""
+  """Returns random gradients with unit variance."""
   rng = np.random.default_rng(0)
   return jax.tree.map(
     lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32), params
@@ -375,7 +375,7 @@ _SHAPES = {
 
 
 def _matrices(named):
-  """Name -> matrices [..., inputs, outputs] of the layers' kernels."""
+  """Returns the kernels of layers as matrices [..., inputs, outputs] by name."""
   matrices = {}
   for name, leaf in named.items():
     kind = name.split('/')[-2]
@@ -386,7 +386,7 @@ def _matrices(named):
 
 @pytest.fixture(scope='module')
 def muon_steps():
-  """'scan' or 'unroll' -> (parameters, gradients, first step of Muon)."""
+  """Returns a function of 'scan' or 'unroll' that runs the first step of Muon."""
   optimizer = optimizers.Muon(
     learning_rate=1.0, clip_norm=None, ns_steps=12, eps=1e-30
   )
@@ -401,7 +401,7 @@ def muon_steps():
 
 
 @pytest.mark.parametrize('loop', mark_slow(['scan', 'unroll'], slow=['unroll']))
-def test_muon_steps_along_the_orthogonal_factor(muon_steps, loop):
+def test_muon_step_is_the_orthogonal_factor_of_the_gradient(muon_steps, loop):
   """U V^T of the gradient's decomposition, times 0.2 sqrt(largest side).
 
   Jordan's coefficients leave singular values between 0.68 and 1.14.
@@ -413,7 +413,9 @@ def test_muon_steps_along_the_orthogonal_factor(muon_steps, loop):
     for gradient, step in zip(matrices, steps[name], strict=True):
       u, _, v = np.linalg.svd(gradient, full_matrices=False)
       step = -step / (0.2 * np.sqrt(max(step.shape)))
-      diagonal = u.T @ step @ v.T  # diagonal: the same singular vectors
+      diagonal = (
+        u.T @ step @ v.T
+      )  # A diagonal matrix means equal singular vectors.
       np.testing.assert_allclose(
         diagonal - np.diag(np.diag(diagonal)), 0.0, atol=2e-3
       )
@@ -422,7 +424,7 @@ def test_muon_steps_along_the_orthogonal_factor(muon_steps, loop):
       )
 
 
-def test_muon_moves_all_else_as_adamw(muon_steps):
+def test_muon_updates_other_parameters_like_adamw(muon_steps):
   zeros, grads, new = muon_steps('scan')
   adamw = optimizers.AdamW(learning_rate=1.0, clip_norm=None, eps=1e-30)
   expected = param_tree.flatten_params(_step(adamw, zeros, grads))
@@ -433,7 +435,7 @@ def test_muon_moves_all_else_as_adamw(muon_steps):
     np.testing.assert_allclose(named[name], expected[name], rtol=1e-5)
 
 
-def test_muon_takes_matrices_of_each_language_apart():
+def test_muon_treats_language_specific_matrices_separately():
   name = 'model/language_specific/layers/attention/key/kernel'
   axes = optimizers._matrix_axes(name, jnp.zeros((3, 2, 8, 2, 4)))
   assert axes.reduction_axis == (2,) and axes.output_axis == (3, 4)
@@ -454,7 +456,7 @@ def test_muon_takes_matrices_of_each_language_apart():
     ),
   ],
 )
-def test_sharded_and_frozen_steps_are_those_of_one_device(optimizer):
+def test_sharded_steps_with_frozen_parameters_equal_one_device(optimizer):
   optimizer = dataclasses.replace(optimizer, frozen=('embeddings/token$',))
   factory = tiny.make_factory(
     optimizer=optimizer, partitioner=partitioning.Partitioner(fsdp=2, tensor=2)
@@ -487,8 +489,8 @@ def test_sharded_and_frozen_steps_are_those_of_one_device(optimizer):
   np.testing.assert_array_equal(alone['model']['embeddings']['token'], 1.0)
 
 
-def test_stable_adamw_shortens_a_step_whose_gradient_has_outgrown_it():
-  """v = 0.01 after g = 1 and then 3 at b2 = 0.99: worked out by hand."""
+def test_stable_adamw_clips_steps_with_growing_gradients():
+  """The expected step for gradients 1 and 3 is computed by hand."""
   optimizer = optimizers.StableAdamW(
     learning_rate=0.1, b1=0.0, b2=0.99, weight_decay=0.5, eps=1e-6
   )
@@ -507,8 +509,8 @@ def test_stable_adamw_shortens_a_step_whose_gradient_has_outgrown_it():
   np.testing.assert_allclose(updates['kernel'], expected_step, rtol=1e-5)
 
 
-def test_stable_adamw_clips_each_scanned_layer_by_itself():
-  """The layer with the small gradient is not shortened by the other's."""
+def test_stable_adamw_clips_scanned_layers_separately():
+  """The step of a layer does not depend on the gradient of another layer."""
   optimizer = optimizers.StableAdamW(learning_rate=0.1, weight_decay=0.0)
   scanned = {'layers': {'kernel': jnp.zeros((2, 3))}}
   apart = {f'layers_{i}': {'kernel': jnp.zeros(3)} for i in range(2)}
@@ -534,8 +536,8 @@ def test_stable_adamw_clips_each_scanned_layer_by_itself():
   assert abs(together[0, 0]) < abs(together[1, 0])
 
 
-def test_adafactor_decays_by_the_rate():
-  """Nothing while the rate is 0, 0.1 * 0.5 of the size at 0.1."""
+def test_adafactor_decay_is_scaled_by_the_learning_rate():
+  """The decay is 0 at a rate of 0 and 0.05 at a rate of 0.1."""
   params = {'dense': {'kernel': jnp.ones((3, 3))}}
   for rate, size in ((0.0, 1.0), (0.1, 0.95)):
     optimizer = optimizers.Adafactor(learning_rate=rate, weight_decay=0.5)
@@ -544,7 +546,7 @@ def test_adafactor_decays_by_the_rate():
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Own(optimizers.Optimizer):
+class _UserOptimizer(optimizers.Optimizer):
   """A user-defined optimizer, whose transformation a function creates."""
 
   create: Callable
@@ -564,10 +566,10 @@ _LINEAR = schedules.Linear(peak_value=0.1, total_steps=8)
     (optax.scale, _LINEAR, 'Linear'),
   ],
 )
-def test_a_rate_of_the_other_type_is_explained(create, rate, got):
-  optimizer = _Own(learning_rate=rate, create=create, clip_norm=1.0)
+def test_wrong_type_of_rate_is_reported_with_a_fix(create, rate, got):
+  optimizer = _UserOptimizer(learning_rate=rate, create=create, clip_norm=1.0)
   params = {'w': jnp.ones(2)}
-  with raises_error(errors.ConfigError, mentions='_Own') as caught:
+  with raises_error(errors.ConfigError, mentions='_UserOptimizer') as caught:
     _step(optimizer, params, params)
   assert got in caught.value.got
   assert 'optimizers_test.py' in caught.value.where
@@ -575,17 +577,17 @@ def test_a_rate_of_the_other_type_is_explained(create, rate, got):
   assert isinstance(caught.value.__cause__, TypeError)
 
 
-def test_an_exception_of_the_transformation_names_the_optimizer():
+def test_exception_in_a_transformation_is_reported_with_the_optimizer():
   def fail(params):
     return 1 / 0
 
-  optimizer = _Own(
+  optimizer = _UserOptimizer(
     learning_rate=0.1,
     create=lambda rate: optax.GradientTransformation(fail, fail),
     learning_rate_overrides=(('w', 0.2),),
   )
   with raises_error(
-    errors.ConfigError, mentions=('`_Own.make`', 'ZeroDivisionError')
+    errors.ConfigError, mentions=('`_UserOptimizer.make`', 'ZeroDivisionError')
   ) as caught:
     optimizer.transform.init({'w': jnp.ones(2), 'b': jnp.ones(2)})
   assert_mentions(caught.value.where, '`return 1 / 0`')
@@ -595,19 +597,19 @@ def test_an_exception_of_the_transformation_names_the_optimizer():
   'result, got', [(None, 'None'), (optax.sgd, 'sgd'), ((0, 1), '(0, 1)')]
 )
 def test_make_must_return_a_transformation(result, got):
-  optimizer = _Own(learning_rate=0.1, create=lambda rate: result)
+  optimizer = _UserOptimizer(learning_rate=0.1, create=lambda rate: result)
   with raises_error(
     errors.ConfigError,
     expected='an optax.GradientTransformation',
-    where='_Own',
-    mentions=('`_Own.make`', got),
+    where='_UserOptimizer',
+    mentions=('`_UserOptimizer.make`', got),
   ):
     _ = optimizer.transform
 
 
 @pytest.mark.parametrize('rate', [0.1, _LINEAR], ids=['constant', 'schedule'])
-def test_a_users_optimizer_updates_as_its_transformation(rate):
-  optimizer = _Own(learning_rate=rate, create=optax.adam)
+def test_user_optimizer_equals_its_transformation(rate):
+  optimizer = _UserOptimizer(learning_rate=rate, create=optax.adam)
   params = {'w': jnp.arange(3.0)}
   expected = _step(optimizers.Adam(learning_rate=rate), params, params)
   np.testing.assert_array_equal(

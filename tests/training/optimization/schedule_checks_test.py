@@ -15,7 +15,7 @@ from xlflax.utils import errors
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Own(schedules.Schedule):
+class _UserSchedule(schedules.Schedule):
   """A user-defined schedule."""
 
   compute: Callable
@@ -25,7 +25,7 @@ class _Own(schedules.Schedule):
 
 
 def _check(compute, num_steps=10):
-  optimizer = optimizers.AdamW(learning_rate=_Own(compute=compute))
+  optimizer = optimizers.AdamW(learning_rate=_UserSchedule(compute=compute))
   schedule_checks.check_learning_rates(optimizer, num_steps)
 
 
@@ -42,7 +42,9 @@ def _check(compute, num_steps=10):
 def test_negative_and_infinite_rates_are_rejected(compute, words):
   with pytest.raises(errors.ConfigError) as caught:
     _check(compute)
-  assert_mentions(caught.value, '_Own', 'schedule_checks_test.py', *words)
+  assert_mentions(
+    caught.value, '_UserSchedule', 'schedule_checks_test.py', *words
+  )
 
 
 @pytest.mark.parametrize(
@@ -55,32 +57,32 @@ def test_negative_and_infinite_rates_are_rejected(compute, words):
     (lambda step: step > 3, ('bool',)),
   ],
 )
-def test_a_value_that_is_not_a_scalar_is_rejected(compute, words):
+def test_non_scalar_rates_are_rejected(compute, words):
   with pytest.raises(errors.ConfigError) as caught:
     _check(compute)
-  assert_mentions(caught.value, '_Own.__call__', 'scalar', *words)
+  assert_mentions(caught.value, '_UserSchedule.__call__', 'scalar', *words)
 
 
 def test_schedules_in_objectives_and_datasets_must_return_scalars():
   def objective(compute):
     return masked_lm.MaskedLM(
-      mask_ratio=_Own(compute=compute), max_mask_ratio=0.5
+      mask_ratio=_UserSchedule(compute=compute), max_mask_ratio=0.5
     )
 
   schedule_checks.check_scalars([objective(lambda step: 0.1 + 0 * step), None])
   with pytest.raises(errors.ConfigError) as caught:
     schedule_checks.check_scalars([objective(lambda step: jnp.ones([2]))])
-  assert_mentions(caught.value, '_Own.__call__', 'scalar', '[2]')
+  assert_mentions(caught.value, '_UserSchedule.__call__', 'scalar', '[2]')
 
 
-def test_the_schedules_of_parameter_groups_are_checked():
+def test_schedules_of_learning_rate_overrides_are_checked():
   optimizer = optimizers.AdamW(
     learning_rate=1e-3,
     learning_rate_overrides=(
-      ('heads/', _Own(compute=lambda step: 1.0 - step)),
+      ('heads/', _UserSchedule(compute=lambda step: 1.0 - step)),
     ),
   )
-  with pytest.raises(errors.ConfigError, match='_Own'):
+  with pytest.raises(errors.ConfigError, match='_UserSchedule'):
     schedule_checks.check_learning_rates(optimizer, 4)
 
 
@@ -94,26 +96,27 @@ class _ScheduledDecay(optimizers.AdamW):
 def test_other_schedules_of_an_optimizer_may_be_negative():
   schedule_checks.check_learning_rates(
     _ScheduledDecay(
-      learning_rate=1e-3, decay=_Own(compute=lambda step: -1.0 * step)
+      learning_rate=1e-3, decay=_UserSchedule(compute=lambda step: -1.0 * step)
     ),
     4,
   )
   with pytest.raises(errors.ConfigError, match='scalar'):
     schedule_checks.check_learning_rates(
       _ScheduledDecay(
-        learning_rate=1e-3, decay=_Own(compute=lambda step: jnp.ones(2))
+        learning_rate=1e-3,
+        decay=_UserSchedule(compute=lambda step: jnp.ones(2)),
       ),
       4,
     )
 
 
-def test_an_exception_of_a_schedule_is_reported_with_its_class():
+def test_exception_in_a_schedule_is_reported_with_its_class():
   def fail(step):
     raise KeyError('peak')
 
   with pytest.raises(errors.ConfigError) as caught:
     _check(fail)
-  assert_mentions(caught.value, '_Own.__call__', 'peak')
+  assert_mentions(caught.value, '_UserSchedule.__call__', 'peak')
 
 
 @pytest.mark.parametrize(
@@ -135,7 +138,7 @@ def test_valid_schedules_are_accepted(compute):
     _check(compute, num_steps)
 
 
-def test_a_long_schedule_is_sampled():
+def test_long_schedules_are_sampled():
   _check(lambda step: 1.0 - step / 10**9, 10**9)
   with pytest.raises(errors.ConfigError):
     _check(lambda step: 0.9 - step / 10**9, 10**9)

@@ -1,4 +1,4 @@
-"""Schedules against values worked out by hand."""
+"""Tests of schedules, compared with values computed by hand."""
 
 import dataclasses
 import math
@@ -17,19 +17,19 @@ def _values(schedule, steps):
   return [float(schedule(s)) for s in steps]
 
 
-def test_constant_rises_and_stays():
+def test_constant_warms_up_and_stays_constant():
   schedule = schedules.Constant(peak_value=2.0, warmup_steps=4)
   assert _values(schedule, [0, 1, 2, 3, 4, 5, 1000]) == pytest.approx(
     [0, 0.5, 1.0, 1.5, 2.0, 2.0, 2.0]
   )
 
 
-def test_without_warm_up_the_first_step_has_the_peak():
+def test_first_step_without_warmup_has_the_peak_value():
   assert float(schedules.Constant(peak_value=2.0)(0)) == 2.0
   assert float(schedules.Linear(peak_value=2.0, total_steps=4)(0)) == 2.0
 
 
-def test_linear_falls_to_the_end_at_the_last_step():
+def test_linear_decays_to_the_end_value():
   schedule = schedules.Linear(
     peak_value=1.0, total_steps=10, warmup_steps=2, end_value=0.2
   )
@@ -39,7 +39,7 @@ def test_linear_falls_to_the_end_at_the_last_step():
 
 
 @pytest.mark.parametrize('make', [schedules.Linear, schedules.Cosine])
-def test_warm_up_as_a_share_of_all_steps(make):
+def test_fractional_warmup_is_relative_to_the_total_steps(make):
   """A tenth of 25 steps, rounded up."""
   share = make(peak_value=1.0, total_steps=25, warmup_steps=0.1)
   steps = make(peak_value=1.0, total_steps=25, warmup_steps=3)
@@ -48,7 +48,7 @@ def test_warm_up_as_a_share_of_all_steps(make):
     make(peak_value=1.0, total_steps=25, warmup_steps=2.5)
 
 
-def test_cosine_is_half_a_period():
+def test_cosine_decays_over_half_a_period():
   schedule = schedules.Cosine(
     peak_value=1.0, total_steps=10, warmup_steps=2, end_value=0.1
   )
@@ -58,7 +58,7 @@ def test_cosine_is_half_a_period():
   )
 
 
-def test_inverse_sqrt():
+def test_inverse_sqrt_decays_after_the_warmup():
   schedule = schedules.InverseSqrt(peak_value=1.0, warmup_steps=4)
   assert _values(schedule, [0, 2, 3, 4, 16, 64, 400]) == pytest.approx(
     [0, 0.5, 0.75, 1.0, 0.5, 0.25, 0.1]
@@ -81,7 +81,7 @@ def test_piecewise_changes_at_its_boundaries():
     schedules.InverseSqrt(peak_value=1.0, warmup_steps=3),
   ],
 )
-def test_same_values_inside_a_compiled_step(schedule):
+def test_schedules_have_the_same_values_under_jit(schedule):
   inside = jax.jit(lambda s: schedule(s))
   for step in (0, 2, 3, 7):
     assert float(inside(jnp.int32(step))) == pytest.approx(
@@ -89,7 +89,7 @@ def test_same_values_inside_a_compiled_step(schedule):
     )
 
 
-def test_inverse_sqrt_needs_a_warm_up():
+def test_inverse_sqrt_requires_a_warmup():
   with raises_error(
     errors.ConfigError, got=0, where='InverseSqrt.warmup_steps'
   ):
@@ -97,7 +97,7 @@ def test_inverse_sqrt_needs_a_warm_up():
 
 
 @pytest.mark.parametrize('make', [schedules.Linear, schedules.Cosine])
-def test_warm_up_must_end_before_the_run(make):
+def test_warmup_must_be_shorter_than_the_run(make):
   with raises_error(
     errors.ConfigError,
     got=10,
@@ -116,22 +116,22 @@ def test_warm_up_must_end_before_the_run(make):
     ((1.0, 2.0, 3.0), (5, 5)),
   ],
 )
-def test_piecewise_refuses_other_numbers(values, boundaries):
+def test_piecewise_rejects_wrong_numbers_of_values(values, boundaries):
   with raises_error(
     errors.ConfigError, mentions=(len(values), list(boundaries))
   ):
     schedules.Piecewise(values=values, boundaries=boundaries)
 
 
-def test_negative_warm_up_is_refused():
+def test_negative_warmup_is_rejected():
   with raises_error(
     errors.ConfigError, mentions=('Constant.warmup_steps', '-1')
   ):
     schedules.Constant(peak_value=1.0, warmup_steps=-1)
 
 
-def test_a_run_shorter_than_its_warm_up_warms_up_over_a_tenth(caplog):
-  """As with the default of 1,000 steps and a trial run of 40."""
+def test_warmup_longer_than_the_run_becomes_a_tenth_of_it(caplog):
+  """For example, a trial run has 40 steps and the default warmup has 1,000."""
   schedule = schedules.Linear(peak_value=1.0, warmup_steps=1000)
   resolved = schedules.resolve_schedules(schedule, 40)
   assert resolved == schedules.Linear(
@@ -151,7 +151,7 @@ def test_a_run_shorter_than_its_warm_up_warms_up_over_a_tenth(caplog):
     schedules.Linear(peak_value=1.0, warmup_steps=0.4, total_steps=100),
   ],
 )
-def test_a_fixed_warm_up_that_outlasts_the_run_is_reported(caplog, schedule):
+def test_fixed_warmup_longer_than_the_run_is_reported(caplog, schedule):
   optimizer = optimizers.AdamW(learning_rate=schedule)
   assert schedules.resolve_schedules(optimizer, 41) == optimizer
   assert not caplog.text
@@ -160,7 +160,7 @@ def test_a_fixed_warm_up_that_outlasts_the_run_is_reported(caplog, schedule):
   assert_mentions(caplog.text, 'warmup of 40', 'run of 40', field)
 
 
-def test_schedules_without_a_warm_up_are_not_reported(caplog):
+def test_schedules_without_warmup_are_not_reported(caplog):
   values = (
     schedules.Constant(peak_value=1.0),
     schedules.Linear(peak_value=1.0, total_steps=9),
@@ -170,8 +170,8 @@ def test_schedules_without_a_warm_up_are_not_reported(caplog):
   assert not caplog.text
 
 
-def test_wsd_is_stable_and_then_falls():
-  """Two steps up, four at the peak, four down; 1 - sqrt at a quarter is 1/2."""
+def test_wsd_is_constant_before_the_decay():
+  """The schedule has 2 warmup steps, 4 constant steps and 4 decay steps."""
   linear = schedules.WSD(
     peak_value=1.0,
     total_steps=10,
@@ -190,7 +190,7 @@ def test_wsd_is_stable_and_then_falls():
   )
 
 
-def test_wsd_decays_over_a_share_of_the_run():
+def test_wsd_decays_over_a_fraction_of_the_run():
   share = schedules.resolve_schedules(
     schedules.WSD(peak_value=1.0, decay_steps=0.25), 25
   )
@@ -202,7 +202,7 @@ def test_wsd_decays_over_a_share_of_the_run():
   assert _values(full_schedule, range(5)) == [1.0, 0.75, 0.5, 0.25, 0.0]
 
 
-def test_wsd_decays_over_no_more_steps_than_the_run_has():
+def test_wsd_decay_is_limited_to_the_length_of_the_run():
   trial = schedules.WSD(
     peak_value=1.0,
     total_steps=5,
@@ -215,8 +215,8 @@ def test_wsd_decays_over_no_more_steps_than_the_run_has():
     schedules.WSD(peak_value=1.0, decay_shape='cosine')
 
 
-def test_a_mask_ratio_falls_over_the_run():
-  """`Linear` from 0.3 to 0.15, by the steps of the run."""
+def test_mask_ratio_follows_a_schedule():
+  """The ratio decreases linearly from 0.3 to 0.15 over the run."""
   objective = masked_lm.MaskedLM(
     mask_ratio=schedules.Linear(peak_value=0.3, end_value=0.15),
     max_mask_ratio=0.3,
@@ -236,14 +236,16 @@ class _Remaining(schedules.Schedule):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Same(schedules.Schedule):
+class _WithoutTotalSteps(schedules.Schedule):
   def __call__(self, step):
     return 1.0
 
 
-def test_own_schedules_receive_the_number_of_steps():
-  resolved = schedules.resolve_schedules((_Remaining(), _Same()), 8)
-  assert resolved == (_Remaining(total_steps=8), _Same())
+def test_user_schedules_receive_the_number_of_steps():
+  resolved = schedules.resolve_schedules(
+    (_Remaining(), _WithoutTotalSteps()), 8
+  )
+  assert resolved == (_Remaining(total_steps=8), _WithoutTotalSteps())
   assert resolved[0](2) == 0.75
   schedule = _Remaining(total_steps=4)
   assert schedules.resolve_schedules(schedule, 8) == schedule
@@ -251,7 +253,7 @@ def test_own_schedules_receive_the_number_of_steps():
 
 @pytest.mark.parametrize('total_steps', [1, 2])
 @pytest.mark.parametrize('warmup_steps', [0.1, 0.9, 10])
-def test_a_warmup_is_shorter_than_a_short_run(total_steps, warmup_steps):
+def test_warmup_is_limited_in_short_runs(total_steps, warmup_steps):
   schedule = schedules.resolve_schedules(
     schedules.Linear(peak_value=2.0, warmup_steps=warmup_steps), total_steps
   )

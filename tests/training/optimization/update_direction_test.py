@@ -1,4 +1,4 @@
-"""Warnings of user-defined optimizers that move along the gradient."""
+"""Tests of warnings about user-defined optimizers that ascend the gradient."""
 
 import dataclasses
 from collections.abc import Callable
@@ -25,7 +25,7 @@ _LINEAR = schedules.Linear(peak_value=0.1, total_steps=8, warmup_steps=2)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Own(optimizers.Optimizer):
+class _UserOptimizer(optimizers.Optimizer):
   """A user-defined optimizer, whose transformation a function creates."""
 
   create: Callable
@@ -55,12 +55,15 @@ def _ascend_matrices(rate):
     (_ascend_matrices, _LINEAR, 'model/layers_0/kernel'),
   ],
 )
-def test_ascent_causes_a_warning(create, rate, name, caplog):
-  optimizer = _Own(learning_rate=rate, create=create, clip_norm=1.0)
+def test_gradient_ascent_causes_a_warning(create, rate, name, caplog):
+  optimizer = _UserOptimizer(learning_rate=rate, create=create, clip_norm=1.0)
   update_direction.warn_of_ascent(optimizer, _PARAMS)
   (record,) = caplog.records
   assert_mentions(
-    record.getMessage(), '_Own', name, 'optax.scale_by_learning_rate(rate)'
+    record.getMessage(),
+    '_UserOptimizer',
+    name,
+    'optax.scale_by_learning_rate(rate)',
   )
 
 
@@ -104,22 +107,24 @@ def _fail(rate):
     _fail,
   ],
 )
-def test_other_optimizers_cause_no_warning(create, caplog):
-  optimizer = _Own(learning_rate=0.1, create=create)
+def test_descending_optimizers_cause_no_warning(create, caplog):
+  optimizer = _UserOptimizer(learning_rate=0.1, create=create)
   update_direction.warn_of_ascent(optimizer, _PARAMS)
   assert not caplog.records
 
 
 @pytest.mark.parametrize('rate', [0.1, _LINEAR])
-def test_an_ignored_learning_rate_causes_a_warning(rate, caplog):
-  optimizer = _Own(learning_rate=rate, create=lambda rate: optax.adam(1e-3))
+def test_ignored_learning_rate_causes_a_warning(rate, caplog):
+  optimizer = _UserOptimizer(
+    learning_rate=rate, create=lambda rate: optax.adam(1e-3)
+  )
   update_direction.warn_of_ignored_rate(optimizer, _PARAMS)
   (record,) = caplog.records
-  assert_mentions(record.getMessage(), '_Own.make', '`rate`')
+  assert_mentions(record.getMessage(), '_UserOptimizer.make', '`rate`')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _WithoutRate(_Own):
+class _WithoutRate(_UserOptimizer):
   """A user-defined optimizer without a learning rate."""
 
   learning_rate: float = 1.0
@@ -142,13 +147,13 @@ class _WithoutRate(_Own):
     _fail,
   ],
 )
-def test_a_learning_rate_that_is_used_causes_no_warning(create, caplog):
-  optimizer = _Own(learning_rate=0.1, create=create)
+def test_used_learning_rate_causes_no_warning(create, caplog):
+  optimizer = _UserOptimizer(learning_rate=0.1, create=create)
   update_direction.warn_of_ignored_rate(optimizer, _PARAMS)
   assert not caplog.records
 
 
-def test_an_optimizer_with_a_default_learning_rate_may_ignore_it(caplog):
+def test_optimizer_with_a_default_learning_rate_may_ignore_it(caplog):
   optimizer = _WithoutRate(create=lambda rate: optax.adam(1e-3))
   update_direction.warn_of_ignored_rate(optimizer, _PARAMS)
   assert not caplog.records
