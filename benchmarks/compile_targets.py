@@ -715,7 +715,7 @@ def _print_estimates(args) -> int:
 
 
 def main() -> int:
-  """Compiles the selected cases and prints, checks or records the results."""
+  """Compiles training steps and prints, checks or records the results."""
   parser = _make_parser()
   args = parser.parse_args()
   if args.record and (args.num_layers or args.binding):

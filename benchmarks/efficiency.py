@@ -56,7 +56,7 @@ _RECIPE_BINDINGS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Setting:
-  """Settings that all variants of the benchmark share.
+  """Settings that all training runs of the benchmark share.
 
   Attributes:
     corpus: Corpus directory with a validation split.
@@ -105,16 +105,16 @@ class Setting:
 
   @property
   def rows(self) -> pathlib.Path:
-    """File that contains the token IDs on which the torch variants train."""
+    """File that contains the token IDs on which the torch runs train."""
     return pathlib.Path(self.work) / 'rows.npy'
 
   def folder(self, variant: str) -> pathlib.Path:
-    """Returns the directory of a variant's run."""
+    """Returns the directory of the run of a variant such as `x/same`."""
     return pathlib.Path(self.work) / variant.replace('/', '-')
 
 
 def make_xlflax_command(setting: Setting, variant: str) -> list[str]:
-  """Returns the `xlflax train` command for a variant `x/...`."""
+  """Returns the `xlflax train` command for a variant such as `x/same`."""
   bindings = [
     f'TRAIN_STEPS={setting.steps}',
     f'LENGTH={setting.length}',
@@ -150,7 +150,7 @@ def make_xlflax_command(setting: Setting, variant: str) -> list[str]:
 
 
 def make_torch_command(setting: Setting, variant: str) -> list[str]:
-  """Returns the torch training command for a variant `torch/...`."""
+  """Returns the training command for a variant such as `torch/compiled`."""
   settings = dataclasses.asdict(setting)
   return [
     *(sys.executable, '-m', 'benchmarks.baselines.masked_lm'),
@@ -160,7 +160,7 @@ def make_torch_command(setting: Setting, variant: str) -> list[str]:
 
 
 def measure_variant(setting: Setting, variant: str) -> list[list[float]]:
-  """Trains a variant and evaluates its checkpoints.
+  """Trains a model with xlflax or torch, and evaluates its checkpoints.
 
   Returns:
     A list [tokens, CPU seconds, held-out loss] for each checkpoint.
@@ -331,7 +331,7 @@ def _load_validation_batches(setting: Setting):
 
 
 def write_rows(setting: Setting) -> None:
-  """Writes the token IDs of all training steps for the torch variants."""
+  """Writes the token IDs of all training steps to a file for the torch runs."""
   _, batches = _load_batches(setting, setting.steps)
   np.save(
     setting.rows, np.concatenate([batch['token_ids'] for batch in batches])
@@ -339,7 +339,7 @@ def write_rows(setting: Setting) -> None:
 
 
 def format_table(results: dict[str, list[list[float]]]) -> str:
-  """Formats the variants' losses and CPU seconds as a Markdown table.
+  """Formats the losses and CPU seconds of all runs as a Markdown table.
 
   The last column contains the CPU seconds until a variant reaches the lowest
   loss that all variants reach.
@@ -361,7 +361,7 @@ def format_table(results: dict[str, list[list[float]]]) -> str:
 
 
 def interpolate_seconds(curve: list[list[float]], target_loss: float) -> float:
-  """Returns the CPU seconds that a variant needs to reach a given loss.
+  """Returns the CPU seconds that a run needs to reach a given loss.
 
   Times between checkpoints are interpolated linearly.
 
@@ -385,7 +385,7 @@ def interpolate_seconds(curve: list[list[float]], target_loss: float) -> float:
 
 
 def main(arguments=None) -> None:
-  """Trains and evaluates the variants and prints a table."""
+  """Trains and evaluates xlflax and torch models, and prints a table."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

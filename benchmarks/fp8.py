@@ -36,7 +36,7 @@ VARIANTS = {
 def make_trainer(
   work: pathlib.Path, variant: str, args: argparse.Namespace, seed: int
 ) -> Trainer:
-  """Returns the trainer of a small model for one of the `VARIANTS`."""
+  """Returns the trainer of a small model for a variant such as `fp8`."""
   config = encoder_config.EncoderConfig(
     num_layers=4,
     hidden_dim=64,
@@ -69,7 +69,7 @@ def make_trainer(
 
 
 def main(arguments: list[str] | None = None) -> None:
-  """Trains the variants and prints a line of JSON for each of them."""
+  """Trains a model in each number format and prints a line of JSON for each."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

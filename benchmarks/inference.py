@@ -70,7 +70,7 @@ def make_states_function(
 def measure_variant(
   variant: str, shape: shapes.Shape, count: int, calls: int
 ) -> dict[str, Any]:
-  """Times one variant in this process and returns its times and outputs."""
+  """Times one implementation in this process; returns its times and outputs."""
   call = make_states_function(variant, shape, count)
   outputs = []
   figures = measure.time_calls(lambda: outputs.append(call()), calls=calls)
@@ -79,12 +79,12 @@ def measure_variant(
 
 
 def outputs_agree(first: Any, second: Any) -> bool:
-  """Returns whether two variants have computed the same mean hidden states."""
+  """Returns whether two implementations compute equal mean hidden states."""
   return bool(np.allclose(first, second, atol=1e-4))
 
 
 def format_table(results: dict[str, dict[str, Any]], unit: str) -> str:
-  """Formats the variants' median times and relative speeds as Markdown."""
+  """Formats implementations' median times and relative speeds as Markdown."""
   base = list(results.values())[-1]
   lines = [
     f'| variant | {unit}/s | {unit} per CPU second | speed '
@@ -132,7 +132,7 @@ def compare_variants(
   are_equal: Callable[[Any, Any], bool],
   measure_function: Callable[..., dict[str, Any]],
 ) -> None:
-  """Parses command-line arguments, measures the variants and prints a table.
+  """Parses arguments, measures all implementations and prints a table.
 
   Args:
     arguments: Command-line arguments. If None, the process's arguments are

@@ -74,7 +74,7 @@ def max_relative_error(actual, expected) -> float:
 def format_table(
   results: dict[str, dict[str, Any]], errors: tuple[str, ...]
 ) -> str:
-  """Formats the variants' measurements as a Markdown table.
+  """Formats measurements of several implementations as a Markdown table.
 
   Args:
     results: Map from variant to its measurements, or to {'refused': reason} if

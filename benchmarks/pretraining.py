@@ -147,7 +147,7 @@ def make_tiny(model: Model) -> Model:
 def make_benchmark_flags(
   model: Model, variant: str, *, calls: int
 ) -> list[str]:
-  """Returns the `xlflax benchmark` flags for a variant `x/...`.
+  """Returns the `xlflax benchmark` flags for a variant such as `x/chunked`.
 
   Args:
     model: Model to benchmark.
@@ -184,7 +184,7 @@ def list_variants(name: str) -> tuple[str, ...]:
 
 
 def measure_variant(name: str, variant: str, calls: int, **overrides) -> dict:
-  """Times the training steps of one variant in this process.
+  """Times the training steps of xlflax or Hugging Face in this process.
 
   Args:
     name: Name of the model, a key of `MODELS`.
@@ -238,7 +238,7 @@ def measure_variant(name: str, variant: str, calls: int, **overrides) -> dict:
 def compare_variants(
   name: str, variants, *, calls: int, **overrides
 ) -> dict[str, dict]:
-  """Measures each variant in its own process, to isolate its peak memory."""
+  """Measures each training step in its own process, to isolate peak memory."""
   flags = [
     f'--{key}' if value is True else f'--{key}={value}'
     for key, value in overrides.items()
@@ -260,7 +260,7 @@ def compare_variants(
 
 
 def format_table(results: dict[str, dict]) -> str:
-  """Formats the variants' measurements as a Markdown table.
+  """Formats measurements of training steps as a Markdown table.
 
   The baselines' MFU is computed from the FLOPs that xlflax counts.
   """

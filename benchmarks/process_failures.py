@@ -382,7 +382,7 @@ def _format_outcomes(outcomes: Sequence[Outcome]) -> str:
 
 
 def main() -> None:
-  """Runs the benchmark, or a process of one of its jobs."""
+  """Runs the benchmark or, in a subprocess, one worker process of a job."""
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )

@@ -144,7 +144,7 @@ def _add_timings(
 
 
 def outputs_agree(part: str, first: Any, second: Any) -> bool:
-  """Returns whether the outputs of two variants are equal up to rounding.
+  """Returns whether two implementations have equal outputs up to rounding.
 
   Args:
     part: Measured computation, 'csls' or 'cka'.

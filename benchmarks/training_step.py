@@ -31,7 +31,7 @@ VARIANTS = (
 
 
 def measure_variant(variant: str, shape: shapes.Shape, calls: int) -> dict:
-  """Times the training steps of one variant in this process.
+  """Times the training steps of xlflax or Hugging Face in this process.
 
   Args:
     variant: Variant to measure, one of `VARIANTS`.
@@ -55,7 +55,7 @@ def measure_variant(variant: str, shape: shapes.Shape, calls: int) -> dict:
 def compare_variants(
   variants, shape: shapes.Shape, *, rounds: int, calls: int, **process
 ) -> dict[str, dict]:
-  """Measures each variant in several subprocesses.
+  """Measures each kind of training step in several subprocesses.
 
   Args:
     variants: Variants to measure, names from `VARIANTS`.

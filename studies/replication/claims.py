@@ -96,7 +96,7 @@ class Claim:
 
   @property
   def is_from_paper(self) -> bool:
-    """True if the claim comes from a paper, False for controls."""
+    """True if a paper makes the claim, False for a control experiment."""
     return not self.control_for and self.section != NO_PAPER
 
   @property

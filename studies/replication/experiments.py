@@ -135,7 +135,7 @@ class _Experiment:
     )
 
   def run(self, condition: Condition, seed: int) -> results.Result:
-    """Trains and measures a run, and stores its result.
+    """Trains a model, measures its scores, and stores the result.
 
     Raises:
       _LockedByOtherProcessError: If a different process is executing the run.

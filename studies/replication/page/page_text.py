@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PageText:
-  """Text sections of one result page.
+  """Text of the sections of a result page.
 
   Attributes:
     introduction: Text above the results, with the format field

@@ -38,7 +38,7 @@ def normalize_word(word: str) -> str:
 
 
 def lower(text: str, language: str) -> str:
-  """Converts a text to lower case with the case rules of its language.
+  """Converts a text to lower case with the case rules of a language.
 
   `lower('IŞIK İNSAN', 'tr')` is `ışık insan`, and `lower('ΛΌΓΟΣ', 'el')` is
   `λόγος`.
@@ -57,7 +57,7 @@ def lower(text: str, language: str) -> str:
 
 
 def upper(text: str, language: str) -> str:
-  """Converts a text to upper case with the case rules of its language.
+  """Converts a text to upper case with the case rules of a language.
 
   `upper('iyi', 'tr')` is `İYİ`, and `upper('Αθήνα', 'el')` is `ΑΘΗΝΑ`.
 
