@@ -1,4 +1,4 @@
-"""Text, vocabulary and cache for real processes, and a Slurm cluster."""
+"""Fixtures for tests that run processes and Slurm jobs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Inputs of the images: lock files, and the installation without Docker."""
+"""Lock files and installation scripts of the Docker images."""
 
 import ast
 import os
@@ -48,13 +48,13 @@ def test_lock_has_every_package_with_its_hashes(kind):
   assert all(hashes for _, hashes in locked.values())
 
 
-def test_locks_agree():
+def test_lock_files_have_equal_versions():
   cpu, *other_locks = map(_read_lock_file, _KINDS)
   for locked in other_locks:
     assert {name: locked[name] for name in cpu} == cpu
 
 
-def test_locks_have_their_accelerators():
+def test_lock_files_contain_accelerator_packages():
   version = _read_lock_file('gpu')['jax'][0]
   assert _read_lock_file('gpu')['jax-cuda12-plugin'][0] == version
   assert {'nvidia-nccl-cu12', 'nvidia-cudnn-cu12'} <= set(
@@ -66,11 +66,11 @@ def test_locks_have_their_accelerators():
 
 
 @pytest.mark.parametrize('kind', _KINDS)
-def test_lock_has_what_buckets_need(kind):
+def test_lock_files_contain_bucket_packages(kind):
   assert {'gcsfs', 'google-cloud-storage'} <= set(_read_lock_file(kind))
 
 
-def test_image_is_pinned_and_runs_as_no_root():
+def test_image_is_pinned_and_runs_without_root():
   dockerfile = (_ROOT / 'launch/docker/Dockerfile').read_text()
   assert re.search(r'^ARG BASE=\S+@sha256:[0-9a-f]{64}$', dockerfile, re.M)
   assert re.search(r'^FROM \$BASE$', dockerfile, re.M)
@@ -111,8 +111,8 @@ def test_scripts_are_executable():
 
 
 @pytest.mark.slow
-def test_steps_of_the_image(tmp_path):
-  """Runs the installation, and the plan of a run, on the CPU."""
+def test_installation_of_the_image(tmp_path):
+  """Runs the installation and a dry run on the CPU."""
   result = subprocess.run(
     [_ROOT / 'launch/docker/install.sh', 'cpu', tmp_path / 'venv'],
     env=os.environ | {'PYTHON': sys.executable},
@@ -126,14 +126,14 @@ def test_steps_of_the_image(tmp_path):
   assert re.search(r'parameters', result.stdout, re.I)
 
 
-def test_the_trial_image_runs_the_installation_as_a_user():
+def test_trial_image_runs_the_installation_as_a_user():
   dockerfile = (_ROOT / 'Dockerfile').read_text()
   assert 'RUN launch/docker/install.sh cpu /opt/xlflax ' in dockerfile
   assert re.findall(r'^USER (.*)$', dockerfile, re.M) == ['1000']
 
 
 @pytest.mark.parametrize('path', ['Dockerfile', 'launch/docker/Dockerfile'])
-def test_images_install_nothing_but_locked_packages(path):
+def test_images_install_only_locked_packages(path):
   """Only `install.sh` installs, with hashes; the base image has a digest."""
   dockerfile = (_ROOT / path).read_text()
   code = re.sub(r'(?m)^#.*$', '', dockerfile)

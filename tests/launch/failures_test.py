@@ -1,4 +1,4 @@
-"""Failures of real jobs, and restarts by JobSets and the local launcher.
+"""Restarts of failed jobs by JobSets and the local launcher.
 
 Each attempt is the status of every process: a number, a signal's number as a
 shell reports it, or None for an evicted pod. A model of the Job and JobSet
@@ -40,7 +40,7 @@ def model():
 
 
 @pytest.mark.parametrize('failure', _FAILURES)
-def test_a_job_set_starts_again(model, failure):
+def test_job_set_restarts_after_a_failure(model, failure):
   assert model.run([_FAILURES[failure], _DONE]) == 'completed'
   assert (model.restarts, model.counted) == (1, 1)
 
@@ -56,7 +56,7 @@ def test_disruptions_and_stops_are_not_counted(model, statuses):
 
 @pytest.mark.parametrize('statuses', [(2, 2), (2, 134), (2, 2, 2)])
 @pytest.mark.parametrize('restarts', [0, 3])
-def test_a_mistake_ends_a_job_set_at_once(statuses, restarts):
+def test_user_error_fails_a_job_set(statuses, restarts):
   job = kubernetes.KubernetesJob(
     command=('train',),
     name='mlm',
@@ -70,12 +70,12 @@ def test_a_mistake_ends_a_job_set_at_once(statuses, restarts):
   assert model.restarts == 0
 
 
-def test_restarts_end(model):
+def test_job_set_fails_after_max_restarts(model):
   assert model.run([(137, 134)] * 9) == 'failed'
   assert model.counted == 3
 
 
-def test_a_job_waits_no_minutes_for_its_first_restart():
+def test_first_restart_of_a_job_waits_ten_seconds():
   """Eight pods that failed together are replaced after ten seconds."""
   job = kubernetes.KubernetesJob(
     command=('train',), name='mlm', image='i', nnodes=8, manifest='job'
@@ -122,20 +122,20 @@ def _run_locally(tmp_path, attempts, restarts=3) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize('failure', _FAILURES)
-def test_the_local_launcher_starts_again(tmp_path, failure):
+def test_local_launcher_restarts_after_a_failure(tmp_path, failure):
   attempts = [_FAILURES[failure], _DONE]
   assert _run_locally(tmp_path, attempts) == (0, 2)
 
 
-def test_a_mistake_ends_a_local_job_at_once(tmp_path):
+def test_user_error_fails_a_local_job(tmp_path):
   assert _run_locally(tmp_path, [(2, 2), _DONE]) == (2, 1)
 
 
-def test_local_restarts_end(tmp_path):
+def test_local_job_fails_after_max_restarts(tmp_path):
   assert _run_locally(tmp_path, [(74, 74)] * 9, restarts=1) == (74, 2)
 
 
-def test_a_process_that_a_signal_stops_is_killed(tmp_path, monkeypatch, caplog):
+def test_stopped_process_is_killed(tmp_path, monkeypatch, caplog):
   """The other processes would wait for it until their own timeouts."""
   monkeypatch.setattr(supervisor, '_MAX_STOPPED_POLLS', 5)
 
@@ -156,10 +156,8 @@ def test_a_process_that_a_signal_stops_is_killed(tmp_path, monkeypatch, caplog):
   assert 'Process 1 of 2 was killed by SIGKILL' in caplog.text
 
 
-def test_a_process_that_ends_between_checks_is_not_frozen(
-  tmp_path, monkeypatch
-):
-  """It is a zombie between two checks."""
+def test_zombie_process_is_not_reported_as_stopped(tmp_path, monkeypatch):
+  """The processes end between two checks of their state."""
   poll = supervisor._ProcessGroup._kill_stopped_processes
 
   def late(group):

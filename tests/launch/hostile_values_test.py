@@ -1,4 +1,4 @@
-"""Hostile values in rendered launcher files arrive unchanged and never run."""
+"""Hostile values in rendered launcher files are passed on, never executed."""
 
 import dataclasses
 import pathlib
@@ -89,7 +89,7 @@ class _Shell:
     (folder / 'work').mkdir()
 
   def __call__(self, script: str, **environment) -> list[str]:
-    """Returns the arguments of the called programs; nothing else ran."""
+    """Runs a script and returns the arguments of the called programs."""
     notes = self.folder / 'notes'
     notes.unlink(missing_ok=True)
     subprocess.run(['bash', '-n'], input=script.encode(), check=True)
@@ -124,7 +124,7 @@ _REQUIRED = {
 }
 
 
-def _textual(kind) -> list[str]:
+def _text_fields(kind) -> list[str]:
   """Returns the names of a job's text fields."""
   return [
     field.name
@@ -133,7 +133,7 @@ def _textual(kind) -> list[str]:
   ]
 
 
-def _with(kind, name, value):
+def _make_job(kind, name, value):
   """Returns a job with a value in each text position of the field `name`."""
   values = {
     'command': _command(value),
@@ -150,14 +150,14 @@ def _with(kind, name, value):
   }
   pairs = ('env', 'label', 'annotation', 'node_selector', 'resource')
   values |= {n: (f'A={value}',) for n in pairs}
-  values |= {n: value for n in _textual(kind)}
+  values |= {n: value for n in _text_fields(kind)}
   return kind(
     **{'command': ('train',)} | _REQUIRED[kind] | {name: values[name]}
   )
 
 
 @pytest.mark.parametrize('kind', _REQUIRED)
-def test_control_characters_are_refused_in_every_field(kind):
+def test_control_characters_are_rejected_in_every_field(kind):
   tried = 0
   for field in dataclasses.fields(kind):
     name = field.name
@@ -165,14 +165,14 @@ def test_control_characters_are_refused_in_every_field(kind):
       'manifest',
       'gpu_network',
       'restart_policy',
-      'program',  # not rendered
+      'program',  # This field is not rendered.
     ):
       continue
     for value in _CONTROLS:
       if job_base.MULTILINE in field.metadata and value == 'a\ntouch HIT':
         continue
       with pytest.raises(errors.ConfigError) as raised:
-        _with(kind, name, value)
+        _make_job(kind, name, value)
       assert raised.value.where == name
       tried += 1
   assert tried >= 10
@@ -180,7 +180,7 @@ def test_control_characters_are_refused_in_every_field(kind):
 
 @_SETTINGS
 @hypothesis.given(value=_TEXT)
-def test_slurm_directives_are_plain_or_rejected(value):
+def test_slurm_directives_are_safe_or_rejected(value):
   """A value that sbatch could split or read as a comment is an error."""
   try:
     job = slurm.SlurmJob(
@@ -196,7 +196,7 @@ def test_slurm_directives_are_plain_or_rejected(value):
 
 @_SETTINGS
 @hypothesis.given(value=_TEXT)
-def test_slurm_script_passes_words_on(tmp_path_factory, value):
+def test_slurm_script_passes_arguments_unchanged(tmp_path_factory, value):
   shell = _Shell(tmp_path_factory.mktemp('slurm'), 'srun')
   arguments = _command(value)
   job = slurm.SlurmJob(command=arguments, env=(f'A={value}',))
@@ -206,7 +206,7 @@ def test_slurm_script_passes_words_on(tmp_path_factory, value):
 
 @_SETTINGS
 @hypothesis.given(value=_TEXT)
-def test_line_of_a_sweep_is_words_not_code(tmp_path_factory, value):
+def test_sweep_line_is_not_evaluated_as_code(tmp_path_factory, value):
   folder = tmp_path_factory.mktemp('sweep')
   shell = _Shell(folder, 'srun')
   quoted = slurm.shlex.join([f'--gin.A={value}', f'--model_dir={value}'])
@@ -220,7 +220,7 @@ def test_line_of_a_sweep_is_words_not_code(tmp_path_factory, value):
 @pytest.mark.parametrize('end', ['\n', '\r\n', '\r'])
 @pytest.mark.parametrize('bom', ['', '\ufeff'])
 @pytest.mark.parametrize('last', ['', 'END', 'ENDEND'])
-def test_lines_of_a_sweep_end_like_lines_of_all_files(tmp_path, end, bom, last):
+def test_sweep_files_support_all_line_endings(tmp_path, end, bom, last):
   sweep = tmp_path / 'sweep.txt'
   text = f'{bom}--a=1 --model_dir=1END END--a=2 --model_dir=2{last}'
   sweep.write_bytes(text.replace('END', end).encode())
@@ -244,7 +244,7 @@ def test_lines_of_a_sweep_end_like_lines_of_all_files(tmp_path, end, bom, last):
 @pytest.mark.parametrize(
   'attack', ['$(touch HIT)', '`touch HIT`', ';touch HIT']
 )
-def test_unquoted_line_of_a_sweep_runs_nothing(tmp_path, attack):
+def test_unquoted_sweep_line_is_not_evaluated(tmp_path, attack):
   shell = _Shell(tmp_path, 'srun')
   (tmp_path / 'sweep.txt').write_text(f'--model_dir={attack}\n')
   job = slurm.SlurmJob(command=('train',), sweep=tmp_path / 'sweep.txt')
@@ -254,7 +254,7 @@ def test_unquoted_line_of_a_sweep_runs_nothing(tmp_path, attack):
 
 @_SETTINGS
 @hypothesis.given(value=_TEXT)
-def test_local_lines(tmp_path_factory, value):
+def test_local_commands_pass_arguments_unchanged(tmp_path_factory, value):
   folder = tmp_path_factory.mktemp('local')
   shell = _Shell(folder, 'xlflax')
   name = value.replace('/', '_')
@@ -271,10 +271,10 @@ def test_local_lines(tmp_path_factory, value):
 
 @_SETTINGS
 @hypothesis.given(value=_TEXT)
-def test_tpu_script(tmp_path_factory, value):
+def test_tpu_script_passes_arguments_unchanged(tmp_path_factory, value):
   folder = tmp_path_factory.mktemp('tpu')
   shell = _Shell(folder, 'gcloud', 'xlflax')
-  # Every worker's command runs here, and the resource exists.
+  # This gcloud runs the commands of the workers locally.
   (folder / 'gcloud').write_text(_GCLOUD)
   job = tpu.TpuJob(
     command=_command(value),
@@ -301,7 +301,7 @@ def test_tpu_script(tmp_path_factory, value):
 
 
 @pytest.mark.parametrize('kind', [tpu.TpuJob, kubernetes.KubernetesJob])
-def test_images(kind):
+def test_invalid_image_names_are_rejected(kind):
   attacks = set(_ATTACKS) - {'1e3', 'y'}
   for image in [*attacks, 'a b', '--volume=/:/host', '']:
     with raises_error(errors.ConfigError, got=image, mentions='--image'):
@@ -309,7 +309,7 @@ def test_images(kind):
 
 
 @pytest.mark.parametrize('name', ['--flags-file=x', 'a b', 'A', '$(x)', ''])
-def test_names_of_tpus(name):
+def test_invalid_tpu_names_are_rejected(name):
   with raises_error(errors.ConfigError, got=name, mentions='--name'):
     tpu.TpuJob(
       **{'command': ('train',)} | _REQUIRED[tpu.TpuJob] | {'name': name}
@@ -333,7 +333,7 @@ def _expanded(text: str) -> str:
 
 @_SETTINGS
 @hypothesis.given(value=_TEXT)
-def test_kubernetes_manifest(value):
+def test_kubernetes_manifest_passes_values_unchanged(value):
   job = kubernetes.KubernetesJob(
     command=_command(value),
     name='mlm',
@@ -367,8 +367,8 @@ def test_kubernetes_manifest(value):
 
 
 @pytest.mark.parametrize('value', ['1e3', 'y', 'N', '0o17', '1_0', '12e03'])
-def test_yaml_of_other_readers(value):
-  """YAML 1.2 and Go parse these values as numbers and booleans."""
+def test_values_of_other_yaml_versions_are_quoted(value):
+  """YAML 1.2 and Go would parse the unquoted values as non-strings."""
   job = kubernetes.KubernetesJob(
     command=('train',),
     env=(f'A={value}',),
@@ -381,12 +381,12 @@ def test_yaml_of_other_readers(value):
 @pytest.mark.parametrize(
   'kind', [kubernetes.KubernetesJob, slurm.SlurmJob, tpu.TpuJob]
 )
-def test_names_of_variables(kind, name):
+def test_invalid_variable_names_are_rejected(kind, name):
   with pytest.raises(errors.ConfigError) as raised:
     kind(command=('train',), env=(f'{name}=1',), **_REQUIRED[kind])
   assert raised.value.where == '--env'
 
 
-def test_percent_signs_in_the_name_of_a_log():
+def test_percent_signs_in_log_names_are_escaped():
   job = slurm.SlurmJob(command=('train',), logs=pathlib.Path('a%u'))
   assert '#SBATCH --output=a%%u/%x_%j.log\n' in job.render()

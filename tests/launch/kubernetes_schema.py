@@ -173,8 +173,8 @@ _KINDS = {
 }
 
 
-def problems(manifest) -> list[str]:
-  """Returns the problems of an object, as 'path: reason'."""
+def find_problems(manifest) -> list[str]:
+  """Returns the find_problems of an object, as 'path: reason'."""
   kind = manifest.get('apiVersion'), manifest.get('kind')
   if kind not in _KINDS:
     return [f'no such kind: {kind}']

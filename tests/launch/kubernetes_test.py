@@ -1,4 +1,4 @@
-"""Rendered manifests: the examples, the API's schema, and their content."""
+"""Rendered manifests: examples, schema and content."""
 
 import pathlib
 import stat
@@ -67,7 +67,7 @@ def _manifests(job):
 
 @pytest.mark.parametrize('nodes', [1, 2, 16])
 @pytest.mark.parametrize('manifest', kubernetes.Manifest)
-def test_examples(manifest, nodes, regenerate_goldens):
+def test_example_manifests(manifest, nodes, regenerate_goldens):
   """Compares the rendered example manifests in launch/kubernetes."""
   path = _EXAMPLES / f'{manifest.value}_{nodes}.yaml'
   job = _job(
@@ -88,7 +88,7 @@ def _compare(path, job, regenerate_goldens):
     path.write_text(text)
   assert text == path.read_text()
   for manifest in yaml.safe_load_all(text):
-    assert not kubernetes_schema.problems(manifest)
+    assert not kubernetes_schema.find_problems(manifest)
 
 
 _CLOUDS = {
@@ -105,12 +105,12 @@ _CLOUDS = {
 
 
 @pytest.mark.parametrize('cloud', _CLOUDS)
-def test_examples_of_clouds(cloud, regenerate_goldens):
+def test_example_manifests_of_clouds(cloud, regenerate_goldens):
   job = _job(nnodes=2, volume=(_CLAIM,), fs_group=1000, **_CLOUDS[cloud])
   _compare(_EXAMPLES / f'{cloud}_2.yaml', job, regenerate_goldens)
 
 
-def test_daemon_of_tcpxo_ends_with_the_training():
+def test_tcpxo_daemon_is_a_sidecar():
   _, pod, container = _parts(_job(nnodes=2, **_CLOUDS['gke_tcpxo']))
   [daemon] = pod['initContainers']
   assert daemon['restartPolicy'] == 'Always'
@@ -129,13 +129,13 @@ def test_daemon_of_tcpxo_ends_with_the_training():
 @pytest.mark.parametrize('manifest', kubernetes.Manifest)
 @pytest.mark.parametrize('nodes', [1, 2, 16])
 @pytest.mark.parametrize('options', [{}, _ALL_OPTIONS, {'gpus_per_pod': 0}])
-def test_schema(manifest, nodes, options):
+def test_manifests_match_the_schema(manifest, nodes, options):
   for rendered in _manifests(_job(manifest=manifest, nnodes=nodes, **options)):
-    assert not kubernetes_schema.problems(rendered)
+    assert not kubernetes_schema.find_problems(rendered)
 
 
 @pytest.mark.parametrize('manifest', kubernetes.Manifest)
-def test_complete_schema(manifest):
+def test_manifests_match_the_official_schema(manifest):
   """Uses the Kubernetes project's own schema if its package is installed."""
   package = pytest.importorskip('kubernetes_validate')
   for rendered in _manifests(_job(manifest=manifest, **_ALL_OPTIONS)):
@@ -161,14 +161,14 @@ def test_complete_schema(manifest):
     (('spec', 'completionMode'), 'indexed', 'is none of'),
   ],
 )
-def test_schema_finds_mistakes(path, value, text):
+def test_schema_detects_invalid_manifests(path, value, text):
   [_, manifest] = _manifests(_job(manifest=kubernetes.Manifest.JOB))
   parent = manifest
   for name in path[:-1]:
     parent = parent[name]
   parent[path[-1]] = value
   assert any(
-    text in problem for problem in kubernetes_schema.problems(manifest)
+    text in problem for problem in kubernetes_schema.find_problems(manifest)
   )
 
 
@@ -188,7 +188,7 @@ def _parts(job):
 @pytest.mark.parametrize(
   'manifest, first', [('job', 'mlm-0.mlm'), ('jobset', 'mlm-workers-0-0.mlm')]
 )
-def test_processes_find_each_other(manifest, first):
+def test_pods_have_the_coordinator_address(manifest, first):
   spec, pod, container = _parts(_job(manifest=manifest, nnodes=4))
   variables = {v['name']: v.get('value') for v in container['env']}
   assert variables['XLFLAX_COORDINATOR'] == f'{first}:55527'
@@ -196,13 +196,13 @@ def test_processes_find_each_other(manifest, first):
   assert (spec['completions'], spec['parallelism']) == (4, 4)
 
 
-def test_slices_of_tpus():
-  """Each slice is a Job of the set, and indices count within the slice."""
+def test_tpu_slices_are_replicated_jobs():
+  """Each slice is a Job of the JobSet, with indices within the slice."""
   job = _job(
     nnodes=4, num_slices=2, gpu_resource='google.com/tpu', gpus_per_pod=4
   )
   [manifest] = _manifests(job)
-  assert not kubernetes_schema.problems(manifest)
+  assert not kubernetes_schema.find_problems(manifest)
   [workers] = manifest['spec']['replicatedJobs']
   assert workers['replicas'] == 2
   assert manifest['metadata']['annotations'] == {
@@ -224,7 +224,7 @@ def test_slices_of_tpus():
 @pytest.mark.parametrize(
   'options', [{}, {'gpu_resource': 'google.com/tpu', 'manifest': 'job'}]
 )
-def test_slices_of_something_else_are_refused(options):
+def test_slices_require_tpus_and_a_jobset(options):
   with raises_error(errors.ConfigError, mentions='--num_slices=2'):
     _job(num_slices=2, **options)
 
@@ -238,7 +238,7 @@ def test_service_names_the_pods_of_a_job():
   )
 
 
-def test_a_mistake_is_not_repeated_and_a_stop_does_not_count():
+def test_pod_failure_policy_of_exit_statuses():
   rules = _parts(_job(manifest=kubernetes.Manifest.JOB))[0]['podFailurePolicy'][
     'rules'
   ]
@@ -256,11 +256,11 @@ def test_a_mistake_is_not_repeated_and_a_stop_does_not_count():
     (None, 'RestartJobSetAndIgnoreMaxRestarts'),
     (errors.ExitStatus.FAILURE, 'RestartJobSet'),
     (errors.ExitStatus.BUG, 'RestartJobSet'),
-    (134, 'RestartJobSet'),  # JAX aborts (SIGABRT) a process that lost another
-    (137, 'RestartJobSet'),  # kill -9, or out of memory
+    (134, 'RestartJobSet'),  # JAX aborts (SIGABRT) if another process is lost.
+    (137, 'RestartJobSet'),  # SIGKILL, or out of memory.
   ],
 )
-def test_what_a_jobset_does_after_each_status(status, action):
+def test_jobset_action_of_exit_statuses(status, action):
   [jobset] = _manifests(_job(manifest=kubernetes.Manifest.JOBSET, nnodes=4))
   model = controllers.Controllers(jobset)
   failure = controllers.end_of_job(model.job, [status])
@@ -280,7 +280,7 @@ def test_what_a_jobset_does_after_each_status(status, action):
     ),
   ],
 )
-def test_flags_that_the_launcher_adds(options, platform):
+def test_launcher_adds_platform_flags(options, platform):
   added = _parts(_job(**options))[2]['command'][
     1 + len(_job(**options).command) :
   ]
@@ -293,7 +293,7 @@ def test_flags_that_the_launcher_adds(options, platform):
   )
 
 
-def test_what_the_pods_have():
+def test_pods_have_resources_volumes_and_secrets():
   spec, pod, container = _parts(_job(**_ALL_OPTIONS))
   assert spec['template']['spec'] is pod
   amounts = {
@@ -334,11 +334,11 @@ def test_what_the_pods_have():
   'image, policy',
   [('xlflax:gpu', 'Always'), ('xlflax@sha256:' + 64 * '0', None)],
 )
-def test_image_that_can_change_is_pulled_again(image, policy):
+def test_images_without_digest_are_always_pulled(image, policy):
   assert _parts(_job(image=image))[2].get('imagePullPolicy') == policy
 
 
-def test_last_lines_of_a_failed_pod_are_its_message():
+def test_termination_message_falls_back_to_logs():
   container = _parts(_job())[2]
   assert container['terminationMessagePolicy'] == 'FallbackToLogsOnError'
 
@@ -413,7 +413,7 @@ def test_labels_annotations_and_tolerations():
   ]
 
 
-def test_queue_is_on_what_kueue_admits():
+def test_queue_label_is_only_on_the_job():
   service, manifest = _manifests(
     _job(manifest=kubernetes.Manifest.JOB, queue='team')
   )
@@ -423,7 +423,7 @@ def test_queue_is_on_what_kueue_admits():
   assert label not in (manifest['spec']['template']['metadata']['labels'])
 
 
-def test_kubernetes_replaces_nothing_in_the_command():
+def test_variable_references_in_the_command_are_escaped():
   command = _parts(_job(command=('train', '--gin.A=$(B)')))[2]['command']
   assert command[:3] == ['xlflax', 'train', '--gin.A=$$(B)']
 
@@ -449,13 +449,13 @@ def test_kubernetes_replaces_nothing_in_the_command():
     ({'gke_network': ('vpc1',)}, '--gke_network'),
   ],
 )
-def test_mistakes_name_the_option(options, option):
+def test_invalid_options_are_rejected(options, option):
   with raises_error(errors.ConfigError, mentions=option):
     _job(**options)
 
 
 @pytest.mark.parametrize('options', [{'nnodes': 0}, {'manifest': 'pod'}])
-def test_values_out_of_range(options):
+def test_values_out_of_range_are_rejected(options):
   with pytest.raises(errors.ConfigError):
     _job(**options)
 
@@ -571,8 +571,8 @@ def test_misspelled_gin_file_is_reported():
   _job(command=('train', '--gin_file=/opt/own.gin')).check()
 
 
-def test_template_of_the_user(tmp_path):
-  """It can replace blocks and include the templates of xlflax."""
+def test_user_template_is_rendered(tmp_path):
+  """User templates can include the templates of xlflax."""
   template = tmp_path / 'pod.yaml.j2'
   template.write_text(
     'apiVersion: v1\nkind: Pod\nmetadata: {name: {{ job.name | yaml }}}\n'
@@ -585,7 +585,7 @@ def test_template_of_the_user(tmp_path):
 
 
 @pytest.mark.parametrize('text', ['{{ missing }}', '{% if %}', 'a: [', None])
-def test_mistakes_in_a_template(tmp_path, text):
+def test_invalid_templates_are_rejected(tmp_path, text):
   template = tmp_path / 'job.yaml.j2'
   if text is not None:
     template.write_text(text)
@@ -602,14 +602,14 @@ def _kubectl(folder: pathlib.Path, code: str) -> dict[str, str]:
   return {'PATH': f'{folder}:/usr/bin:/bin', 'FOLDER': str(folder)}
 
 
-def test_submission(tmp_path):
+def test_apply_manifests_passes_the_manifest_to_kubectl(tmp_path):
   job = _job()
   environment = _kubectl(tmp_path, 'echo "$@"; cat > "$FOLDER/applied.yaml"')
   assert kubernetes.apply_manifests(job, environment) == 'apply -f -'
   assert (tmp_path / 'applied.yaml').read_text() == job.render()
 
 
-def test_refused_submission(tmp_path):
+def test_kubectl_errors_are_reported(tmp_path):
   with pytest.raises(errors.ConfigError) as raised:
     kubernetes.apply_manifests(
       _job(), _kubectl(tmp_path, 'echo no CRD >&2; exit 1')
@@ -651,7 +651,7 @@ def test_existing_job_with_another_command_is_reported(tmp_path):
   assert 'kubectl delete jobset mlm' in raised.value.fix
 
 
-def test_no_kubectl(tmp_path):
+def test_missing_kubectl_is_reported(tmp_path):
   with pytest.raises(errors.ConfigError):
     kubernetes.apply_manifests(_job(), {'PATH': str(tmp_path)})
 

@@ -47,24 +47,24 @@ def toy(tmp_path, monkeypatch):
   return ['launch', '--launcher_module=toy_launcher', 'toy']
 
 
-def test_a_launcher_of_ones_own_starts(toy, capsys):
+def test_user_launcher_starts_a_job(toy, capsys):
   assert cli.main([*toy, '--nodes=3', '--', 'train', '--model_dir=r']) == 7
   assert capsys.readouterr().out == 'started 3 x train --model_dir=r\n'
 
 
-def test_a_launcher_of_ones_own_is_rendered(toy, capsys):
+def test_user_launcher_is_rendered_in_a_dry_run(toy, capsys):
   assert (
     cli.main([*toy, '--dry_run', '--', 'xlflax', 'train', '--model_dir=r']) == 0
   )
   assert capsys.readouterr().out == '1 x train --model_dir=r\n'
 
 
-def test_its_flags_have_help(toy, capsys):
+def test_user_launcher_has_help(toy, capsys):
   assert cli.main([*toy, '--help']) == 0
   assert 'toy machines' in capsys.readouterr().out
 
 
-def test_launchers_of_the_package_are_found():
+def test_builtin_launchers_are_registered():
   assert list(launcher_registry.load_launchers()) == [
     'kubernetes',
     'local',
@@ -75,13 +75,13 @@ def test_launchers_of_the_package_are_found():
   assert launcher_registry.find_launcher('slurm').job is slurm.SlurmJob
 
 
-def test_a_missing_module_is_named():
+def test_missing_module_is_reported():
   with pytest.raises(errors.ConfigError) as raised:
     launcher_registry.find_launcher('slurm', ['no_such'])
   assert raised.value.got == 'no_such'
 
 
-def test_two_launchers_can_not_have_one_name():
+def test_duplicate_launcher_names_are_rejected():
   with pytest.raises(errors.ConfigError):
     launcher_registry.register('slurm', help='', example='')(job_base.Job)
   assert launcher_registry.find_launcher('slurm').job is slurm.SlurmJob

@@ -63,19 +63,19 @@ def _wait_for(*paths: pathlib.Path) -> None:
   raise AssertionError(paths)
 
 
-def test_too_many_processes(job):
+def test_too_many_processes_are_rejected(job):
   with pytest.raises(errors.ConfigError, match='nproc_per_node'):
     job('', processes=10**12)
 
 
-def test_success(job, capsys):
+def test_outputs_are_printed_and_logged(job, capsys):
   local_job = job('print("result of", i)')
   assert local_job.launch() == 0
   assert capsys.readouterr().out == 'hello from 0\nresult of 0\n'
   assert local_job.log(1).read_text() == 'hello from 1\nresult of 1\n'
 
 
-def test_the_same_command_adds_to_its_logs(job, capsys):
+def test_logs_are_appended(job, capsys):
   for _ in range(2):
     local_job = job('print("result of", i)')
     assert local_job.launch() == 0
@@ -86,7 +86,7 @@ def test_the_same_command_adds_to_its_logs(job, capsys):
     )
 
 
-def test_environment_and_arguments(job):
+def test_processes_get_environment_and_arguments(job):
   local_job = job(
     "print(os.environ['JAX_NUM_CPU_DEVICES'], sys.argv[1:])", port=1234
   )
@@ -110,7 +110,7 @@ def test_processes_inherit_the_environment(job, monkeypatch):
   assert '3 cpu\n' in launched.log(1).read_text()
 
 
-def test_first_failure_ends_all(job, capsys, tmp_path, caplog):
+def test_failure_ends_all_processes(job, capsys, tmp_path, caplog):
   local_job = job("""
       touch('started')
       if i == 1:
@@ -130,7 +130,7 @@ def test_first_failure_ends_all(job, capsys, tmp_path, caplog):
   assert not _is_alive(tmp_path / 'started_0')
 
 
-def test_killed_process_ends_all(job, tmp_path, caplog):
+def test_killed_process_ends_all_processes(job, tmp_path, caplog):
   local_job = job("""
       touch('started')
       if i == 1:
@@ -141,7 +141,7 @@ def test_killed_process_ends_all(job, tmp_path, caplog):
   assert 'Process 1 of 2 was killed by SIGKILL' in caplog.text
 
 
-def test_last_checkpoint_is_named(job, tmp_path, caplog):
+def test_failure_reports_the_last_checkpoint(job, tmp_path, caplog):
   local_job = job('sys.exit(1)')
   for step in ('8', '16', '24.orbax-checkpoint-tmp'):
     (tmp_path / 'run/checkpoints' / step).mkdir(parents=True)
@@ -177,12 +177,12 @@ def test_signals_are_passed_on(job, tmp_path, number):
   launcher = _launch(local_job)
   _wait_for(*(tmp_path / f'started_{i}' for i in range(2)))
   launcher.send_signal(number)
-  assert launcher.wait(30) == 0  # stopped gracefully
+  assert launcher.wait(30) == 0  # All processes stopped gracefully.
   assert all((tmp_path / f'stopped_{i}').exists() for i in range(2))
 
 
 def test_signal_before_the_first_step_is_not_a_failure(job, caplog):
-  """A process that was interrupted at its start ends the other processes."""
+  """A process that is interrupted at its start ends the other processes."""
   local_job = job(
     """
       if i == 1:
@@ -192,7 +192,8 @@ def test_signal_before_the_first_step_is_not_a_failure(job, caplog):
     max_restarts=2,
   )
   assert local_job.launch() == errors.ExitStatus.INTERRUPTED
-  assert local_job.log(1).read_text() == 'hello from 1\n'  # not restarted
+  # The process was not restarted.
+  assert local_job.log(1).read_text() == 'hello from 1\n'
   assert not [r for r in caplog.records if r.levelname == 'ERROR']
 
 
@@ -213,7 +214,7 @@ def test_signal_before_processes_handle_signals_is_not_a_failure(
 
 
 def test_checkpoint_takes_precedence_over_an_interrupted_start(job):
-  """The status of a supervisor, of which one process saved a checkpoint."""
+  """One process saved a checkpoint, and the other did not start."""
   local_job = job('sys.exit((75, 130)[i])')
   assert local_job.supervise() == errors.ExitStatus.STOPPED
 
@@ -245,7 +246,8 @@ def test_restart_after_a_failure(job, tmp_path, caplog):
     max_restarts=2,
   )
   assert local_job.launch() == 0
-  assert local_job.log(1).read_text() == 'hello from 1\n' * 2  # of both
+  # Both attempts append to the log.
+  assert local_job.log(1).read_text() == 'hello from 1\n' * 2
 
 
 def test_restarted_processes_get_the_restart_time(job, tmp_path):
@@ -268,9 +270,8 @@ def test_restarted_processes_get_the_restart_time(job, tmp_path):
     'Process 1 of 2 was killed by SIGKILL on '
   )
   assert before < restart['noticed'] < restart['started'] < time.time()
-  assert (
-    restart['started'] - restart['noticed'] < 2
-  )  # does not wait for the others
+  # The restart does not wait for the other processes.
+  assert restart['started'] - restart['noticed'] < 2
 
 
 def test_restarts_are_counted_within_an_hour(job, tmp_path, monkeypatch):
@@ -289,7 +290,7 @@ def test_restarts_are_counted_within_an_hour(job, tmp_path, monkeypatch):
   assert local_job.launch() == 0
 
 
-def test_the_mistake_is_reported_last(job, capsys, caplog):
+def test_user_error_is_reported_last(job, capsys, caplog):
   local_job = job("""
       if i == 1:
         print('xlflax train: process 1 of 2: No such corpus. Got: x')
@@ -303,7 +304,7 @@ def test_the_mistake_is_reported_last(job, capsys, caplog):
   )
 
 
-def test_no_restart_after_a_mistake(job, tmp_path):
+def test_user_error_is_not_restarted(job, tmp_path):
   local_job = job(
     """
       with (folder / 'starts').open('a') as file:
@@ -316,7 +317,7 @@ def test_no_restart_after_a_mistake(job, tmp_path):
   assert sorted((tmp_path / 'starts').read_text()) == ['0', '1']
 
 
-def test_gpus_are_shared():
+def test_gpus_are_divided_among_processes():
   local_job = local.LocalJob(command=('train',), nproc_per_node=2)
   assert local_job.environment(1, ['0', '1', '2', '3']) == {
     'CUDA_VISIBLE_DEVICES': '2,3'
@@ -327,7 +328,7 @@ def test_gpus_are_shared():
   }
 
 
-def test_gpus_that_can_not_be_shared():
+def test_indivisible_number_of_gpus_is_rejected():
   local_job = local.LocalJob(command=('train',), nproc_per_node=2)
   with raises_error(errors.ConfigError, mentions=('GPUs (3)', 'processes (2)')):
     local_job.environment(0, ['0', '1', '2'])
@@ -341,14 +342,14 @@ def test_gpus_that_can_not_be_shared():
     ({'CUDA_VISIBLE_DEVICES': '0', 'JAX_PLATFORMS': 'cpu'}, []),
   ],
 )
-def test_gpus_that_may_be_used(environment, expected):
+def test_visible_gpus_follow_the_environment(environment, expected):
   assert local.visible_gpus(environment) == expected
 
 
 @pytest.mark.parametrize(
   'size', [dict(nproc_per_node=0), dict(nproc_per_node=1, cpu_devices=0)]
 )
-def test_no_processes_or_devices(size):
+def test_zero_processes_or_devices_are_rejected(size):
   with pytest.raises(errors.ConfigError):
     local.LocalJob(command=('train',), **size)
 
@@ -363,7 +364,7 @@ def test_no_processes_or_devices(size):
     (('preprocess', '--corpus=c'), 'preprocess --corpus=c'),
   ],
 )
-def test_commands_that_cannot_be_launched(command, got):
+def test_unsupported_commands_are_rejected(command, got):
   with pytest.raises(errors.ConfigError) as raised:
     job_base.check_command(
       command, (*job_base.DISTRIBUTED_COMMANDS, *job_base.SHARDED_COMMANDS)
@@ -379,7 +380,7 @@ def test_commands_that_cannot_be_launched(command, got):
     (('train',), None),
   ],
 )
-def test_value_of_a_flag(arguments, expected):
+def test_flag_value(arguments, expected):
   assert job_base.flag_value(arguments, '--model_dir') == expected
 
 
@@ -390,7 +391,7 @@ def test_value_of_a_flag(arguments, expected):
     ({'nnodes': 2, 'node_rank': 2}, '--node_rank'),
   ],
 )
-def test_mistakes_of_a_node(options, option):
+def test_invalid_node_options_are_rejected(options, option):
   with raises_error(errors.ConfigError, mentions=option):
     local.NodeJob(command=('train',), nproc_per_node=1, **options)
 
@@ -451,7 +452,7 @@ def _start_node(tmp_path, code: str, rank: int, port: int) -> subprocess.Popen:
 
 
 def test_each_node_restarts_its_own_processes(tmp_path):
-  """Process 3 is killed; the others fail because they lose it."""
+  """Process 3 is killed, which makes the other processes fail."""
   code = f"""
     path = pathlib.Path({str(tmp_path)!r})
     again = 'XLFLAX_RESTART' in os.environ
@@ -479,7 +480,7 @@ def test_each_node_restarts_its_own_processes(tmp_path):
     ).read_text() == f'hello from {i}\n' * 2
 
 
-def test_a_mistake_on_one_node_is_not_restarted(tmp_path):
+def test_user_error_on_a_node_is_not_restarted(tmp_path):
   code = 'print("xlflax train: no corpus"); sys.exit(2)'
   port = supervisor.free_port()
   nodes = [_start_node(tmp_path, code, rank, port) for rank in (0, 1)]

@@ -83,14 +83,14 @@ def _assert_close(ours, theirs, tolerance: float):
 
 
 def _pid_of(process_id: int, run: pathlib.Path) -> int:
-  """Returns the ID of the job's process that trains in this directory."""
+  """Returns the PID of a process of the job that trains in a directory."""
   expected_flags = {f'--process_id={process_id}', f'--model_dir={run}'}
   process_ids = []
   for path in pathlib.Path('/proc').glob('[0-9]*/cmdline'):
     try:
       arguments = path.read_bytes().decode().split('\0')
     except OSError:
-      continue  # the process has just ended
+      continue  # The process has just ended.
     if expected_flags <= set(arguments):
       since = int((path.parent / 'stat').read_text().split(')')[1].split()[19])
       process_ids.append((since, int(path.parent.name)))
@@ -122,7 +122,7 @@ def test_killed_process_ends_the_job_and_a_restart_resumes(workspace, tmp_path):
   assert f'Stopped at step {step + 4} of' in again
 
 
-def test_other_numbers_of_processes_after_each_restart(
+def test_restarts_with_different_numbers_of_processes(
   workspace, single, tmp_path
 ):
   """With 1, 2, 4, 2 processes, losses equal those of an uninterrupted run."""
@@ -135,7 +135,7 @@ def test_other_numbers_of_processes_after_each_restart(
   _assert_close(losses(run), single, 1e-5)
 
 
-def test_four_processes_see_the_same_batches(workspace, tmp_path):
+def test_four_processes_read_the_same_batches_as_one(workspace, tmp_path):
   port = free_port()
 
   def start(processes, i):
@@ -173,7 +173,7 @@ def test_ctrl_c_saves_and_a_restart_resumes(workspace, single, tmp_path):
   output = _ended(launcher)
   assert 'Forwarding SIGINT' in output
   stopped = re.search(r'Stopped at step (\d+) of', output)
-  if stopped:  # otherwise it had already finished
+  if stopped:  # Otherwise, the run had already finished.
     output = _ended(_launch(workspace, run, processes=2))
     assert f'checkpoint of step {stopped[1]}.' in output
   np.testing.assert_allclose(
@@ -183,10 +183,10 @@ def test_ctrl_c_saves_and_a_restart_resumes(workspace, single, tmp_path):
   )
 
 
-def test_a_stopped_process_is_killed_and_the_job_starts_again(
+def test_stopped_process_is_killed_and_the_job_restarts(
   workspace, single, tmp_path
 ):
-  """It blocks the other's collectives, although no process is lost."""
+  """The stopped process blocks the collectives of the other process."""
   run = tmp_path / 'run'
   launcher = _launch(
     workspace, run, processes=2, launcher=('--max_restarts=1',)
@@ -200,7 +200,7 @@ def test_a_stopped_process_is_killed_and_the_job_starts_again(
 
 
 @pytest.mark.parametrize('kills', [20])
-def test_kills_in_a_row(workspace, tmp_path, kills):
+def test_losses_are_equal_after_repeated_kills(workspace, tmp_path, kills):
   """Kills repeatedly, each time after the lost steps are recovered."""
   expected_dir, run = tmp_path / 'whole', tmp_path / 'run'
   _ended(_launch(workspace, expected_dir, processes=2, steps=30 * kills))
@@ -227,7 +227,7 @@ def test_kills_in_a_row(workspace, tmp_path, kills):
   assert losses(run) == losses(expected_dir)
 
 
-def test_a_killed_process_costs_seconds(workspace, tmp_path, capsys):
+def test_killed_process_restarts_within_seconds(workspace, tmp_path, capsys):
   """Four processes restart immediately, with exactly the same losses."""
   expected_dir, run = tmp_path / 'whole', tmp_path / 'run'
   _ended(_launch(workspace, expected_dir, processes=4, steps=60))
@@ -252,8 +252,8 @@ def test_a_killed_process_costs_seconds(workspace, tmp_path, capsys):
 
 
 @pytest.mark.parametrize('process', [0, 1])
-def test_a_frozen_process_is_named(workspace, tmp_path, process):
-  """Before the hang limit, with its step and the stack traces of the others."""
+def test_frozen_process_is_reported(workspace, tmp_path, process):
+  """The report precedes the hang limit and contains step and stack traces."""
   run = tmp_path / 'run'
   launcher = _launch(
     workspace, run, '--heartbeat_timeout=20', processes=2, steps=100000

@@ -1,4 +1,4 @@
-"""Jobs started wrongly: one clear error on every process, and no hang."""
+"""Incorrectly started jobs fail with one error on every process."""
 
 import socket
 import time
@@ -57,13 +57,13 @@ def _flags(i, *extra, count=2):
 
 
 @pytest.mark.slow  # see also joining_test
-def test_wrong_process_count(together):
+def test_different_process_counts_are_reported(together):
   for output in together(_flags(0), _flags(1, count=3)):
     assert 'Got: 2 in process 0' in output and '3 in process 1' in output
 
 
 @pytest.mark.slow  # see also joining_test
-def test_missing_process(together):
+def test_missing_process_is_reported(together):
   for output in together(
     _flags(0, count=3), _flags(1, count=3), join_timeout=15, statuses=(74, 74)
   ):
@@ -71,14 +71,14 @@ def test_missing_process(together):
 
 
 @pytest.mark.slow
-def test_different_gin(together):
+def test_different_configurations_are_reported(together):
   for output in together(_flags(0), _flags(1, '--gin.LEARNING_RATE=0.5')):
     assert 'The processes have different configurations' in output
     assert '+LEARNING_RATE = 0.5' in output
 
 
 @pytest.mark.slow  # see also joining_test
-def test_port_that_is_taken(together):
+def test_occupied_port_is_reported(together):
   with socket.create_server(('', 0)) as server:
     outputs = together(
       _flags(0),
@@ -92,7 +92,7 @@ def test_port_that_is_taken(together):
 
 
 @pytest.mark.slow
-def test_batch_that_does_not_divide_the_mesh(together):
+def test_indivisible_batch_size_is_reported(together):
   for output in together(
     _flags(0, '--gin.BATCH_SIZE=7'), _flags(1, '--gin.BATCH_SIZE=7')
   ):
@@ -100,7 +100,7 @@ def test_batch_that_does_not_divide_the_mesh(together):
 
 
 @pytest.mark.slow
-def test_mistake_of_one_process_ends_both(together, tmp_path):
+def test_user_error_of_one_process_ends_both(together, tmp_path):
   """One host lacks the cache; the other would wait in a collective."""
   outputs = together(
     _flags(0), _flags(1, f'--cache={tmp_path / "none"}'), statuses=(2, 2)
@@ -110,8 +110,8 @@ def test_mistake_of_one_process_ends_both(together, tmp_path):
 
 
 @pytest.mark.slow  # see also paths_test
-def test_unreachable_bucket(together):
-  """Both processes report it before compiling."""
+def test_unreachable_bucket_is_reported(together):
+  """Both processes report the error before compilation."""
   pytest.importorskip('gcsfs')
   nowhere = fake_bucket.client_environment(f'http://127.0.0.1:{free_port()}')
   flags = ('--model_dir=gs://bucket/run',)

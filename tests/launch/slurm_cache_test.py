@@ -1,4 +1,4 @@
-"""A token cache written by an array of jobs on a real two-node Slurm."""
+"""A token cache written by a job array on a two-node Slurm cluster."""
 
 import argparse
 
@@ -16,7 +16,7 @@ pytestmark = [
 ]
 
 
-def test_shares_of_an_array_are_the_cache_of_one_process(tmp_path):
+def test_cache_of_an_array_equals_that_of_one_process(tmp_path):
   flags = cache_engines.prepare_inputs(
     argparse.Namespace(
       work=tmp_path,

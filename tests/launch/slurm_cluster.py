@@ -84,7 +84,7 @@ class TinyCluster:
   def __init__(self, folder: pathlib.Path, names=('n1', 'n2')):
     self.folder = folder
     self._mark = (
-      f'  # Slurm of {folder}'  # other clusters may run at the same time
+      f'  # Slurm of {folder}'  # Other clusters may run at the same time.
     )
     self._names = names
     self._daemons: list[subprocess.Popen] = []

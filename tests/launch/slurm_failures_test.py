@@ -1,4 +1,4 @@
-"""Failures of real jobs: lost tasks, lost nodes and late nodes."""
+"""Failures of Slurm jobs: lost tasks, lost nodes and late nodes."""
 
 import os
 import pathlib
@@ -26,7 +26,7 @@ def _task(number: int, run: pathlib.Path) -> int:
       arguments = (path / 'cmdline').read_bytes().decode().split('\0')
       variables = (path / 'environ').read_bytes().decode().split('\0')
     except OSError:
-      continue  # the process has just ended
+      continue  # The process has just ended.
     if (
       arguments[0] == sys.executable
       and f'--model_dir={run}' in arguments
@@ -78,7 +78,7 @@ def _start(workspace, cluster, tmp_path, *arguments, **options):
 @pytest.mark.parametrize(
   'fail', [_kill_task, _kill_coordinator, _kill_slurmd_and_task, _lose_node]
 )
-def test_a_failed_job_is_queued_again_and_ends_as_if_nothing_was(
+def test_failed_job_is_requeued_with_the_same_losses(
   workspace, cluster, uninterrupted, tmp_path, fail
 ):
   run = tmp_path / 'run'
@@ -96,8 +96,10 @@ def test_a_failed_job_is_queued_again_and_ends_as_if_nothing_was(
   assert losses(run) == uninterrupted
 
 
-def test_a_node_that_comes_late(workspace, cluster, uninterrupted, tmp_path):
-  """It is three minutes late at a limit of one; the next attempt succeeds."""
+def test_job_with_a_late_node_is_requeued(
+  workspace, cluster, uninterrupted, tmp_path
+):
+  """The node is three minutes late with a limit of one minute."""
   late = tmp_path / 'late.sh'
   late.write_text(
     '#!/bin/bash\n'
@@ -118,10 +120,10 @@ def test_a_node_that_comes_late(workspace, cluster, uninterrupted, tmp_path):
   assert losses(tmp_path / 'run') == uninterrupted
 
 
-def test_a_node_that_comes_late_within_the_limit(
+def test_late_node_within_the_limit_joins(
   workspace, cluster, uninterrupted, tmp_path
 ):
-  """It is three minutes late at the default limit of five."""
+  """The node is three minutes late with the default limit of five minutes."""
   late = tmp_path / 'late.sh'
   late.write_text(
     '#!/bin/bash\n'

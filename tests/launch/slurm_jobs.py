@@ -1,4 +1,4 @@
-"""Jobs of `xlflax launch slurm` on the tests' cluster."""
+"""Jobs of `xlflax launch slurm` on the test cluster."""
 
 import pathlib
 import sys

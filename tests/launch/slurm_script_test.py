@@ -16,14 +16,14 @@ from xlflax.utils import errors
 
 _EXAMPLE = pathlib.Path(__file__).parents[2] / 'launch/slurm/slurm_4.sbatch'
 _PROGRAMS = {
-  # Records its arguments; SLEEP is how long a run takes, STATUS how it ends
-  # by itself, SIGNALLED how it ends after a signal.
+  # Records its arguments. SLEEP is the duration of a run, STATUS its exit
+  # status, and SIGNALLED its exit status after a signal.
   'srun': 'printf "%s\\n" "$@" > "$FOLDER/srun"\n'
   'trap \'kill $!; exit "$SIGNALLED"\' USR1 TERM\n'
   # A child process keeps no output open. A signal before its exec is lost.
   'sleep "$SLEEP" > /dev/null 2>&1 &\ntouch "$FOLDER/started"\nwait $!\n'
   'exit "$STATUS"',
-  # REASON is why the job ends.
+  # REASON is the reason why the job ends.
   'scontrol': '[[ $1 == show ]] && echo "JobId=7 Reason=$REASON " && exit\n'
   'echo "$@" >> "$FOLDER/scontrol"',
 }
@@ -80,7 +80,7 @@ def _wait_for(path) -> None:
   raise AssertionError(f'{path} does not exist')
 
 
-def test_example(regenerate_goldens):
+def test_example_script(regenerate_goldens):
   """Compares the rendered example script in launch/slurm."""
   text = slurm.SlurmJob(
     command=(
@@ -106,7 +106,7 @@ def test_example(regenerate_goldens):
   assert text == _EXAMPLE.read_text()
 
 
-def test_arguments(start, tmp_path):
+def test_srun_arguments(start, tmp_path):
   status, _ = _ended(start('train', "--gin.A='b c'", SLURM_CPUS_PER_TASK='4'))
   assert status == 0 and not _requeued(tmp_path)
   assert (tmp_path / 'srun').read_text().splitlines() == [
@@ -120,7 +120,7 @@ def test_arguments(start, tmp_path):
   ]
 
 
-def test_commands_that_share_work_get_no_flags(start, tmp_path):
+def test_sharded_commands_get_no_training_flags(start, tmp_path):
   _ended(start('cache', '--shard_from_env'))
   assert (tmp_path / 'srun').read_text().splitlines()[2:] == [
     'xlflax',
@@ -130,14 +130,14 @@ def test_commands_that_share_work_get_no_flags(start, tmp_path):
 
 
 @pytest.mark.parametrize('name', ['cache', 'preprocess', 'vocab'])
-def test_shards_of_different_duration_are_not_ended(start, tmp_path, name):
-  """srun ends the other tasks only if they train together."""
+def test_sharded_commands_do_not_limit_the_wait(start, tmp_path, name):
+  """The other tasks of a training run are ended by srun, unlike shards."""
   options = {'nodes': 4}
   _ended(start(name, '--shard_from_env', options=options))
   assert '--wait=0' in (tmp_path / 'srun').read_text().splitlines()
 
 
-def test_another_command(start, tmp_path):
+def test_entrypoint_replaces_the_command(start, tmp_path):
   options = {'entrypoint': 'apptainer exec image xlflax'}
   _ended(start('train', options=options))
   assert (tmp_path / 'srun').read_text().splitlines()[2:] == [
@@ -150,7 +150,7 @@ def test_another_command(start, tmp_path):
   ]
 
 
-def test_line_of_a_sweep(start, tmp_path):
+def test_task_reads_its_sweep_line(start, tmp_path):
   (tmp_path / 'sweep').write_text('--x=1\n--y="b c" --gin.A="\'d\'"\n')
   options = {'sweep': tmp_path / 'sweep'}
   _ended(start('train', options=options, SLURM_ARRAY_TASK_ID='2'))
@@ -163,7 +163,7 @@ def test_line_of_a_sweep(start, tmp_path):
 
 
 @pytest.mark.parametrize('task', ['3', ''])
-def test_no_line_for_a_task(start, tmp_path, task):
+def test_missing_sweep_line_is_rejected(start, tmp_path, task):
   (tmp_path / 'sweep').write_text('--x=1\n')
   options = {'sweep': tmp_path / 'sweep'}
   status, output = _ended(
@@ -178,7 +178,7 @@ def test_no_line_for_a_task(start, tmp_path, task):
   [(0, False), (75, True), (130, True), (138, True), (2, False)]
   + [(status, True) for status in (1, 74, 134, 137)],
 )
-def test_what_is_queued_again(start, tmp_path, status, requeued):
+def test_requeue_depends_on_the_exit_status(start, tmp_path, status, requeued):
   code, output = _ended(start('train', STATUS=str(status)))
   assert _requeued(tmp_path) == requeued
   assert code == (0 if requeued else status), output
@@ -189,13 +189,13 @@ def test_what_is_queued_again(start, tmp_path, status, requeued):
   [
     ('1', 137, True),
     ('2', 137, False),
-    # Stopped by a signal, after a checkpoint or before the first step.
+    # The run was stopped by a signal.
     ('9', 75, True),
     ('9', 130, True),
     ('9', 138, True),
   ],
 )
-def test_failures_are_queued_again_so_often(
+def test_requeues_are_limited_by_max_restarts(
   start, tmp_path, count, status, requeued
 ):
   process = start(
@@ -212,8 +212,8 @@ def test_failures_are_queued_again_so_often(
 @pytest.mark.parametrize(
   'number, requeued', [(signal.SIGUSR1, True), (signal.SIGTERM, False)]
 )
-def test_signal_to_the_script(start, tmp_path, number, requeued):
-  """As for `--signal=B:USR1@120`, and for `scancel` without a signal."""
+def test_signals_to_the_script_are_forwarded(start, tmp_path, number, requeued):
+  """USR1 is sent by `--signal=B:USR1@120`, and TERM by `scancel`."""
   process = start('train', SLEEP='60')
   _wait_for(tmp_path / 'started')
   os.kill(process.pid, number)
@@ -225,7 +225,7 @@ def test_signal_to_the_script(start, tmp_path, number, requeued):
 @pytest.mark.parametrize(
   'reason, requeued', [('TimeLimit', True), ('None', False)]
 )
-def test_run_that_does_not_stop_before_the_time_limit(
+def test_unresponsive_run_is_requeued_at_the_time_limit(
   start, tmp_path, reason, requeued
 ):
   """Slurm kills the script after the time limit, so it cannot wait."""
@@ -277,8 +277,8 @@ def test_job_is_requeued_once_at_the_time_limit(start, tmp_path):
 
 
 @pytest.mark.parametrize('name, requeued', [('USR1', True), ('TERM', False)])
-def test_signal_before_the_start(start, tmp_path, name, requeued):
-  """The script is still reading its line of the sweep."""
+def test_signal_before_the_run_starts(start, tmp_path, name, requeued):
+  """The signal arrives while the script reads its sweep line."""
   reader = tmp_path / 'bin/sed'
   reader.write_text(f'#!/bin/sh\nkill -{name} $PPID\necho --x=1\n')
   reader.chmod(0o755)
@@ -303,8 +303,7 @@ def test_requests_to_an_unreachable_controller_are_retried(start, tmp_path):
   assert output.count('Retrying in') == 2 and 'NOT' not in output
 
 
-def test_supervisors_have_the_cpus_of_their_node(start, tmp_path):
-  """One task per node, with all CPUs of the node."""
+def test_supervisors_get_all_cpus_of_their_node(start, tmp_path):
   (tmp_path / 'bin/scontrol').write_text('#!/bin/sh\necho n7; echo n8\n')
   process = start(
     'train',
@@ -326,7 +325,7 @@ def test_supervisors_have_the_cpus_of_their_node(start, tmp_path):
   ]
 
 
-def test_refused_requeue_is_a_failure(start, tmp_path):
+def test_rejected_requeue_is_a_failure(start, tmp_path):
   (tmp_path / 'bin/scontrol').write_text('#!/bin/sh\nexit 1\n')
   process = start('train', STATUS='75', XLFLAX_REQUEUE_WAITS='0.1 0.2')
   status, output = _ended(process)
@@ -342,7 +341,7 @@ def _directives(script: str) -> list[str]:
   ]
 
 
-def test_one_process_per_gpu():
+def test_directives_of_one_process_per_gpu():
   job = slurm.SlurmJob(
     command=('train', '--x'),
     nodes=2,
@@ -374,12 +373,12 @@ def test_one_process_per_gpu():
   ]
 
 
-def test_one_process_per_node():
+def test_directives_of_one_process_per_node():
   script = slurm.SlurmJob(command=('train',), nodes=2, gpus_per_node=8).render()
   assert {'--ntasks-per-node=1', '--gpus-per-node=8'} <= {*_directives(script)}
 
 
-def test_environment_of_the_processes(start, tmp_path):
+def test_processes_get_the_environment(start, tmp_path):
   (tmp_path / 'bin/srun').write_text(
     '#!/bin/bash\necho "$A $NCCL_SOCKET_IFNAME" > "$FOLDER/environment"\n'
   )
@@ -401,7 +400,7 @@ def test_output_of_the_processes_is_not_buffered(
   assert (tmp_path / 'environment').read_text() == f'{expected}\n'
 
 
-def test_a_sweep_is_an_array(tmp_path):
+def test_sweep_is_a_job_array(tmp_path):
   sweep = tmp_path / 'sweep'
   sweep.write_text('--x=1\n--x=2\n--x=3\n')
   job = slurm.SlurmJob(command=('train',), sweep=sweep)
@@ -428,7 +427,7 @@ def test_a_sweep_is_an_array(tmp_path):
     ({'env': ('A-B=1',)}, '--env'),
   ],
 )
-def test_mistakes_name_the_option(options, option):
+def test_invalid_options_are_rejected(options, option):
   with raises_error(errors.ConfigError, mentions=option):
     slurm.SlurmJob(**{'command': ('train',)} | options)
 
@@ -442,13 +441,13 @@ def test_mistakes_name_the_option(options, option):
     {'signal_seconds': 65_536},
   ],
 )
-def test_values_out_of_range(options):
+def test_values_out_of_range_are_rejected(options):
   with pytest.raises(errors.ConfigError):
     slurm.SlurmJob(command=('train',), **options)
 
 
 @pytest.mark.parametrize('content', [None, ''])
-def test_unusable_sweep(tmp_path, content):
+def test_missing_or_empty_sweep_is_rejected(tmp_path, content):
   sweep = tmp_path / 'sweep'
   if content is not None:
     sweep.write_text(content)
@@ -579,7 +578,7 @@ def test_misspelled_gin_file_is_reported():
 @pytest.mark.parametrize(
   'limit', ['90', '59:30', '24:0:0', '1-0', '2-12:30', '-1', 'UNLIMITED']
 )
-def test_time_limits(limit):
+def test_time_limits_are_rendered(limit):
   script = slurm.SlurmJob(command=('train',), time=limit).render()
   assert f'#SBATCH --time={limit}\n' in script
 
@@ -601,7 +600,7 @@ def test_missing_model_directory_is_reported(tmp_path, shared_path):
   slurm.SlurmJob(command=(*command, own_file)).check()
 
 
-def test_submission(tmp_path):
+def test_submit_job_passes_the_script_to_sbatch(tmp_path):
   sbatch = tmp_path / 'sbatch'
   sbatch.write_text(
     '#!/bin/bash\ncp "$1" "$FOLDER/submitted"\necho Submitted "$#"\n'
@@ -622,7 +621,7 @@ def test_submission(tmp_path):
 @pytest.mark.parametrize(
   'logs, expected', [('logs', 'shared/logs'), ('{folder}/other', 'other')]
 )
-def test_log_directory_is_that_of_the_job(
+def test_log_directory_is_relative_to_chdir(
   tmp_path, monkeypatch, logs, expected
 ):
   """Slurm resolves the path in the directory of --chdir."""
@@ -642,7 +641,7 @@ def test_log_directory_is_that_of_the_job(
 
 
 def test_supervisors_are_restarted_within_the_job(start, tmp_path):
-  """Three times within an hour; then the job is requeued."""
+  """The fourth failure within an hour requeues the job."""
   (tmp_path / 'bin/srun').write_text(
     '#!/bin/bash\necho "x$XLFLAX_RESTART" | tr -d "\\n" >> "$FOLDER/steps"\n'
     'echo >> "$FOLDER/steps"\nexit "$(head -n 1 "$FOLDER/ends"; '

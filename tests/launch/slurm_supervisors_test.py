@@ -1,4 +1,4 @@
-"""Restarts within an allocation of a real Slurm cluster."""
+"""Restarts within an allocation of a Slurm cluster."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def _find_process(*expected_arguments: str, node: int | None = None) -> int:
       )
       variables = (path / 'environ').read_bytes().decode().split('\0')
     except OSError:
-      continue  # the process has just ended
+      continue  # The process has just ended.
     if node is not None and f'SLURM_NODEID={node}' not in variables:
       continue
     if set(expected_arguments) <= set(arguments) and 'python' in arguments[0]:
@@ -55,7 +55,7 @@ def _fail(failure: str, run: pathlib.Path) -> None:
 
 @pytest.fixture(name='uninterrupted_run', scope='module')
 def fixture_uninterrupted_run(workspace, tmp_path_factory):
-  """Run without any disturbance."""
+  """Run without failures."""
   folder = tmp_path_factory.mktemp('whole') / 'run'
   local = 'launch local --nproc_per_node=2 --cpu_devices=1 --'.split()
   workspace.run(*local, *slurm_jobs.train(workspace, folder), _STEPS)
@@ -65,7 +65,7 @@ def fixture_uninterrupted_run(workspace, tmp_path_factory):
 @pytest.mark.parametrize(
   'failure', ['task', 'coordinator', 'stopped', 'supervisor', 'node']
 )
-def test_a_failure_costs_seconds_within_the_job(
+def test_failure_is_restarted_within_the_job(
   workspace, cluster, uninterrupted_run, tmp_path, capsys, failure
 ):
   run = tmp_path / 'run'
@@ -100,7 +100,9 @@ def test_a_failure_costs_seconds_within_the_job(
   assert losses(run) == losses(uninterrupted_run)
 
 
-def test_a_mistake_ends_the_job_with_its_text(workspace, cluster, tmp_path):
+def test_user_error_is_the_last_message_of_the_job(
+  workspace, cluster, tmp_path
+):
   job = slurm_jobs.submit(
     workspace,
     cluster,

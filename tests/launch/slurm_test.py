@@ -1,4 +1,4 @@
-"""Jobs on a real Slurm with two simulated nodes on this machine."""
+"""Jobs on a Slurm cluster with two simulated nodes."""
 
 import pytest
 
@@ -17,7 +17,7 @@ pytestmark = [
 @pytest.mark.parametrize(
   'signal', [('--signal=USR1',), ('--signal=USR1', '--full')]
 )
-def test_signalled_job_is_queued_again_and_resumes_exactly(
+def test_signaled_job_is_requeued_and_resumes_exactly(
   workspace, cluster, uninterrupted, tmp_path, signal
 ):
   job = slurm_jobs.submit(
@@ -38,9 +38,7 @@ def test_signalled_job_is_queued_again_and_resumes_exactly(
   assert losses(tmp_path / 'run') == uninterrupted
 
 
-def test_cancelled_job_saves_and_is_not_queued_again(
-  workspace, cluster, tmp_path
-):
+def test_canceled_job_saves_and_is_not_requeued(workspace, cluster, tmp_path):
   job = slurm_jobs.submit(
     workspace,
     cluster,
@@ -56,7 +54,7 @@ def test_cancelled_job_saves_and_is_not_queued_again(
   assert 'Stopped at step' in log and 'Requeueing' not in log, log
 
 
-def test_mistake_fails_the_job_at_once(workspace, cluster, tmp_path):
+def test_user_error_fails_the_job(workspace, cluster, tmp_path):
   job = slurm_jobs.submit(
     workspace,
     cluster,
@@ -71,7 +69,7 @@ def test_mistake_fails_the_job_at_once(workspace, cluster, tmp_path):
   assert 'Traceback' not in log
 
 
-def test_lines_of_a_sweep_are_tasks_of_an_array(
+def test_sweep_lines_are_tasks_of_an_array(
   workspace, cluster, tmp_path, shared_path
 ):
   (shared_path / 'sweep').write_text(
@@ -99,7 +97,7 @@ def test_lines_of_a_sweep_are_tasks_of_an_array(
     assert trial_losses[3]['learning_rate'] == pytest.approx(10**-i, rel=1e-3)
 
 
-def test_several_processes_on_each_node(workspace, cluster, tmp_path):
+def test_several_processes_per_node(workspace, cluster, tmp_path):
   job = slurm_jobs.submit(
     workspace,
     cluster,
@@ -113,4 +111,4 @@ def test_several_processes_on_each_node(workspace, cluster, tmp_path):
   log = slurm_jobs.log(tmp_path / 'logs')
   for i in range(4):
     assert f'Process {i} of 4 (slurm)' in log
-  assert log.count('Finished at step 6') == 1  # only process 0 reports
+  assert log.count('Finished at step 6') == 1  # Only process 0 logs it.

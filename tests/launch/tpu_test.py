@@ -19,8 +19,8 @@ _EXAMPLE = (
   pathlib.Path(__file__).parents[2] / 'launch/tpu/create_and_run_2_slices.sh'
 )
 # Records each call. A resource exists from create to delete. `states` lists the
-# state of each `describe`, one per line. The last is repeated, and ERROR is
-# a lost network. A worker's commands run here, in a separate home directory.
+# state of each `describe`, one per line. The last is repeated, and ERROR is a
+# network failure. Worker commands run locally, in a separate home directory.
 # `connections` is the number of commands that fail first, and `silent` the number
 # of status requests without an answer. The lines of `failures` are patterns of
 # calls that fail, once for each line.
@@ -104,8 +104,8 @@ def _job(**options):
   )
 
 
-class _Play:
-  """Runs a job's script with the programs above."""
+class _ScriptRunner:
+  """Runs the script of a job with the fake programs above."""
 
   def __init__(self, folder):
     self.folder = folder
@@ -149,7 +149,7 @@ class _Play:
 
 @pytest.fixture
 def play(tmp_path):
-  return _Play(tmp_path)
+  return _ScriptRunner(tmp_path)
 
 
 def _test_job(**options):
@@ -188,7 +188,7 @@ cp "$FOLDER/xlflax" venv/bin/xlflax
     (_WHEEL, [f'storage cp {_WHEEL} .'], f'./{_WHEEL_NAME}[tpu,buckets]'),
   ],
 )
-def test_package_is_installed_once(play, package, copied, installed):
+def test_package_is_installed_only_once(play, package, copied, installed):
   """pip cannot read gs://, so such a package is copied first."""
   for name, code in (('python3.11', _PIP), ('sudo', '#!/bin/bash\n')):
     (play.folder / name).write_text(code)
@@ -213,7 +213,7 @@ def test_outputs_must_be_in_a_bucket():
   assert 'gs://' in str(error.value)
 
 
-def test_no_package():
+def test_package_or_image_is_required():
   with pytest.raises(errors.ConfigError):
     _job(package=None)
   assert _job(package=None, image='image').render()
@@ -234,7 +234,7 @@ def test_all_workers_run_the_command(play):
   assert (play.folder / 'setup').read_text() == 'set up\n'
 
 
-def test_several_slices(play):
+def test_all_slices_run_the_command(play):
   assert play(_test_job(num_slices=2, project='p'), ['ACTIVE'], [0]) == 0
   assert '--node-count=2 --node-prefix=mlm' in play.calls()[0]
   assert all('--project=p' in call for call in play.calls())
@@ -242,12 +242,12 @@ def test_several_slices(play):
   assert {path.name for path in play.folder.glob('mlm-*')} == {'mlm-0', 'mlm-1'}
 
 
-def test_waits_until_there_are_tpus(play):
+def test_script_waits_for_tpus(play):
   states = ['ACCEPTED', 'WAITING_FOR_RESOURCES', 'PROVISIONING', 'ACTIVE']
   assert play(_test_job(), states, [0]) == 0
 
 
-def test_new_tpus_after_a_loss(play):
+def test_lost_tpus_are_recreated(play):
   """The connection is lost permanently, and the resource is suspended."""
   play.write('connections', 10**6)
   states = ['ACTIVE', 'ACTIVE', 'ACTIVE', 'SUSPENDED']
@@ -256,8 +256,8 @@ def test_new_tpus_after_a_loss(play):
   assert verbs == ['create', 'delete', 'create', 'delete', 'delete']
 
 
-def test_a_lost_connection_starts_and_deletes_nothing(play):
-  """If `describe` or ssh fails, the run is still followed to its end."""
+def test_lost_connection_does_not_restart_the_run(play):
+  """If `describe` or ssh fails, the script still waits for the run."""
   play.write('connections', 5)
   states = ['ERROR', 'ERROR', 'ACTIVE', 'ERROR', 'ACTIVE']
   assert play(_test_job(), states, [0]) == 0
@@ -265,19 +265,19 @@ def test_a_lost_connection_starts_and_deletes_nothing(play):
   assert [c.split()[0] for c in play.calls()] == ['create', 'delete']
 
 
-def test_a_mistake_is_not_tried_again(play):
+def test_user_error_is_not_restarted(play):
   assert play(_test_job(), ['ACTIVE'], [2]) == 2
   assert len(play.runs()) == 1
   assert [c.split()[0] for c in play.calls()] == ['create', 'delete']
 
 
-def test_a_failed_run_starts_again_on_the_same_tpus(play):
+def test_failed_run_is_restarted_on_the_same_tpus(play):
   assert play(_test_job(), ['ACTIVE'], [74, 75, 134, 0]) == 0
   assert len(play.runs()) == 4
   assert [c.split()[0] for c in play.calls()] == ['create', 'delete']
 
 
-def test_stops_by_a_signal_do_not_count_as_restarts(play):
+def test_preempted_runs_do_not_count_as_restarts(play):
   job = _test_job(max_restarts=1)
   assert play(job, ['ACTIVE'], [75, 130, 75, 130, 74, 0]) == 0
   assert len(play.runs()) == 6
@@ -293,7 +293,7 @@ touch -d '2 hours ago' $heartbeat
 """
 
 
-def test_heartbeat_before_and_after_setup(play):
+def test_heartbeat_is_written_before_and_after_setup(play):
   """The workers delete the TPUs an hour after the last heartbeat."""
   job = _test_job(setup_command=f'{_AGE_HEARTBEAT}false')
   assert play(job, ['ACTIVE'], [0]) == 1
@@ -309,7 +309,7 @@ def _wait_for_end(pid):
     time.sleep(0.05)
 
 
-def test_heartbeats_during_setup(play):
+def test_heartbeat_is_written_during_setup(play):
   play.add_program(
     'sleep', '#!/bin/bash\necho $PPID >> "$FOLDER/sleeping"\n/bin/sleep 0.05\n'
   )
@@ -323,17 +323,17 @@ def test_heartbeats_during_setup(play):
     _wait_for_end(pid)
 
 
-def test_setup_that_fails_keeps_the_tpus(play):
+def test_failed_setup_keeps_the_tpus(play):
   assert play(_test_job(setup_command='false'), ['ACTIVE'], [0]) == 1
   assert [c.split()[0] for c in play.calls()] == ['create']
 
 
-def test_tpus_may_be_kept(play):
+def test_keep_alive_keeps_the_tpus(play):
   assert play(_test_job(keep_alive=True), ['ACTIVE'], [0]) == 0
   assert [c.split()[0] for c in play.calls()] == ['create']
 
 
-def test_gives_up(play):
+def test_creation_is_limited_by_max_restarts(play):
   assert play(_test_job(max_restarts=2), ['FAILED'], [0]) == 1
   verbs = [call.split()[0] for call in play.calls()]
   assert verbs.count('create') == 3
@@ -449,8 +449,8 @@ def test_signals_do_not_wait_for_the_setup_command(play, setup):
       os.killpg(process.pid, signal.SIGKILL)
 
 
-def test_locked_package_lists(play):
-  """Another process holds the lock of the package lists for a while."""
+def test_locked_package_lists_are_retried(play):
+  """Another process temporarily holds the lock of the package lists."""
   play.add_program('python3.11', _PIP)
   play.add_program('sleep', '#!/bin/bash\nexec /bin/sleep 0.1\n')
   play.write('locked', '', '')
@@ -464,7 +464,7 @@ def test_locked_package_lists(play):
   assert (play.folder / 'locked').read_text() == ''
 
 
-def test_failed_deletion_is_repeated(play):
+def test_failed_deletion_is_retried(play):
   play.write('failures', 'delete', 'delete')
   assert play(_test_job(), ['ACTIVE'], [0]) == 0
   assert play.verbs() == ['create', *['delete'] * 3]
@@ -472,7 +472,7 @@ def test_failed_deletion_is_repeated(play):
 
 
 @pytest.mark.parametrize('result, status', [(0, 1), (2, 2)])
-def test_tpus_that_cannot_be_deleted(play, capfd, result, status):
+def test_failed_deletion_prints_the_command(play, capfd, result, status):
   play.write('failures', *['delete'] * 100)
   job = _test_job(project='p')
   assert play(job, ['ACTIVE'], [result]) == status
@@ -488,7 +488,7 @@ def _deletion(job) -> str:
   )
 
 
-def test_failed_creation_after_a_preemption(play):
+def test_failed_creation_is_retried_only_after_a_preemption(play):
   play.write('failures', 'create')
   assert play(_test_job(), ['ACTIVE'], [0]) == 1
   assert play.verbs() == ['create']
@@ -499,7 +499,7 @@ def test_failed_creation_after_a_preemption(play):
   assert play.verbs() == ['delete', *['create'] * 3, 'delete']
 
 
-def test_failed_setup_is_repeated(play):
+def test_failed_setup_is_retried(play):
   """At most three times at the start, and also after later restarts."""
   setup = 'echo >> $FOLDER/setups; [[ $(wc -l < $FOLDER/setups) -ge {} ]]'
   assert play(_test_job(setup_command=setup.format(3)), ['ACTIVE'], [0]) == 0
@@ -516,27 +516,27 @@ def test_hint_to_delete_the_tpus_after_a_failed_setup(play, capfd):
   assert _deletion(job) in capfd.readouterr().err
 
 
-def test_requests_without_permission(play, capfd):
+def test_missing_permission_is_reported(play, capfd):
   (play.folder / 'denied').touch()
   assert play(_test_job(), ['ACTIVE'], [0]) == errors.ExitStatus.MISTAKE
   assert 'PERMISSION_DENIED' in capfd.readouterr().err
   assert not (play.folder / 'calls').exists()
 
 
-def test_reason_of_a_failure(play, capfd):
+def test_reason_of_a_failure_is_reported(play, capfd):
   play.write('reason', 'failedData: no quota')
   assert play(_test_job(max_restarts=0), ['FAILED'], [0]) == 1
   assert 'no quota' in capfd.readouterr().err
 
 
-def test_workers_that_do_not_answer(play):
+def test_unanswered_status_requests_are_retried(play):
   play.write('silent', 2)
   assert play(_test_job(), ['ACTIVE'], [0]) == 0
   assert len(play.runs()) == 1
   assert play.verbs() == ['create', 'delete']
 
 
-def test_stored_process_of_an_earlier_boot(play):
+def test_process_id_of_an_earlier_boot_is_ignored(play):
   """After a reboot, another process may have the process id of the run."""
   folder = play.folder / 'mlm/.xlflax'
   folder.mkdir(parents=True)
@@ -558,7 +558,7 @@ def test_temporary_files_are_removed(play):
   assert not list(directory.iterdir())
 
 
-def test_further_arguments_of_the_creation(play):
+def test_create_arguments_are_passed_to_gcloud(play):
   job = _test_job(create_arg=('--reserved', '--valid-until-duration=6h'))
   assert play(job, ['ACTIVE'], [0]) == 0
   assert play.calls()[0].endswith('--reserved --valid-until-duration=6h')
@@ -586,7 +586,7 @@ def test_further_arguments_of_the_creation(play):
     ),
   ],
 )
-def test_where_xlflax_comes_from(options, installation, entrypoint):
+def test_installation_of_packages_and_images(options, installation, entrypoint):
   script = _job(**options).render()
   assert installation in script and entrypoint in script
 
@@ -594,13 +594,13 @@ def test_where_xlflax_comes_from(options, installation, entrypoint):
 @pytest.mark.parametrize(
   'package', ['dist/xlflax.whl', 's3://b/xlflax.whl', 'gs://b/xlflax', 'xlflax']
 )
-def test_packages_that_workers_cannot_install(package):
+def test_unsupported_packages_are_rejected(package):
   with raises_error(errors.ConfigError, got=package, mentions='--package'):
     _job(package=package).check()
 
 
 @pytest.mark.parametrize('package', [_WHEEL, 'git+https://example.org/xlflax'])
-def test_jobs_that_pass_the_checks(package):
+def test_supported_packages_are_accepted(package):
   _job(package=package).check()
 
 
@@ -613,12 +613,12 @@ def test_jobs_that_pass_the_checks(package):
     (('train', '--gin_file=pretrain/mlmm.gin'), '--gin_file'),
   ],
 )
-def test_commands_that_cannot_work(command, option):
+def test_invalid_commands_are_rejected(command, option):
   with raises_error(errors.ConfigError, mentions=option):
     _job(command=command).check()
 
 
-def test_network_and_service_account(play):
+def test_network_options_are_passed_to_gcloud(play):
   job = _test_job(
     network='n', subnetwork='s', service_account='a', internal_ips=True
   )
@@ -629,7 +629,7 @@ def test_network_and_service_account(play):
   )
 
 
-def test_environment_of_the_run(play):
+def test_run_gets_the_environment(play):
   (play.folder / 'show').write_text('#!/bin/bash\nprintenv A; xlflax "$@"\n')
   (play.folder / 'show').chmod(0o755)
   job = _test_job(env=("A=b'c",), entrypoint='show')
@@ -641,7 +641,7 @@ def test_environment_of_the_run(play):
   'age_minutes, is_deleted', [(5, False), (61, True), (None, False)]
 )
 def test_workers_delete_abandoned_tpus(tmp_path, age_minutes, is_deleted):
-  """If the heartbeat file of the run is unchanged for an hour."""
+  """TPUs are abandoned if the heartbeat file is unchanged for an hour."""
   script = templates.render_shell(
     'tpu/delete_abandoned.sh.j2', _job().context() | {'check_seconds': 0.1}
   )
@@ -677,21 +677,21 @@ def test_workers_delete_abandoned_tpus(tmp_path, age_minutes, is_deleted):
   )
 
 
-def test_the_script_that_deletes_abandoned_tpus_runs_at_boot(play):
+def test_deletion_of_abandoned_tpus_starts_at_boot(play):
   play(_test_job(abandon_minutes=60), ['ACTIVE'], [0])
   assert '--metadata-from-file=startup-script=' in play.calls()[0]
   for options in ({'keep_alive': True}, {'abandon_minutes': 0}):
     assert 'startup-script' not in _test_job(**options).render()
 
 
-def test_script_is_shell(tmp_path):
+def test_script_is_valid_shell(tmp_path):
   script = tmp_path / 'script'
   script.write_text(_job(command=('train', "--gin.A='b c'")).render())
   subprocess.run(['bash', '-n', script], check=True)
   assert """--gin.A=""" in script.read_text()
 
 
-def test_example(regenerate_goldens):
+def test_example_script(regenerate_goldens):
   """Compares the rendered example script in launch/tpu."""
   job = _job(package=_WHEEL, num_slices=2)
   if regenerate_goldens:
@@ -701,11 +701,11 @@ def test_example(regenerate_goldens):
 
 
 @pytest.mark.parametrize('num_slices', [0, 10**9])
-def test_number_of_slices_out_of_range(num_slices):
+def test_invalid_number_of_slices_is_rejected(num_slices):
   with pytest.raises(errors.ConfigError):
     _job(num_slices=num_slices)
 
 
-def test_no_gcloud(tmp_path):
+def test_missing_gcloud_is_reported(tmp_path):
   with pytest.raises(errors.ConfigError):
     tpu.run_script(_job(), {'PATH': str(tmp_path)})
