@@ -1,7 +1,7 @@
-"""Messages for mistakes on the command line.
+"""Messages for user errors on the command line.
 
-Every entry is a command with a mistake. It exits with status 2 and one message
-with the problem, the flag or file, the value, and a hint.
+Every entry is an invalid command. It exits with status 2 and one message that
+contains the problem, the flag or file, the value, and a hint.
 """
 
 import shlex
@@ -214,12 +214,12 @@ def workspace(tmp_path_factory):
   return root
 
 
-def test_the_table_is_long_enough():
+def test_table_has_at_least_60_commands():
   assert len(_MISTAKES) >= 60
 
 
 @pytest.mark.parametrize('line', _MISTAKES)
-def test_a_mistake_is_reported(line, workspace, monkeypatch, capsys):
+def test_user_error_is_reported(line, workspace, monkeypatch, capsys):
   monkeypatch.chdir(workspace)
   before = sorted(workspace.rglob('*'))
   assert cli.main(shlex.split(line)) == 2
@@ -234,4 +234,4 @@ def test_a_mistake_is_reported(line, workspace, monkeypatch, capsys):
       part in messages[0]
       for part in ('What to do: ', 'Expected: ', 'not allowed with')
     )
-  assert sorted(workspace.rglob('*')) == before  # writes nothing
+  assert sorted(workspace.rglob('*')) == before  # The command wrote no files.

@@ -1,4 +1,4 @@
-"""Parameters are read by other programs: plain Orbax, and NNX's bridge."""
+"""Reading saved parameters with Orbax and the NNX bridge."""
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ def run(make_run, tmp_path_factory):
   )
 
 
-def _by_manager(checkpoints):
+def _restore_with_manager(checkpoints):
   with ocp.CheckpointManager(checkpoints) as manager:
     args = ocp.args.Composite(params=ocp.args.PyTreeRestore())
     return manager.restore(manager.latest_step(), args=args)['params']
@@ -35,19 +35,19 @@ _CALLS = {
   'StandardCheckpointer': lambda d: ocp.StandardCheckpointer().restore(
     d / f'{_STEP}/params'
   ),
-  'CheckpointManager': _by_manager,
+  'CheckpointManager': _restore_with_manager,
   'v1.load': lambda d: v1.load(d / f'{_STEP}', checkpointable_name='params'),
 }
 
 
 @pytest.mark.parametrize('call', _CALLS)
-def test_public_calls_of_orbax_read_the_parameters(run, call):
+def test_orbax_reads_the_parameters(run, call):
   parameters = _CALLS[call](run.directory / 'checkpoints')
   jax.tree.map(np.testing.assert_array_equal, parameters, dict(run.params()))
 
 
 @pytest.mark.slow
-def test_a_model_in_nnx_computes_the_same(run):
+def test_nnx_model_computes_the_same_logits(run):
   ids = jnp.array([[1, 9, 8, 2]])
   languages = jnp.zeros_like(ids)
   model = nnx.bridge.ToNNX(run.model, rngs=nnx.Rngs(0))

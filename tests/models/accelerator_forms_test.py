@@ -1,4 +1,4 @@
-"""The forms of a program for accelerators compute what a CPU's does."""
+"""Compares accelerator-specific programs with those of CPUs."""
 
 import functools
 
@@ -33,8 +33,8 @@ _GPU, _TPU = (
 
 
 @functools.cache
-def _on_a_cpu():
-  """Parameters, loss and gradients; recomputation changes none of them."""
+def _run_on_cpu():
+  """Returns parameters, and loss and gradients computed for a CPU."""
   model = _model()
   params = random_parameters.draw_parameters(model, spread=0.1)
   return params, jax.jit(lambda p: _run(model, p, tiny.make_batch()))(params)
@@ -55,10 +55,10 @@ def _model(**options):
     pytest.param(_TPU, {}, marks=pytest.mark.slow),
   ],
 )
-def test_encoder_of_an_accelerator_is_that_of_a_cpu(target, options):
-  """Unrolled, GELU by erf, norms in closed form, barriers; dropout."""
+def test_encoder_equals_the_cpu_program(target, options):
+  """The accelerator program is unrolled and uses closed-form gradients."""
   model, batch = _model(**options), tiny.make_batch()
-  params, want = _on_a_cpu()
+  params, want = _run_on_cpu()
   with compile_targets.compiling_for(target):
     assert scan_layers.is_unrolled(model.config)
     program = jax.jit(lambda p: _run(model, p, batch)).lower(params)
@@ -69,8 +69,8 @@ def test_encoder_of_an_accelerator_is_that_of_a_cpu(target, options):
 
 
 @pytest.mark.parametrize('target', [_GPU, _TPU])
-def test_a_norms_gradient_is_exact_of_rows_far_from_zero(target):
-  """A mean of 30 deviations, against the formula in float64."""
+def test_layer_norm_gradient_is_exact_for_large_means(target):
+  """The mean is 30 standard deviations; the formula is in float64."""
   keys = jax.random.split(jax.random.key(0), 2)
   states = 30 + jax.random.normal(keys[0], (8, 64))
   gradient = jax.random.normal(keys[1], (8, 64))
@@ -101,7 +101,7 @@ def test_a_norms_gradient_is_exact_of_rows_far_from_zero(target):
     (dict(scan_layers=False), 'cpu', True),
   ],
 )
-def test_when_layers_are_unrolled(options, platform, unrolled):
+def test_layers_are_unrolled_by_target_and_options(options, platform, unrolled):
   config = tiny.make_model(**options).config
   with compile_targets.compiling_for(compile_targets.Target(platform)):
     assert scan_layers.is_unrolled(config) is unrolled

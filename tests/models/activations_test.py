@@ -29,14 +29,14 @@ def registry(monkeypatch):
     ('tanh', [-0.761594, 0, 0.761594]),
   ],
 )
-def test_values(name, values):
+def test_activation_values(name, values):
   inputs = jnp.asarray([-1.0, 0, 1])
   np.testing.assert_allclose(
     activations.activation_function(name)(inputs), values, atol=1e-6
   )
 
 
-def test_every_test_of_a_value_is_of_all():
+def test_all_activation_names():
   assert activations.activation_names() == (
     'gelu',
     'gelu_tanh',
@@ -46,7 +46,7 @@ def test_every_test_of_a_value_is_of_all():
   )
 
 
-def test_names_of_hugging_face_go_there_and_back():
+def test_hugging_face_names_round_trip():
   theirs = activations.from_huggingface()
   assert theirs['gelu_new'] == theirs['gelu_fast'] == 'gelu_tanh'
   assert theirs['swish'] == 'silu'
@@ -54,7 +54,7 @@ def test_names_of_hugging_face_go_there_and_back():
     assert theirs[activations.to_huggingface(name)] == name
 
 
-def test_one_registration_serves_configurations_and_imports(registry):
+def test_registered_activation_is_used_by_configs_and_imports(registry):
   with raises_error(
     errors.ConfigError, got='square', where='EncoderConfig.activation'
   ):
@@ -64,7 +64,7 @@ def test_one_registration_serves_configurations_and_imports(registry):
   assert activations.from_huggingface()['pow2'] == 'square'
 
 
-def test_an_activation_that_hugging_face_lacks(registry):
+def test_activation_without_hugging_face_name_is_rejected(registry):
   activations.register_activation('square', jnp.square)
   with raises_error(
     errors.ConfigError, got='square', mentions='EncoderConfig.activation'

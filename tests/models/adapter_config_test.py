@@ -28,7 +28,7 @@ def _params(model, seed=0):
 
 
 def _randomized(params, seed=1):
-  """The parameters with random values in place of the zeros of adapters."""
+  """Returns parameters with random instead of zero adapter parameters."""
   rng = np.random.default_rng(seed)
   return param_tree.map_named(
     lambda name, leaf: (
@@ -58,7 +58,7 @@ def _without_adapters(params):
   )
 
 
-def test_no_adapters_by_default():
+def test_adapters_are_disabled_by_default():
   model = tiny.make_model()
   assert model.config.adapters is None
   assert not any(
@@ -67,7 +67,7 @@ def test_no_adapters_by_default():
 
 
 @pytest.mark.parametrize('scan', mark_slow([True, False], slow=[True]))
-def test_lora_starts_as_its_base_with_the_same_parameters(scan):
+def test_initial_lora_model_equals_its_base(scan):
   base = tiny.make_model(scan_layers=scan)
   model = tiny.make_model(scan_layers=scan, adapters=_LORA)
   params = _params(model)
@@ -77,7 +77,7 @@ def test_lora_starts_as_its_base_with_the_same_parameters(scan):
   )
 
 
-def test_parameters_of_lora():
+def test_lora_parameter_shapes():
   shapes = param_tree.param_shapes(_params(tiny.make_model(adapters=_LORA)))
   lora = {n: s for n, s in shapes.items() if adapter_config.adapter_name(n)}
   # 2 layers, 2 heads of width 8, width 16, feed-forward width 32, rank 3.
@@ -117,7 +117,7 @@ def test_lora_adds_the_scaled_product_to_the_kernel():
 
 
 @pytest.mark.slow
-def test_dropout_of_lora_needs_training():
+def test_lora_dropout_is_used_only_in_training():
   lora = dataclasses.replace(_LORA, dropout_rate=0.5)
   model = tiny.make_model(adapters=lora)
   params = _randomized(_params(model))
@@ -128,12 +128,12 @@ def test_dropout_of_lora_needs_training():
   assert np.abs(dropped - plain).max() > 1e-3
 
 
-def test_a_head_of_transformer_layers_has_no_adapters():
+def test_transformer_head_has_no_adapters():
   config = tiny.make_model(adapters=_LORA).config
   assert transformer_head.make_head_config(config, 16).adapters is None
 
 
-def test_the_configuration_is_recorded():
+def test_adapter_configuration_round_trips_through_json():
   config = tiny.make_model(
     adapters=(_LORA, adapter_config.LoRA(name='sw', frozen=True))
   ).config
@@ -166,7 +166,7 @@ def test_patterns_select_trained_adapters_and_heads():
     lambda: tiny.make_model(adapters='lora'),
   ],
 )
-def test_invalid_configurations(make):
+def test_invalid_configurations_are_rejected(make):
   with pytest.raises(errors.ConfigError):
     make()
 
@@ -177,7 +177,7 @@ _BOTTLENECK = adapter_config.Bottleneck(name='sw', reduction_factor=4)
 @pytest.mark.slow
 @pytest.mark.parametrize('scan', mark_slow([True, False], slow=[True]))
 @pytest.mark.parametrize('norm_position', ['post', 'pre'])
-def test_bottlenecks_start_as_their_base(scan, norm_position):
+def test_initial_bottleneck_model_equals_its_base(scan, norm_position):
   fields = dict(scan_layers=scan, norm_position=norm_position)
   base = tiny.make_model(**fields)
   adapters = (dataclasses.replace(_BOTTLENECK, invertible=True), _LORA)
@@ -194,8 +194,8 @@ def test_bottlenecks_start_as_their_base(scan, norm_position):
 
 
 @pytest.mark.parametrize('norm_position', ['post', 'pre'])
-def test_stacked_bottlenecks_by_hand(norm_position):
-  """One layer in NumPy, of whose blocks only the last is adapted."""
+def test_stacked_bottlenecks_equal_numpy(norm_position):
+  """Computes one layer in NumPy; only its feed-forward block is adapted."""
   task = adapter_config.Bottleneck(
     name='task', reduction_factor=8, activation='tanh'
   )
@@ -216,7 +216,7 @@ def test_stacked_bottlenecks_by_hand(norm_position):
   def linear(states, weights):
     return states @ np.asarray(weights['kernel']) + weights['bias']
 
-  # The block's input and output come from the layer without adapters.
+  # The input and output of the block are recorded from the model.
   recorded = {}
 
   def record(next_fun, args, kwargs, context):
@@ -243,7 +243,7 @@ def test_stacked_bottlenecks_by_hand(norm_position):
   assert np.abs(f - np.asarray(recorded['output'])).max() > 1e-3
 
 
-def test_the_inverse_of_an_invertible_adapter():
+def test_inverse_of_an_invertible_adapter():
   config = tiny.make_model(adapters=_BOTTLENECK, hidden_dim=17, num_heads=1)
   module = adapter_layers.InvertibleAdapter(config.config, _BOTTLENECK)
   states = jax.random.normal(jax.random.key(0), (2, 3, 17))
@@ -276,7 +276,7 @@ def test_logits_use_the_inverse_of_the_last_adapter_first():
   assert np.abs(actual - states).max() > 1e-2
 
 
-def test_an_unknown_activation():
+def test_unknown_activation_is_rejected():
   with pytest.raises(errors.ConfigError):
     adapter_config.Bottleneck(activation='step')
 

@@ -1,4 +1,4 @@
-"""Attention weights that analyses request from an encoder."""
+"""Attention weights of an encoder for analyses."""
 
 import flax.linen as nn
 import jax
@@ -66,7 +66,7 @@ def test_weights_equal_numpy(scan_layers):
   assert weights.std() > 0.05
 
 
-def test_states_do_not_change():
+def test_recording_weights_does_not_change_states():
   model = _model()
   params = model.init(jax.random.key(0), _TOKENS)
   assert set(params) == {'params'}

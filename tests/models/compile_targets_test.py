@@ -7,7 +7,7 @@ import jax
 from xlflax.models import compile_targets
 
 
-def test_is_the_default_device_unless_another_is_compiled_for():
+def test_current_target_defaults_to_the_backend():
   here = compile_targets.Target(jax.default_backend())
   assert compile_targets.current_target() == here
   hopper = compile_targets.Target('gpu', (9, 0))
@@ -19,8 +19,8 @@ def test_is_the_default_device_unless_another_is_compiled_for():
   assert compile_targets.current_target() == here
 
 
-def test_programs_that_run_once_and_steps_of_small_models(monkeypatch):
-  """CPUs optimize them less, unless the flags name a level, as the tests'."""
+def test_optimization_levels_of_small_programs(monkeypatch):
+  """The level is reduced on CPUs only if XLA_FLAGS does not set it."""
   level = 'xla_backend_optimization_level'
   assert level in os.environ['XLA_FLAGS']
   assert compile_targets.single_run_options() == {}
@@ -37,7 +37,7 @@ def test_programs_that_run_once_and_steps_of_small_models(monkeypatch):
     assert level not in compile_targets.compiler_options(1000)
 
 
-def test_options_are_those_of_the_compiler_that_stands_in():
+def test_options_follow_the_substitute_compiler():
   with compile_targets.compiling_for(compile_targets.Target('tpu'), by='cpu'):
     assert compile_targets.current_target().platform == 'tpu'
     assert not any('tpu' in name for name in compile_targets.compiler_options())
@@ -45,9 +45,7 @@ def test_options_are_those_of_the_compiler_that_stands_in():
     assert all('tpu' in name for name in compile_targets.compiler_options())
 
 
-def test_nvidia_gpus_compute_matmuls_with_cublaslt_unless_xla_flags_differ(
-  monkeypatch,
-):
+def test_nvidia_gpus_use_cublaslt_unless_xla_flags_differ(monkeypatch):
   triton, cublaslt = 'xla_gpu_enable_triton_gemm', 'xla_gpu_enable_cublaslt'
   monkeypatch.setenv('XLA_FLAGS', '--xla_gpu_autotune_level=2')
   with compile_targets.compiling_for(compile_targets.Target('gpu', (9, 0))):

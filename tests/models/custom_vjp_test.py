@@ -12,7 +12,7 @@ def _function(x, scale):
   return jnp.sin(jnp.exp(x) * scale)
 
 
-def test_values_and_gradients_are_the_functions():
+def test_recomputed_function_has_equal_values_and_gradients():
   x = jnp.linspace(-1.0, 1.0, 7)
   scale = jnp.linspace(1.0, 2.0, 7)
   wrapped = custom_vjp.recompute_in_backward(_function)
@@ -22,7 +22,7 @@ def test_values_and_gradients_are_the_functions():
   jax.tree.map(np.testing.assert_array_equal, got, want)
 
 
-def test_only_arguments_are_kept():
+def test_only_arguments_are_residuals():
   x = jnp.linspace(-1.0, 1.0, 7)
   _, pull = jax.vjp(activations.activation_function('gelu'), x)
   residuals = [leaf for leaf in jax.tree.leaves(pull) if leaf.shape == x.shape]
@@ -54,7 +54,7 @@ def test_activation_with_bias_stores_only_the_product(name):
     (compile_targets.Target('cpu'), 0),
   ],
 )
-def test_copies_have_the_gradient_of_their_sum(target, num_barriers):
+def test_split_for_accumulation_sums_the_gradients(target, num_barriers):
   """With x² and x³, the gradient is 2x + 3x²."""
 
   def function(x):

@@ -17,8 +17,8 @@ from xlflax.training.devices import machine_topology
   importlib.util.find_spec('jax_cuda12_plugin') is None,
   reason='needs jax[cuda12]',
 )
-def test_no_zeros_are_read_from_memory():
-  """A gather's gradient is a sum into zeros, which dropout could share."""
+def test_dropout_zeros_are_fused():
+  """Dropout does not share the zeros of the gradient of a gather."""
   machine = machine_topology.parse_topology('gpu:H200:1')
   (device,) = compilers.topology_devices(machine)
   device_sharding = jax.sharding.SingleDeviceSharding(device)

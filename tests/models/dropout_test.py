@@ -22,7 +22,7 @@ def _correlation(a, b):
 
 
 @pytest.mark.parametrize('rate', [0.1, 0.5, 0.9])
-def test_rate_and_scale(rate):
+def test_dropout_rate_and_scale(rate):
   outputs = np.asarray(
     dropout.apply_dropout(jax.random.key(1), jnp.full(_SHAPE, 3.0), rate=rate)
   )
@@ -32,7 +32,7 @@ def test_rate_and_scale(rate):
   np.testing.assert_allclose(outputs[is_kept], 3 / (1 - rate), rtol=1e-6)
 
 
-def test_module_passes_inputs_through_when_off():
+def test_disabled_module_returns_its_inputs():
   inputs = jnp.arange(6.0).reshape(2, 3)
   outputs = dropout.Dropout(0.5).apply({}, inputs, deterministic=True)
   assert outputs is inputs
@@ -40,7 +40,7 @@ def test_module_passes_inputs_through_when_off():
   assert outputs is inputs
 
 
-def test_module_draws_from_the_dropout_dataset():
+def test_module_uses_the_dropout_rng():
   inputs = jnp.ones(_SHAPE)
   module = dropout.Dropout(0.5)
   a, b, c = (
@@ -64,7 +64,7 @@ def test_masks_of_different_keys_are_uncorrelated():
 @pytest.mark.parametrize(
   'axis, shift', [(0, 1), (0, 2), (1, 1), (1, 2), (1, 32), (1, 256)]
 )
-def test_neighbours_are_uncorrelated(axis, shift):
+def test_neighbors_are_uncorrelated(axis, shift):
   mask = _mask(7, rate=0.5)
   limit = 5 / np.sqrt(mask.size)
   assert _correlation(mask, np.roll(mask, shift, axis=axis)) < limit
@@ -81,14 +81,15 @@ def test_bits_are_uniform():
   bits = np.asarray(
     dropout.random_bits(jnp.asarray([5, 9], jnp.uint32), (1 << 16,))
   )
-  assert len(np.unique(bits)) == bits.size  # a bijection of the index
+  # The bits are a bijection of the index.
+  assert len(np.unique(bits)) == bits.size
   for shift in (0, 8, 16, 24):
     counts = np.bincount((bits >> shift) & 255, minlength=256)
     chi_square = ((counts - 256) ** 2 / 256).sum()
     assert chi_square < 255 + 5 * np.sqrt(2 * 255)
 
 
-def test_mask_depends_on_key_and_index_alone():
+def test_mask_depends_only_on_key_and_index():
   key = jax.random.key(0)
   full_outputs = dropout.apply_dropout(key, jnp.ones(_SHAPE), rate=0.3)
   low = dropout.apply_dropout(key, jnp.ones(_SHAPE, jnp.bfloat16), rate=0.3)
@@ -98,7 +99,7 @@ def test_mask_depends_on_key_and_index_alone():
   assert low.dtype == jnp.bfloat16
 
 
-def test_gradient_goes_through_the_same_mask():
+def test_gradient_uses_the_same_mask():
   key = jax.random.key(2)
   inputs = jax.random.normal(jax.random.key(3), _SHAPE)
   outputs, pull = jax.vjp(

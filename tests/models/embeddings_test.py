@@ -1,4 +1,4 @@
-"""Embeddings against hand-made values, and their refusals."""
+"""Values and errors of embeddings."""
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ def _ids(shape=(2, 3)):
   return jnp.arange(np.prod(shape)).reshape(shape) % 7
 
 
-def test_sinusoids():
+def test_sinusoidal_positions():
   table = embeddings.sinusoidal_positions(3, 4)
   np.testing.assert_allclose(
     table,
@@ -58,7 +58,8 @@ def test_embeddings_are_the_sum_of_tables():
   tables = jax.tree.map(
     np.asarray, {k: v.value for k, v in variables['params'].items()}
   )
-  assert tables['position'].shape == (7, 4)  # max_length + offset
+  # max_position_embeddings + position_offset
+  assert tables['position'].shape == (7, 4)
   want = (
     tables['token'][_ids()]
     + tables['position'][[2, 3, 4]][None]
@@ -74,7 +75,7 @@ def test_embeddings_are_the_sum_of_tables():
   np.testing.assert_allclose(running, want, atol=1e-7)
 
 
-def test_rows_longer_than_the_table_are_refused():
+def test_sequences_longer_than_the_table_are_rejected():
   with raises_error(
     errors.ConfigError,
     where='EncoderConfig.max_position_embeddings',
@@ -85,7 +86,7 @@ def test_rows_longer_than_the_table_are_refused():
     )
 
 
-def test_missing_language_ids_are_refused():
+def test_missing_language_ids_are_rejected():
   module = embeddings.Embeddings(
     _config(use_language_embeddings=True, num_languages=2)
   )
@@ -96,13 +97,13 @@ def test_missing_language_ids_are_refused():
     module.apply(variables, _ids(), **_EMBED)
 
 
-def test_unknown_number_of_languages_is_refused():
+def test_unknown_number_of_languages_is_rejected():
   module = embeddings.Embeddings(_config(use_language_embeddings=True))
   with raises_error(errors.ConfigError, where='EncoderConfig.num_languages'):
     module.init(jax.random.key(0), _ids(), **_EMBED)
 
 
-def test_ids_out_of_range_show_as_nan():
+def test_ids_out_of_range_give_nan():
   table = jnp.ones((3, 2))
   rows = embeddings.embedding_lookup(table, jnp.asarray([[0, 2, 3]]), 'vocab')
   assert np.isfinite(rows[0, :2]).all() and np.isnan(rows[0, 2]).all()

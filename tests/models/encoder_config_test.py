@@ -1,4 +1,4 @@
-"""Configurations: choices by name, ranges, fit to a vocabulary."""
+"""Encoder configurations: validation and vocabulary sizes."""
 
 import pytest
 
@@ -64,13 +64,13 @@ def test_strings_become_enums():
     ('attention_dropout_rate', -0.1, (0, '-0.1')),
   ],
 )
-def test_bad_values_are_refused(name, value, values):
+def test_invalid_values_are_rejected(name, value, values):
   with raises_error(errors.ConfigError, mentions=values) as raised:
     _config(**{name: value})
   assert_mentions(raised.value, f'EncoderConfig.{name}')
 
 
-def test_heads_must_divide_the_width_unless_their_width_is_given():
+def test_num_heads_must_divide_hidden_dim_without_head_dim():
   with raises_error(
     errors.ConfigError,
     where='EncoderConfig.hidden_dim',
@@ -81,7 +81,7 @@ def test_heads_must_divide_the_width_unless_their_width_is_given():
   assert _config().dim_per_head == 4
 
 
-def test_vocabulary_fills_in_what_is_unset():
+def test_vocabulary_sets_missing_sizes():
   config = model_config.with_vocabulary(_config(), _spec())
   assert (config.vocab_size, config.num_languages) == (50, 2)
   assert model_config.with_vocabulary(config, _spec()) == config
@@ -94,12 +94,12 @@ def test_vocabulary_fills_in_what_is_unset():
     (dict(num_languages=3), (3, 2, 'EncoderConfig.num_languages')),
   ],
 )
-def test_another_vocabulary_is_refused(stated, values):
+def test_different_vocabulary_sizes_are_rejected(stated, values):
   with raises_error(errors.VocabularyError, mentions=values):
     model_config.with_vocabulary(_config(**stated), _spec())
 
 
-def test_table_is_rounded_up():
+def test_table_size_is_rounded_up():
   assert _config(vocab_size=50).table_size == 128
   assert _config(vocab_size=250_002).table_size == 250_112
   assert _config(vocab_size=119_547).table_size == 119_552
@@ -107,7 +107,7 @@ def test_table_is_rounded_up():
   assert _config(vocab_size=64, pad_vocab_size_multiple=16).table_size == 64
 
 
-def test_table_without_a_vocabulary_says_what_to_do():
+def test_table_size_requires_a_vocabulary():
   with raises_error(
     errors.ConfigError,
     where='EncoderConfig.vocab_size',

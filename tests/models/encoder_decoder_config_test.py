@@ -1,4 +1,4 @@
-"""Hyper-parameters of encoder-decoders: checks, and the generic code."""
+"""Encoder-decoder configurations: validation and vocabulary sizes."""
 
 import pytest
 
@@ -61,7 +61,7 @@ def test_sizes_come_from_the_vocabulary():
     model_config.with_vocabulary(_config(family='t5', vocab_size=31), spec)
 
 
-def test_a_model_directory_remembers_the_model(tmp_path):
+def test_model_round_trips_through_a_model_directory(tmp_path):
   model = encoder_decoder.EncoderDecoder(
     _config(
       family='t5',
@@ -115,6 +115,6 @@ def test_a_model_directory_remembers_the_model(tmp_path):
     ),
   ],
 )
-def test_mistakes_are_told(fields, values):
+def test_invalid_fields_are_rejected(fields, values):
   with raises_error(errors.ConfigError, mentions=values):
     _config(**fields)

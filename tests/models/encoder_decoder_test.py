@@ -1,4 +1,4 @@
-"""Encoder-decoders: equivalent forms, what each position sees, gradients."""
+"""Equivalent implementations, masks and gradients of encoder-decoders."""
 
 import dataclasses
 import functools
@@ -87,7 +87,7 @@ def _inputs(kind):
 
 @pytest.fixture
 def trees():
-  """Boxed parameters of each kind, far from uniform logits."""
+  """Fixture that returns boxed parameters with non-uniform logits."""
   return lambda kind: random_parameters.boxed(_model(kind), spread=0.25)
 
 
@@ -135,18 +135,18 @@ def test_sharded_equals_one_device(trees, kind):
     got,
     want,
   )
-  _check_all_learn(want[1])
+  _assert_nonzero_gradients(want[1])
 
 
-def _check_all_learn(gradients):
+def _assert_nonzero_gradients(gradients):
   for path, gradient in jax.tree_util.tree_leaves_with_path(gradients):
-    # A bias of keys moves all logits of a query alike.
+    # The key bias adds a constant to all scores of a query.
     assert 'key' in str(path) or np.abs(gradient).max() > 1e-9, path
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('kind', ['tied', 'umt5'])
-def test_scanned_equals_unrolled_and_rematerialised(trees, kind):
+def test_scanned_equals_unrolled_with_remat(trees, kind):
   scanned = nn.unbox(trees(kind))
   unrolled = {
     name: layer_stacking.unstack_layers(leaf) for name, leaf in scanned.items()
@@ -171,7 +171,7 @@ def test_scanned_equals_unrolled_and_rematerialised(trees, kind):
     unrolled, _inputs(kind), jax.random.key(0)
   )
   np.testing.assert_allclose(got, want, atol=1e-5, rtol=1e-5)
-  _check_all_learn(gradients)
+  _assert_nonzero_gradients(gradients)
   other_outputs = {
     name: layer_stacking.stack_layers(leaf)
     for name, leaf in other_outputs.items()
@@ -189,7 +189,7 @@ def test_scanned_equals_unrolled_and_rematerialised(trees, kind):
     ['post_ln', 'tied', 'pre_ln', 't5', 'umt5'], slow=['tied', 'pre_ln', 't5']
   ),
 )
-def test_cached_steps_equal_whole_rows(trees, kind):
+def test_cached_steps_equal_complete_sequences(trees, kind):
   model, params = _model(kind), nn.unbox(trees(kind))
   inputs = _inputs(kind)
   languages = inputs.get('decoder_language_ids')
@@ -226,7 +226,7 @@ def test_cached_steps_equal_whole_rows(trees, kind):
       language_ids=None if languages is None else languages[:, :1],
     )
   )
-  # Rows 0 and 1 of the cache read the memory's row 0, and so on.
+  # Sequences 0 and 1 of the cache read sequence 0 of the memory, and so on.
   target = np.repeat(_TARGET[::2], 2, axis=0)
   for i in range(5):
     states, cache = step(target[:, i : i + 1], cache, i)
@@ -236,7 +236,7 @@ def test_cached_steps_equal_whole_rows(trees, kind):
   assert np.abs(want).max() > 1
 
 
-def test_a_position_sees_no_later_token_and_no_padding_of_the_memory(trees):
+def test_decoder_masks_later_tokens_and_memory_padding(trees):
   model, params = _model('t5'), trees('t5')
   memory = _call(model, params, 'encode', _SOURCE, segment_ids=_SEGMENTS)
   want = _call(
@@ -257,7 +257,7 @@ def test_a_position_sees_no_later_token_and_no_padding_of_the_memory(trees):
 
 
 def _pack(rows, first, second, width):
-  """Two rows in one, with padding after them: ids, segments, positions."""
+  """Packs two sequences; returns ids, segments and positions with padding."""
   lengths = first, second
   ids = np.concatenate([rows[0, :first], rows[1, :second]])
   segments = np.repeat([1, 2], lengths)
@@ -288,7 +288,7 @@ def test_packed_equals_padded(trees, kind):
   np.testing.assert_allclose(got[0, 3:8], want[1], atol=2e-5)
 
 
-def test_encoder_part_is_an_encoder(trees):
+def test_encoder_equals_a_standalone_encoder(trees):
   model, params = _model('post_ln'), nn.unbox(trees('post_ln'))
   alone = encoder.Encoder(model.config.encoder)
   layers = _call(
@@ -309,7 +309,7 @@ def test_encoder_part_is_an_encoder(trees):
 
 
 @pytest.mark.parametrize('kind', ['t5', 'umt5'])
-def test_layers_of_t5s_encoder(trees, kind):
+def test_t5_encoder_layers_include_embeddings_and_states(trees, kind):
   model, params = _model(kind), trees(kind)
   layers = _call(model, params, 'encode_layers', _SOURCE)
   assert layers.shape == (4, 8, 7, 16)
@@ -321,8 +321,8 @@ def test_layers_of_t5s_encoder(trees, kind):
   )
 
 
-def test_tied_decoder_is_the_causal_plug_in_of_an_encoder(trees):
-  """A row of one token sees itself, so causal or not is the same."""
+def test_tied_decoder_equals_the_plug_in_of_an_encoder(trees):
+  """For sequences of one token, causal masks have no effect."""
   model = _model('tied', num_decoder_layers=3)
   params = random_parameters.draw_parameters(model, spread=0.25)
   veco = encoder.Encoder(
@@ -388,7 +388,7 @@ def test_dropout_only_in_training(trees):
   assert np.abs(logits(0, False) - logits(1, False)).max() > 1e-2
 
 
-def test_output_table_gives_the_logits(trees):
+def test_logits_equal_states_times_output_table(trees):
   for kind in ('t5', 'pre_ln', 'umt5'):
     model, params = _model(kind), trees(kind)
     states = jax.random.normal(jax.random.key(0), (4, 16))
@@ -405,7 +405,7 @@ def test_output_table_gives_the_logits(trees):
     assert (np.asarray(bias)[30:] < -1e8).all()
 
 
-def test_rows_longer_than_the_model_are_refused(trees):
+def test_sequences_longer_than_the_model_are_rejected(trees):
   for kind in ('t5', 'pre_ln'):
     with raises_error(errors.ConfigError, mentions=17):
       _call(_model(kind), trees(kind), 'encode', np.zeros((1, 17), 'int32'))

@@ -1,4 +1,4 @@
-"""The encoder's equivalences: scanned, packed, rematerialised, bfloat16."""
+"""Equivalent implementations of the encoder."""
 
 import dataclasses
 import functools
@@ -38,7 +38,7 @@ def _model(**changes):
 
 
 def _params(model, seed=0):
-  """Random parameters, of which none is zero or one."""
+  """Returns random parameters, none of which is zero or one."""
   shapes = nn.unbox(
     jax.eval_shape(
       lambda key: model_params.init_params(model, key), jax.random.key(seed)
@@ -56,7 +56,7 @@ def _params(model, seed=0):
 
 @functools.cache
 def _apply(model, method):
-  """Compiled once per model: (params, *arrays, **arrays) -> outputs."""
+  """Returns a compiled function of parameters and arrays."""
   return jax.jit(
     lambda params, *args, **kwargs: model.apply(
       {'params': params}, *args, method=method, **kwargs
@@ -65,7 +65,7 @@ def _apply(model, method):
 
 
 def _states(model, params, ids=_IDS, segments=_SEGMENTS, positions=_POSITIONS):
-  """States of every layer, [L + 1, B, T, H]."""
+  """Returns the states of all layers, [L + 1, B, T, H]."""
   return np.asarray(
     _apply(model, 'encode_layers')(
       params, ids, segment_ids=segments, positions=positions
@@ -75,7 +75,7 @@ def _states(model, params, ids=_IDS, segments=_SEGMENTS, positions=_POSITIONS):
 
 @functools.cache
 def _training_loss(model):
-  """(params, dropout key) -> a scalar of the logits with dropout on."""
+  """Returns a function of parameters and dropout key with a scalar loss."""
 
   def loss(params, key):
     logits = model.apply(
@@ -124,7 +124,7 @@ def test_packed_equals_padded(norm_position):
     )
 
 
-def test_default_positions_run_from_zero(params):
+def test_default_positions_start_at_zero(params):
   running = np.broadcast_to(np.arange(10), _IDS.shape)
   want = _states(_model(), params, positions=running)
   got = _apply(_model(), '__call__')(params, _IDS, segment_ids=_SEGMENTS)
@@ -132,7 +132,7 @@ def test_default_positions_run_from_zero(params):
   np.testing.assert_allclose(got, logits, atol=1e-5)
 
 
-def test_text_does_not_see_padding(params):
+def test_text_does_not_depend_on_padding(params):
   other = np.where(_SEGMENTS == 0, 7, _IDS)
   text = _SEGMENTS > 0
   np.testing.assert_array_equal(
@@ -141,7 +141,7 @@ def test_text_does_not_see_padding(params):
   )
 
 
-def test_zeroed_padding_changes_no_text(params):
+def test_zeroed_padding_does_not_change_text_states(params):
   zeroed = _states(_model(zero_padding_states=True), params)
   text = _SEGMENTS > 0
   assert not zeroed[:, ~text].any()
@@ -150,7 +150,7 @@ def test_zeroed_padding_changes_no_text(params):
   )
 
 
-def test_row_of_padding_has_finite_states_and_gradients(params):
+def test_padding_sequence_has_finite_states_and_gradients(params):
   segments = np.zeros_like(_SEGMENTS)
 
   def loss(params):
@@ -170,7 +170,7 @@ def test_row_of_padding_has_finite_states_and_gradients(params):
     pytest.param(dict(remat='full'), marks=pytest.mark.slow),
   ],
 )
-def test_remat_changes_nothing(params, changes):
+def test_remat_does_not_change_loss_and_gradients(params, changes):
   key = jax.random.key(1)
   want = _training_loss(_model())(params, key)
   got = _training_loss(_model(**changes))(params, key)
@@ -181,8 +181,8 @@ def test_remat_changes_nothing(params, changes):
   )
 
 
-def test_narrow_computes_one_product_of_a_layer_again(params):
-  """The feed-forward block's first one; 'full' computes all, 'minimal' none."""
+def test_save_hidden_recomputes_one_matmul_per_layer(params):
+  """'full' recomputes all matmuls, and 'minimal' recomputes none."""
   products = {}
   for remat in ('none', 'minimal', 'save_hidden', 'full'):
     function = _training_loss(_model(remat=remat))
@@ -197,7 +197,7 @@ def test_narrow_computes_one_product_of_a_layer_again(params):
   assert products['full'] > products['save_hidden']
 
 
-def test_bfloat16_is_close_and_keeps_parameters_and_logits_float32(params):
+def test_bfloat16_states_are_close_to_float32(params):
   model = _model(dtype='bfloat16')
   states = _apply(model, 'encode')(
     params, _IDS, segment_ids=_SEGMENTS, positions=_POSITIONS
@@ -216,7 +216,7 @@ def test_bfloat16_is_close_and_keeps_parameters_and_logits_float32(params):
   assert 0 < np.sqrt(np.mean(difference**2)) < 0.03
 
 
-def test_layers_end_with_the_states_and_begin_with_the_embeddings():
+def test_encode_layers_includes_embeddings_and_states():
   model = _model(norm_position='pre')
   params = _params(model)
   layers = _states(model, params)
@@ -231,7 +231,7 @@ def test_layers_end_with_the_states_and_begin_with_the_embeddings():
   np.testing.assert_array_equal(embedded[0, 0], embedded[0, 4])
 
 
-def test_logits_are_the_tied_table_on_transformed_states(params):
+def test_logits_equal_transformed_states_times_tied_table(params):
   model = _model()
   states = jax.random.normal(jax.random.key(2), (5, 12))
   hidden = _apply(model, 'transform')(params, states)
@@ -250,7 +250,7 @@ def test_logits_are_the_tied_table_on_transformed_states(params):
   )
 
 
-def test_rows_beyond_the_vocabulary_are_never_predicted(params):
+def test_padded_vocabulary_is_not_predicted(params):
   model = _model(pad_vocab_size_multiple=16)
   extra = {'token': jnp.ones((3, 12)), 'bias': jnp.full(3, 50.0)}
   wide = dict(
@@ -273,8 +273,8 @@ def test_rows_beyond_the_vocabulary_are_never_predicted(params):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('tied', mark_slow([True, False], slow=[False]))
-def test_padded_rows_change_no_other_parameter_and_no_loss(tied):
-  """Rows of the vocabulary are drawn as without padding, the others are 0."""
+def test_vocabulary_padding_does_not_change_parameters_and_loss(tied):
+  """The padded embeddings are zero."""
   plain = _model(tie_word_embeddings=tied)
   padded = _model(tie_word_embeddings=tied, pad_vocab_size_multiple=128)
   before, after = (
@@ -299,7 +299,7 @@ def test_padded_rows_change_no_other_parameter_and_no_loss(tied):
 
 
 def test_layers_draw_different_dropout_masks():
-  # Blocks that put out a constant: a layer adds its mask, times that.
+  # Each block has a constant output, so each layer adds its scaled mask.
   model = _model(norm_position='pre', dropout_rate=0.5, embedding_norm=False)
   params = jax.tree.map(np.zeros_like, _params(model))
   params['layers']['mlp']['wo']['bias'] = np.ones((3, 12), np.float32)
@@ -318,13 +318,13 @@ def test_layers_draw_different_dropout_masks():
   assert 0.3 < (first != second).mean() < 0.7
 
 
-def test_dropout_follows_its_key(params):
+def test_dropout_depends_on_the_key(params):
   step = _training_loss(_model())
   losses = [float(step(params, jax.random.key(seed))[0]) for seed in (0, 0, 1)]
   assert losses[0] == losses[1] != losses[2]
 
 
-def test_vocabulary_must_be_known():
+def test_missing_vocab_size_is_rejected():
   model = _model(vocab_size=None)
   with raises_error(errors.ConfigError, where='EncoderConfig.vocab_size'):
     model_params.init_params(model, jax.random.key(0))

@@ -1,4 +1,4 @@
-"""The gin files of model sizes: parsed, built, shapes inferred."""
+"""Parameter counts of the gin files of model sizes."""
 
 import dataclasses
 import pathlib
@@ -29,9 +29,10 @@ _MILLIONS = {
   'ecs': 118.4,
   'modernbert_base': 172.4,
   'mmbert_base': 172.4,
-  'eurobert_210m': 236.1,  # two tables: 113.2 in layers, 61.4 each
+  # 113.2 in the layers and 61.4 in each of two embedding tables
+  'eurobert_210m': 236.1,
 }
-# Of encoder-decoders, likewise. With 250k tokens: mT5 small 300.2 and base
+# Millions of parameters of encoder-decoders. With 250k tokens: mT5 small 300.2 and base
 # 582.4, mBART 610.9, as published; VECO 659.7 (published: 662).
 _ENCODER_DECODERS = {
   'tiny_t5': 21.3,
@@ -45,7 +46,14 @@ _ENCODER_DECODERS = {
   'veco_small_translation': 119.2,
   'veco_translation': 486.7,
 }
-_PARTS = {'encoder', 'encoder_decoder', 't5', 'transformer', 'bart', 'roberta'}
+_PARTIAL_FILES = {
+  'encoder',
+  'encoder_decoder',
+  't5',
+  'transformer',
+  'bart',
+  'roberta',
+}
 
 
 @pytest.fixture(autouse=True)
@@ -70,11 +78,11 @@ def _model(*bindings):
 
 def test_every_size_is_tested():
   sizes = {path.stem for path in (_FOLDER / 'models').glob('*.gin')}
-  assert sizes == {*_MILLIONS, *_ENCODER_DECODERS} | _PARTS
+  assert sizes == {*_MILLIONS, *_ENCODER_DECODERS} | _PARTIAL_FILES
 
 
 def _count(model):
-  """Millions of parameters, after a look at the logits' shape."""
+  """Returns millions of parameters and checks the shape of the logits."""
   shapes = nn.unbox(
     jax.eval_shape(
       lambda key: model_params.init_params(model, key), jax.random.key(0)
@@ -92,7 +100,7 @@ def _count(model):
 
 
 @pytest.mark.parametrize('size', _MILLIONS)
-def test_size(size):
+def test_encoder_size(size):
   model = _model(f"include 'models/{size}.gin'")
   assert type(model) is encoder.Encoder
   assert type(model.config) is model_config.EncoderConfig
@@ -116,7 +124,7 @@ def test_encoder_decoder_size(size):
   )
 
 
-def test_overrides_by_name():
+def test_bindings_override_fields():
   model = _model(
     "include 'models/tiny.gin'",
     "model_config.EncoderConfig.norm_position = 'pre'",

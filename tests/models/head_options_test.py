@@ -1,4 +1,4 @@
-"""Heads: none, with an activation or an output table of their own."""
+"""Options of token heads, and classification heads."""
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,7 @@ def _make(**fields):
   return model, random_parameters.draw_parameters(model)
 
 
-def test_an_encoder_without_a_head_has_states_only():
+def test_encoder_without_a_head_returns_states():
   model, params = _make(mlm_head='none')
   assert params.keys() == {'embeddings', 'layers'}
   apply = jax.jit(model.apply, static_argnames='method')
@@ -46,7 +46,7 @@ def test_an_encoder_without_a_head_has_states_only():
       model.apply({'params': params}, *arguments, method=method)
 
 
-def test_an_output_table_of_its_own():
+def test_untied_output_table():
   model, params = _make(tie_word_embeddings=False)
   assert params['output'].shape == params['embeddings']['token'].shape
   table, bias = model.apply({'params': params}, method='output_table')
@@ -65,7 +65,7 @@ def test_an_output_table_of_its_own():
     _make(tie_word_embeddings=False, mlm_head='none')
 
 
-def test_the_heads_activation():
+def test_head_activation():
   model, params = _make(activation='relu', head_activation='silu')
   same, _ = _make(activation='silu')
   other, _ = _make(activation='relu')
@@ -98,7 +98,7 @@ def _head(dense: bool):
   }
 
 
-def test_classification_heads():
+def test_classification_head_logits():
   states = jnp.array([[[1.0, 2.0], [3.0, 4.0]]])
   np.testing.assert_allclose(
     classification_heads.token_logits(_head(False), states),

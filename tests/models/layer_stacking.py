@@ -1,9 +1,9 @@
 """Converts the parameters of unrolled layers to scanned ones, and back.
 
-Scanned, an encoder keeps its layers under 'layers', with a leading axis of
-length L; unrolled under 'layers_0' .. 'layers_{L-1}'. Under a sharing plan
-(`xlflax.models.variants.parameter_sharing`) the first k of these are each
-language's own, with the axis of languages before that of layers.
+A scanned encoder stores its layers in 'layers', with a leading axis of length
+L. An unrolled encoder stores them in 'layers_0' to 'layers_{L-1}'. With a sharing
+plan (`xlflax.models.variants.parameter_sharing`), the first k layers are
+language-specific, and the axis of languages precedes that of layers.
 """
 
 import flax.linen as nn

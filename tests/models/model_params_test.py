@@ -26,7 +26,7 @@ def test_initial_values():
   kernel = params['layers']['mlp']['wi']['kernel']
   for weights in (params['embeddings']['token'], kernel):
     assert abs(weights.std() - 0.05) < 0.003 and abs(weights.mean()) < 0.003
-  assert (kernel[0] != kernel[1]).mean() > 0.99  # each layer its own
+  assert (kernel[0] != kernel[1]).mean() > 0.99  # Layers have different values.
   for path, leaf in jax.tree_util.tree_leaves_with_path(params):
     if path[-1].key == 'scale':
       assert (leaf == 1).all()

@@ -64,7 +64,7 @@ _POSITIONS = np.array(
 
 
 def _params(model, scale=0.3):
-  """Random parameters, of which none is zero or one."""
+  """Returns random parameters, none of which is zero or one."""
   shapes = nn.unbox(
     jax.eval_shape(
       lambda key: model_params.init_params(model, key), jax.random.key(0)
@@ -93,7 +93,7 @@ def _apply(config):
 # The imported models of tests/interop also have the options of EuroBERT.
 @pytest.fixture(scope='module', params=mark_slow(_CONFIGS, slow=['euro']))
 def case(request):
-  """(configuration, parameters, logits of the packed rows)."""
+  """Configuration, parameters and logits of packed sequences."""
   config = _CONFIGS[request.param]
   params = _params(encoder.Encoder(config))
   return (
@@ -122,7 +122,7 @@ def test_packed_equals_padded(case):
   np.testing.assert_allclose(got[1, :5], want[0, 4:9], atol=2e-5)
 
 
-def test_no_segments_is_one_segment(case):
+def test_missing_segments_equal_one_segment(case):
   config, params, _ = case
   model = encoder.Encoder(config)
   got = jax.jit(lambda p: model.apply({'params': p}, _IDS))(params)
@@ -131,7 +131,7 @@ def test_no_segments_is_one_segment(case):
   np.testing.assert_allclose(got, want, atol=2e-5)
 
 
-def test_a_local_encoder_sees_no_farther_than_its_windows():
+def test_local_attention_is_limited_to_its_windows():
   config = dataclasses.replace(
     _MODERN,
     num_layers=2,
@@ -139,7 +139,7 @@ def test_a_local_encoder_sees_no_farther_than_its_windows():
     scan_layers=False,
     first_attention_norm=True,
   )
-  # Layer 0 is global; its parameters are zero, so that it mixes nothing.
+  # The parameters of the global layer 0 are zero, which disables it.
   params = _params(encoder.Encoder(config))
   params['layers_0'] = jax.tree.map(jnp.zeros_like, params['layers_0'])
   ones, running = np.ones((2, 10), int), np.broadcast_to(np.arange(10), (2, 10))
@@ -154,7 +154,7 @@ def test_a_local_encoder_sees_no_farther_than_its_windows():
 
 
 @pytest.mark.slow
-def test_the_first_norm_is_not_read():
+def test_first_attention_norm_is_unused():
   params = _params(encoder.Encoder(_MODERN))
   model = encoder.Encoder(_MODERN)
   grads = jax.jit(
@@ -169,7 +169,7 @@ def test_the_first_norm_is_not_read():
   assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(grads))
 
 
-def test_rotation_by_hand():
+def test_rotary_embedding_values():
   heads = jnp.array([1.0, 2.0, 3.0, 4.0])[None, None, None]  # D = 4
   turned = rotary.apply_rotary(
     heads, rotary.rotary_angles(jnp.array([[3]]), dim=4, theta=100.0)
@@ -184,7 +184,7 @@ def test_rotation_by_hand():
   np.testing.assert_allclose(np.asarray(turned).ravel(), want, rtol=1e-5)
 
 
-def test_a_factor_stretches_all_periods():
+def test_rope_scaling_factor_stretches_all_periods():
   places = jnp.array([[0, 2, 4, 6]])
   stretched = rotary.rotary_angles(places, dim=4, theta=100.0, factor=2.0)
   plain = rotary.rotary_angles(places // 2, dim=4, theta=100.0)
@@ -193,8 +193,8 @@ def test_a_factor_stretches_all_periods():
 
 
 @pytest.mark.parametrize('name', mark_slow(_CONFIGS, slow=['euro']))
-def test_an_encoder_reads_its_factor(name):
-  """In local layers, too: places twice as far, periods twice as long."""
+def test_encoder_uses_the_rope_scaling_factor(name):
+  """Doubling positions and periods does not change the logits."""
   config = dataclasses.replace(
     _CONFIGS[name], max_position_embeddings=24, rope_scaling_factor=2.0, local_attention=None,
     local_rope_theta=None, global_attn_every_n_layers=1,
@@ -225,7 +225,7 @@ def test_biases_of_the_feed_forward_block(biases, expected_layers):
   } == expected_layers
 
 
-def test_rotated_products_depend_on_distances_only():
+def test_rotated_dot_products_depend_only_on_distances():
   rng = np.random.default_rng(0)
   query, key = (
     jnp.asarray(rng.normal(size=(1, 1, 2, 8)), jnp.float32) for _ in range(2)
@@ -273,7 +273,7 @@ def test_shared_keys_and_values_are_repeated():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('scan', [True, False])
-def test_training_with_dropout_and_rematerialisation(scan):
+def test_remat_does_not_change_the_loss_with_dropout(scan):
   config = dataclasses.replace(
     _MODERN, dropout_rate=0.1, dtype='bfloat16', attention_dropout_rate=0.1
   )
@@ -377,12 +377,12 @@ def test_eight_devices_equal_one():
     ),
   ],
 )
-def test_settings_that_do_not_go_together(changes, values):
+def test_incompatible_settings_are_rejected(changes, values):
   with raises_error(errors.ConfigError, mentions=values):
     dataclasses.replace(_MODERN, **changes)
 
 
-def test_decoders_have_no_rotary_positions():
+def test_rotary_positions_of_decoders_are_rejected():
   with raises_error(
     errors.ConfigError,
     got='rotary',
@@ -400,7 +400,7 @@ def test_decoders_have_no_rotary_positions():
 
 
 @pytest.mark.parametrize('length, works', [(10, True), (9, False)])
-def test_cudnn_takes_windows_as_masks(length, works):
+def test_cudnn_windows_require_even_lengths(length, works):
   case = attention_backends.Case('bfloat16', 64, length, True, 0.0, (9, 0))
   if works:
     assert (

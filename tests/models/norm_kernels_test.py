@@ -1,4 +1,4 @@
-"""The kernel for the gradient of layer norm, interpreted and compiled."""
+"""Kernel for the gradient of layer norm."""
 
 import importlib.util
 
@@ -48,7 +48,7 @@ def _expected_gradients(states, scale, gradient):
     (390, 4, 256),  # Some programs process a second block.
   ],
 )
-def test_gradients_follow_the_formula(shape):
+def test_gradients_equal_the_formula(shape):
   arrays = _make_arrays(shape)
   assert norm_kernels.supports(arrays[0])
   gradients = norm_kernels.layer_norm_gradient(

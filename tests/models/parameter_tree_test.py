@@ -1,7 +1,7 @@
-"""Names, dtypes, shapes and logical axes of parameters, pinned as JSON.
+"""Golden files of names, dtypes, shapes and logical axes of parameters.
 
 `pytest tests/models/parameter_tree_test.py --regenerate_goldens` regenerates
-the files. Look at the difference before committing it.
+the files. Review the difference before committing it.
 """
 
 import json
@@ -81,7 +81,7 @@ _ENCODER_DECODERS = {
 
 
 def _describe(boxed) -> dict[str, str]:
-  """name -> 'float32[30,8] vocab,embed'."""
+  """Returns descriptions such as 'float32[30,8] vocab,embed' by name."""
   described = {}
   for path, box in jax.tree_util.tree_leaves_with_path(
     boxed, is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned)
@@ -110,7 +110,7 @@ def _model(variant):
 
 
 @pytest.mark.parametrize('variant', [*_VARIANTS, *_ENCODER_DECODERS])
-def test_parameters_are_as_pinned(variant, regenerate_goldens):
+def test_parameters_equal_golden_files(variant, regenerate_goldens):
   model = _model(variant)
   tree = _describe(
     jax.eval_shape(

@@ -1,6 +1,7 @@
-"""Parameters drawn by numpy, for tests that do not test initialisation.
+"""Random NumPy parameters for tests that do not test initialization.
 
-Initialising a model compiles for a second or two; these only trace it.
+Compiling the initialization of a model takes one to two seconds. These functions
+only trace it.
 """
 
 import functools
@@ -13,7 +14,7 @@ from xlflax.models import model_params
 
 
 def draw(shapes, *, seed: int = 0, spread: float = 0.4):
-  """A tree of float32 arrays, normal around 0; scales of norms around 1."""
+  """Draws float32 arrays around 0, and norm scales around 1."""
   rng = np.random.default_rng(seed)
 
   def leaf(path, shape):
@@ -25,7 +26,7 @@ def draw(shapes, *, seed: int = 0, spread: float = 0.4):
 
 @functools.cache
 def boxed(model, *, seed: int = 0, spread: float = 0.4):
-  """Those of a model, none of them zero, boxed with their logical axes."""
+  """Returns nonzero parameters of a model, boxed with logical axes."""
   shapes = jax.eval_shape(
     functools.partial(model_params.init_params, model), jax.random.key(0)
   )
@@ -33,12 +34,12 @@ def boxed(model, *, seed: int = 0, spread: float = 0.4):
 
 
 def draw_parameters(model, *, seed: int = 0, spread: float = 0.4):
-  """The same without boxes."""
+  """Returns nonzero parameters of a model without boxes."""
   return nn.unbox(boxed(model, seed=seed, spread=spread))
 
 
 def of_heads(objective, model, *, seed: int = 1, spread: float = 0.4):
-  """Those of an objective's heads on a model, without boxes."""
+  """Returns parameters of the heads of an objective without boxes."""
   shapes = jax.eval_shape(
     functools.partial(objective.init_heads, model), jax.random.key(0)
   )

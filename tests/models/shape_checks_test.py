@@ -1,4 +1,4 @@
-"""Sizes that no model with some parameters has."""
+"""Checks of model sizes against the shapes of parameters."""
 
 import dataclasses
 
@@ -21,15 +21,14 @@ _SHAPES = [(100, 8), (8, 8), (2, 8)]
   [
     ({}, _SHAPES),
     ({'vocab_size': 3000}, _SHAPES),
-    (
-      {'vocab_size': 76, 'num_layers': 1},
-      [()],
-    ),  # a model of a user's own, without a table
+    # A user-defined model without an embedding table.
+    ({'vocab_size': 76, 'num_layers': 1}, [()]),
     ({'vocab_size': 10**6}, [(10**6, 8)]),
-    ({'num_layers': 100}, _SHAPES),  # unrolled or stacked: an axis or a tensor
+    # Layers are counted as an axis or as tensors.
+    ({'num_layers': 100}, _SHAPES),
   ],
 )
-def test_sizes_that_a_model_has(sizes, shapes):
+def test_plausible_sizes_are_accepted(sizes, shapes):
   assert shape_checks.find_shape_problems(_Config(**sizes), shapes) == []
 
 
@@ -40,6 +39,6 @@ def test_sizes_that_a_model_has(sizes, shapes):
     ({'num_layers': 10**9}, 1000000000),
   ],
 )
-def test_sizes_that_no_model_has(sizes, size):
+def test_implausible_sizes_are_reported(sizes, size):
   (problem,) = shape_checks.find_shape_problems(_Config(**sizes), _SHAPES)
   assert str(size) in problem

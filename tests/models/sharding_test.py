@@ -1,4 +1,4 @@
-"""A sharded encoder computes what one device computes."""
+"""Compares a sharded encoder with one on a single device."""
 
 import re
 
@@ -57,7 +57,7 @@ def _batch():
 
 
 def _loss(params, batch, key):
-  """Scalar of logits with dropout on, and the logits [8, 12, 95]."""
+  """Returns a scalar loss with dropout, and the logits [8, 12, 95]."""
   logits = _MODEL.apply(
     {'params': params}, **batch, deterministic=False, rngs={'dropout': key}
   )
@@ -68,7 +68,7 @@ _STEP = jax.value_and_grad(_loss, has_aux=True)
 
 
 def _sharded(params, batch, key):
-  """Loss, logits, gradients and compiled text on data=2, fsdp=2, tensor=2."""
+  """Returns loss, logits, gradients and program text on a 2x2x2 mesh."""
   mesh = jax.make_mesh(
     (2, 2, 2),
     ('data', 'fsdp', 'tensor'),
@@ -98,14 +98,13 @@ def test_eight_devices_equal_one():
     got,
     want,
   )
-  # No device ever holds every row of the table: neither whole, nor of a part
-  # of its width.
+  # No device holds all rows of the embedding table, nor a part of all rows.
   assert re.search(r'f32\[48,', text)
   assert not re.search(r'f32\[96,', text)
 
 
 @pytest.mark.slow
-def test_parameters_are_made_sharded():
+def test_parameters_are_initialized_sharded():
   mesh = jax.make_mesh(
     (2, 2, 2),
     ('data', 'fsdp', 'tensor'),

@@ -132,9 +132,8 @@ def _rows(run) -> tuple[np.ndarray, np.ndarray]:
   ids = np.full((len(hard_texts.TEXTS), reference.LENGTH), spec.pad_id)
   mask = np.zeros_like(ids)
   for i, text in enumerate(hard_texts.TEXTS):
-    max_tokens = 2 + i % (
-      reference.LENGTH - 3
-    )  # The sequences have different lengths.
+    # The sequences have different lengths.
+    max_tokens = 2 + i % (reference.LENGTH - 3)
     token_ids = [*first, *run.vocabulary.encode(text)[:max_tokens], spec.eos_id]
     ids[i, : len(token_ids)], mask[i, : len(token_ids)] = token_ids, 1
   return ids, mask

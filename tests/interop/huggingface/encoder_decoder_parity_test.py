@@ -96,9 +96,8 @@ def _check_gradients(model, run, grads):
   parameters = dict(model.named_parameters())
   visited = set()
   for assignment in huggingface_export.check_export(run.directory).assignments:
-    if (
-      assignment.tensor == 'final_logits_bias'
-    ):  # This is a buffer in transformers.
+    # This is a buffer in transformers.
+    if assignment.tensor == 'final_logits_bias':
       continue
     value = flat[assignment.parameter]
     if assignment.layer is not None:

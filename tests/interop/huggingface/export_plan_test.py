@@ -64,11 +64,8 @@ def test_training_heads_are_omitted():
   [
     (None, ['xlm-roberta', 'roberta'], 'xlm-roberta'),
     (None, [None, 'roberta'], 'roberta'),
-    (
-      None,
-      ['bert', None],
-      'roberta',
-    ),  # BERT does not support position offsets.
+    # BERT does not support position offsets.
+    (None, ['bert', None], 'roberta'),
     ('xlm-roberta', ['roberta'], 'xlm-roberta'),
   ],
 )

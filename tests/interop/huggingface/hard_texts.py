@@ -45,7 +45,8 @@ _FORMS = (
   lambda text: text[::-1],
   lambda text: f'{text} 👍🏽 {text}\u0000',
 )
-TEXTS = tuple(  # The number keeps texts distinct, as some forms do not change a sentence.
+# The number keeps texts distinct, as some forms do not change a sentence.
+TEXTS = tuple(
   f'{form(text)} {number}'
   for number, form in enumerate(_FORMS)
   for text in _SENTENCES

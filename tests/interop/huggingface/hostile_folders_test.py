@@ -157,9 +157,8 @@ def test_links_out_of_the_folder_are_rejected(folder):
   _assert_rejected(folder, 'link.safetensors -> ')
   (folder / 'link.safetensors').unlink()
   (folder.parent / 'elsewhere.safetensors').rename(folder / 'model.safetensors')
-  (folder / 'vocab.txt').symlink_to(
-    '/etc/passwd'
-  )  # The import would copy the file.
+  # The import would copy the file.
+  (folder / 'vocab.txt').symlink_to('/etc/passwd')
   _assert_rejected(folder, 'vocab.txt -> /etc/passwd')
 
 
@@ -262,7 +261,7 @@ def test_invalid_readme_is_tolerated(folder):
 
 
 def _nested(depth):
-  """Returns the opcodes of a tuple that holds itself twice, `depth` times."""
+  """Returns opcodes of `depth` nested tuples with two references each."""
   return b')' + b'2\x86' * depth
 
 

@@ -227,9 +227,8 @@ def test_push_creates_a_private_repository(hub, exported, monkeypatch, capfd):
   assert {name: (exported / name).read_bytes() for name in sent} == sent
   assert b'It is for tests.' in sent['README.md']
   assert {'config.json', 'model.safetensors', 'digests.json'} <= sent.keys()
-  huggingface_import.check_digests(
-    exported
-  )  # The digest of the edited card is up to date.
+  # The digest of the edited card is up to date.
+  huggingface_import.check_digests(exported)
 
 
 def test_push_deletes_stale_model_files(hub, exported, monkeypatch):

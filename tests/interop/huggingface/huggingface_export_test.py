@@ -293,9 +293,8 @@ def _shipped_models() -> dict[str, nn.Module]:
       and not config_files.read_gin_file(name).required()
     ):
       configuration = gin_config.load_gin_files([name], partial=True)
-      with contextlib.suppress(
-        errors.ConfigError
-      ):  # The file is included by others.
+      # The file is included by others.
+      with contextlib.suppress(errors.ConfigError):
         kinds[pathlib.Path(name).stem] = configuration.macro('MODEL')
   return kinds
 

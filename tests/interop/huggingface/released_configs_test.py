@@ -65,9 +65,8 @@ def _reference_outputs(model):
     more = {'langs': torch.ones_like(ids)}
   with torch.no_grad():
     output = model(input_ids=ids, attention_mask=torch.tensor(_MASK), **more)
-    if (
-      'decoder_input_ids' in more and 'logits' not in output
-    ):  # The model is a base model without a head.
+    # The model is a base model without a head.
+    if 'decoder_input_ids' in more and 'logits' not in output:
       return (output.last_hidden_state @ model.shared.weight.T).numpy()
   return (
     output.logits if 'logits' in output else output.last_hidden_state

@@ -51,9 +51,10 @@ def _examples(*sides):
 
 def _converted(dataset, lengths, **options):
   converter = feature_converters.RowConverter(spec=_SPEC, **options)
+  # SeqIO truncates the features like this.
   dataset = dataset.map(
     lambda e: {key: value[: lengths.get(key, 1)] for key, value in e.items()}
-  )  # SeqIO truncates the features like this.
+  )
   converted = list(converter(dataset, lengths).as_numpy_iterator())
   return {
     key: np.stack([row[key] for row in converted]) for key in converted[0]

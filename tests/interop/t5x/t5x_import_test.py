@@ -1,4 +1,4 @@
-"""Checkpoints that T5X itself writes, as model directories."""
+"""Conversion of T5X checkpoints to model directories."""
 
 import dataclasses
 import json
@@ -37,7 +37,7 @@ def _tokens(seed, rows):
 
 @pytest.fixture(scope='module')
 def write_t5x_checkpoint(tmp_path_factory, toy_vocabulary):
-  """(kind, format) -> (T5X's model, parameters, checkpoint)."""
+  """Fixture that returns a T5X model, its parameters and a checkpoint."""
   arrays = {}
 
   def write(kind, orbax):
@@ -64,7 +64,7 @@ def write_t5x_checkpoint(tmp_path_factory, toy_vocabulary):
     ('unscanned', False, True),
   ],
 )
-def test_logits_are_those_of_t5x(
+def test_logits_equal_t5x(
   write_t5x_checkpoint, toy_vocabulary, tmp_path, kind, orbax, scan_layers
 ):
   model, params, checkpoint = write_t5x_checkpoint(kind, orbax)
@@ -97,8 +97,8 @@ def test_logits_are_those_of_t5x(
   np.testing.assert_allclose(logits, expected, atol=2e-5)
 
 
-def test_a_smaller_vocabulary_leaves_rows_unused(toy_vocabulary, tmp_path):
-  model = written_checkpoints.make_model('v1.1', 192)  # T5X rounds up
+def test_smaller_vocabulary_leaves_embeddings_unused(toy_vocabulary, tmp_path):
+  model = written_checkpoints.make_model('v1.1', 192)  # T5X rounds the size up.
   params = written_checkpoints.save_checkpoint(model, tmp_path, orbax=True)
   checked = t5x_import.check_t5x_import(
     tmp_path / 'checkpoint_7', vocabulary=toy_vocabulary
@@ -113,7 +113,7 @@ def test_a_smaller_vocabulary_leaves_rows_unused(toy_vocabulary, tmp_path):
   assert checked.model.config.vocab_size == 180
 
 
-def test_a_larger_vocabulary_is_refused(toy_vocabulary, tmp_path):
+def test_larger_vocabulary_is_rejected(toy_vocabulary, tmp_path):
   written_checkpoints.save_checkpoint(
     written_checkpoints.make_model('v1.1', 170), tmp_path, orbax=True
   )
@@ -124,8 +124,8 @@ def test_a_larger_vocabulary_is_refused(toy_vocabulary, tmp_path):
 
 
 @pytest.fixture
-def own_model(toy_vocabulary, tmp_path):
-  """An encoder of xlflax under T5X, and its checkpoint."""
+def xlflax_model(toy_vocabulary, tmp_path):
+  """An xlflax encoder as a T5X model, and its checkpoint."""
   module = encoder.Encoder(
     model_config.EncoderConfig(
       num_layers=2,
@@ -149,8 +149,10 @@ def own_model(toy_vocabulary, tmp_path):
   return model, module, params, tmp_path / 't5x' / 'checkpoint_7'
 
 
-def test_an_own_model(own_model, toy_vocabulary, toy_corpus, tmp_path):
-  model, module, params, checkpoint = own_model
+def test_xlflax_model_is_converted(
+  xlflax_model, toy_vocabulary, toy_corpus, tmp_path
+):
+  model, module, params, checkpoint = xlflax_model
   run = saved_run.load_run(
     model_directory.convert_t5x_checkpoint(
       t5x_import.check_t5x_import(
@@ -174,10 +176,10 @@ def test_an_own_model(own_model, toy_vocabulary, toy_corpus, tmp_path):
   assert model.eval_fn(restored, batch)[0] == model.eval_fn(params, batch)[0]
 
 
-def test_an_own_model_by_the_command(
-  own_model, toy_vocabulary, tmp_path, capsys
+def test_command_converts_an_xlflax_model(
+  xlflax_model, toy_vocabulary, tmp_path, capsys
 ):
-  _, module, _, checkpoint = own_model
+  _, module, _, checkpoint = xlflax_model
   gin = tmp_path / 'model.gin'
   gin.write_text(
     '\n'.join(
@@ -229,13 +231,13 @@ def test_an_own_model_by_the_command(
   assert capsys.readouterr().err
 
 
-def test_an_own_model_needs_its_configuration(own_model, toy_vocabulary):
+def test_xlflax_model_requires_a_model_gin_file(xlflax_model, toy_vocabulary):
   with pytest.raises(errors.ConfigError, match='--gin_file=models/SIZE.gin'):
-    t5x_import.check_t5x_import(own_model[-1], vocabulary=toy_vocabulary)
+    t5x_import.check_t5x_import(xlflax_model[-1], vocabulary=toy_vocabulary)
 
 
-def test_all_problems_are_reported_at_once(own_model, toy_vocabulary):
-  _, module, _, checkpoint = own_model
+def test_all_problems_are_reported_at_once(xlflax_model, toy_vocabulary):
+  _, module, _, checkpoint = xlflax_model
   other = module.clone(
     config=dataclasses.replace(
       module.config,
@@ -256,7 +258,9 @@ def test_all_problems_are_reported_at_once(own_model, toy_vocabulary):
     assert part in str(caught.value)
 
 
-def test_no_t5(tmp_path, toy_vocabulary, write_t5x_checkpoint):
+def test_folders_without_a_checkpoint_are_rejected(
+  tmp_path, toy_vocabulary, write_t5x_checkpoint
+):
   _, _, checkpoint = write_t5x_checkpoint('v1.1', True)
   with pytest.raises(
     errors.CheckpointError, match='What to do: Pass .*checkpoint_7'
@@ -267,7 +271,7 @@ def test_no_t5(tmp_path, toy_vocabulary, write_t5x_checkpoint):
 
 
 @pytest.mark.parametrize('orbax', [True, False])
-def test_a_damaged_checkpoint(
+def test_damaged_checkpoint_is_rejected(
   write_t5x_checkpoint, toy_vocabulary, tmp_path, orbax
 ):
   _, _, checkpoint = write_t5x_checkpoint('v1.1', orbax)
@@ -279,7 +283,9 @@ def test_a_damaged_checkpoint(
     t5x_import.check_t5x_import(copy, vocabulary=toy_vocabulary)
 
 
-def test_a_missing_array(write_t5x_checkpoint, toy_vocabulary, tmp_path):
+def test_missing_array_is_rejected(
+  write_t5x_checkpoint, toy_vocabulary, tmp_path
+):
   _, _, checkpoint = write_t5x_checkpoint('v1.1', False)
   copy = tmp_path / 'checkpoint_7'
   shutil.copytree(checkpoint, copy)
@@ -292,7 +298,7 @@ def test_a_missing_array(write_t5x_checkpoint, toy_vocabulary, tmp_path):
     t5x_import.check_t5x_import(copy, vocabulary=toy_vocabulary)
 
 
-def test_t5s_own_tokenizer(tmp_path, toy_sentences, capsys):
+def test_command_converts_a_t5_tokenizer(tmp_path, toy_sentences, capsys):
   sentencepiece.SentencePieceTrainer.train(
     sentence_iterator=iter(toy_sentences['en']),
     vocab_size=60,

@@ -1,4 +1,4 @@
-"""xlflax's models under T5X: the same losses, gradients and parameters."""
+"""Compares losses, gradients and parameters of models in T5X and xlflax."""
 
 import jax
 import jax.numpy as jnp
@@ -46,7 +46,7 @@ _RATE = 0.01
 
 
 class _Vocabulary:
-  """The part of a SeqIO vocabulary that models use."""
+  """The attributes of a SeqIO vocabulary that models use."""
 
   class vocabulary:
     spec = _SPEC
@@ -135,14 +135,14 @@ _MODELS = {
 }
 
 
-def test_rows_that_an_objective_does_not_read_are_refused():
+def test_unsupported_layouts_of_objectives_are_rejected():
   with pytest.raises(errors.ConfigError, match='one row.*SENTENCES'):
     _encoder_model(masked_lm.TranslationLM(), 'sentences')
 
 
 @pytest.fixture(scope='module', params=list(_MODELS))
 def case(request):
-  """A model, a batch, and T5X's fresh state."""
+  """A model, a batch, and a new T5X train state."""
   model, layout = _MODELS[request.param]()
   batch = {k: jnp.asarray(v) for k, v in _batch(layout).items()}
   state = train_state.FlaxOptimTrainState.create(
@@ -151,8 +151,8 @@ def case(request):
   return model, batch, state
 
 
-def _own_step(model, params, batch):
-  """One step of `xlflax train`: (output, parameters)."""
+def _xlflax_step(model, params, batch):
+  """Runs one step of `xlflax train`; returns its output and parameters."""
   optimizer = optimizers.SGD(learning_rate=_RATE)
   builder = train_step.TrainStepBuilder(
     model.module,
@@ -178,12 +178,12 @@ def _own_step(model, params, batch):
   return output, state.params
 
 
-def test_a_step_is_that_of_xlflax(case):
+def test_training_step_equals_xlflax(case):
   model, batch, state = case
   params = objective_model.unfreeze_params(state.params)
-  output, expected_params = _own_step(model, params, batch)
+  output, expected_params = _xlflax_step(model, params, batch)
   key = randomness.purpose_key(3, randomness.Purpose.TRAINING)
-  for _ in range(2):  # of the step, and of the entry
+  for _ in range(2):  # For the step and the objective.
     key = jax.random.fold_in(key, 0)
   after, metrics = jax.jit(
     lambda s, b: trainer.train_with_lr(s, b, _RATE, key, model, None)
@@ -198,7 +198,7 @@ def test_a_step_is_that_of_xlflax(case):
     )
 
 
-def test_evaluations_mask_the_same_tokens(case):
+def test_evaluation_masks_the_same_tokens(case):
   model, batch, state = case
   first, metrics = model.eval_fn(state.params, batch)
   second, _ = model.eval_fn(state.params, batch)
@@ -206,7 +206,7 @@ def test_evaluations_mask_the_same_tokens(case):
   np.testing.assert_allclose(metrics['loss'].compute(), first, rtol=1e-6)
 
 
-def test_scores_do_not_depend_on_the_other_rows(case):
+def test_scores_do_not_depend_on_other_sequences(case):
   model, batch, state = case
   scores, more = model.score_batch(
     state.params, batch, return_intermediates=True
@@ -219,7 +219,7 @@ def test_scores_do_not_depend_on_the_other_rows(case):
   assert np.all(scores < 0) and np.all(more['tokens'] >= 1)
 
 
-def test_every_parameter_has_axes_that_the_partitioner_knows(case):
+def test_partitioner_knows_the_axes_of_all_parameters(case):
   model, _, state = case
   partitioner = partitioning.PjitPartitioner(
     num_partitions=1,
@@ -242,7 +242,7 @@ def test_every_parameter_has_axes_that_the_partitioner_knows(case):
   assert params_by_name[token] == jax.sharding.PartitionSpec('model', None)
 
 
-def test_an_encoder_fills_masks_in():
+def test_encoder_predicts_masked_tokens():
   model, _ = _MODELS['mlm']()
   params = model.get_initial_variables(jax.random.PRNGKey(1), {})['params']
   batch = _batch('sentences')
@@ -255,7 +255,7 @@ def test_an_encoder_fills_masks_in():
   np.testing.assert_array_equal(model.predict_batch(params, batch), predictions)
 
 
-def test_an_encoder_decoder_generates():
+def test_encoder_decoder_predictions_equal_xlflax():
   model, _ = _MODELS['translation']()
   params = model.get_initial_variables(jax.random.PRNGKey(1), {})['params']
   batch = _batch('dual')
@@ -272,7 +272,7 @@ def test_an_encoder_decoder_generates():
   np.testing.assert_array_equal(predictions, expected.token_ids[:, 0])
 
 
-def test_the_gradient_of_the_sum():
+def test_sum_normalization_multiplies_the_loss_by_its_weight():
   mean, total = _pair_model(), _pair_model(normalization='sum')
   params = mean.get_initial_variables(jax.random.PRNGKey(1), {})['params']
   batch = _batch('dual')
@@ -284,7 +284,7 @@ def test_the_gradient_of_the_sum():
   )
 
 
-def test_schedules_are_refused():
+def test_scheduled_mask_ratio_is_rejected():
   with pytest.raises(errors.ConfigError, match='Got: mask_ratio'):
     _encoder_model(
       masked_lm.MaskedLM(
@@ -294,7 +294,7 @@ def test_schedules_are_refused():
     )
 
 
-def test_states_are_refused():
+def test_objectives_with_state_are_rejected():
   with pytest.raises(errors.ConfigError, match='Got: SentenceAlignment'):
     _encoder_model(
       sentence_alignment.SentenceAlignment(
@@ -304,12 +304,12 @@ def test_states_are_refused():
     )
 
 
-def test_an_encoder_can_not_translate():
+def test_translation_with_an_encoder_is_rejected():
   with pytest.raises(errors.ConfigError, match='EncoderDecoder'):
     _encoder_model(seq2seq.Translation(), 'dual')
 
 
-def test_masked_language_models_predict_no_rows():
+def test_masked_lm_with_an_encoder_decoder_is_rejected():
   with pytest.raises(errors.ConfigError, match='Use an EncoderModel'):
     t5x_models.EncoderDecoderModel(
       module=_pair_model().module,

@@ -1,4 +1,4 @@
-"""SeqIO tasks that tell each text's language."""
+"""SeqIO tasks whose examples contain language ids."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def _examples(name, split='train'):
   )
 
 
-def test_a_mixture_tells_every_language(toy_corpus, vocabulary):
+def test_mixture_has_language_ids_and_rates(toy_corpus, vocabulary):
   name = t5x_tasks.register_mixture(
     name='corpus.mono', vocabulary=vocabulary, corpus=str(toy_corpus.directory)
   )
@@ -45,7 +45,7 @@ def test_a_mixture_tells_every_language(toy_corpus, vocabulary):
   assert set(examples[0]) == {'targets', 'targets_language'}
 
 
-def test_ids_are_the_vocabularys(toy_corpus, vocabulary, toy_sentences):
+def test_token_ids_equal_the_vocabulary(toy_corpus, vocabulary, toy_sentences):
   name = t5x_tasks.register_mixture(
     name='corpus.mono.en',
     vocabulary=vocabulary,
@@ -71,11 +71,11 @@ def test_pairs_are_filtered_by_length(toy_corpus, vocabulary):
     name='corpus.parallel.de_en',
     vocabulary=vocabulary,
     pairs=dataset_config.PairOptions(max_tokens=max_size),
-  )  # again, in its place
+  )
   assert len(_examples(name)) == sum(size <= max_size for size in sizes) < 50
 
 
-def test_an_unknown_task(vocabulary):
+def test_unknown_task_is_rejected(vocabulary):
   with pytest.raises(errors.CorpusError, match='no_such'):
     t5x_tasks.register_mixture(name='no_such', vocabulary=vocabulary)
 
@@ -89,7 +89,7 @@ def test_metrics():
     t5x_tasks.exact_match([], [])
 
 
-def test_an_unknown_metric(toy_corpus, vocabulary):
+def test_unknown_metric_is_rejected(toy_corpus, vocabulary):
   with pytest.raises(errors.ConfigError, match="'bleu'"):
     t5x_tasks.register_mixture(
       name='corpus.mono',

@@ -1,4 +1,4 @@
-"""Checkpoints of small models as T5X itself writes them; needs T5X."""
+"""Writes checkpoints of small models with T5X."""
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +19,7 @@ _SHAPES = {
     'decoder_target_tokens',
   )
 }
-# Name -> (T5X's module, more of its configuration).
+# Name -> (T5X network module, additional configuration).
 _NETWORKS = {
   'v1.1': (examples, dict(mlp_activations=('gelu', 'linear'))),
   'first': (
@@ -38,7 +38,7 @@ _NETWORKS = {
 
 
 def make_model(kind, rows):
-  """A small model of T5X with so many rows of embeddings."""
+  """Returns a small T5X model with `rows` embeddings."""
   network, more = _NETWORKS[kind]
   if network is scalable:
     more = more | dict(remat_policy='none')
@@ -74,8 +74,8 @@ def _partitioner():
 
 
 def save_checkpoint(model, directory, *, orbax, step=7):
-  """Writes what T5X writes at a step; returns the parameters."""
-  with jax.numpy_rank_promotion('allow'):  # T5X's layers count on it
+  """Saves a checkpoint with T5X and returns its parameters."""
+  with jax.numpy_rank_promotion('allow'):  # The layers of T5X require it.
     state = train_state.FlaxOptimTrainState.create(
       model.optimizer_def,
       model.get_initial_variables(

@@ -1,4 +1,4 @@
-"""Attention: masks, equality with an explicit formula, backends."""
+"""Attention backends: values, selection and errors."""
 
 import logging
 
@@ -28,8 +28,8 @@ def _inputs():
   return [jax.random.normal(key, (2, 5, 3, 4)) for key in keys]
 
 
-def _explicit(query, key, value, mask):
-  """Softmax attention in numpy, one head of one row at a time."""
+def _numpy_attention(query, key, value, mask):
+  """Computes softmax attention in NumPy, one head at a time."""
   query, key, value = (np.asarray(x, np.float64) for x in (query, key, value))
   output = np.zeros_like(query)
   for b in range(query.shape[0]):
@@ -41,7 +41,7 @@ def _explicit(query, key, value, mask):
   return output
 
 
-def test_keys_of_another_length():
+def test_cross_attention_equals_numpy():
   query, *memory = _inputs()
   query = query[:, :3]
   mask = masks.make_cross_attention_mask(
@@ -52,22 +52,22 @@ def test_keys_of_another_length():
   got = attention_backends.dot_product_attention(
     query, *memory, mask, backend=AttentionBackend.XLA
   )
-  want = _explicit(query, *memory, mask.array(3, 5))
+  want = _numpy_attention(query, *memory, mask.array(3, 5))
   np.testing.assert_allclose(got, want, atol=1e-5)
 
 
-def test_equals_the_explicit_formula():
+def test_self_attention_equals_numpy():
   inputs = _inputs()
   segments = jnp.asarray([[1, 1, 2, 2, 2], [1, 1, 1, 0, 0]])
   mask = masks.make_self_attention_mask(segments)
   got = attention_backends.dot_product_attention(
     *inputs, mask, backend=AttentionBackend.XLA
   )
-  want = _explicit(*inputs, mask.array(5, 5))
+  want = _numpy_attention(*inputs, mask.array(5, 5))
   np.testing.assert_allclose(got, want, atol=1e-5)
 
 
-def test_path_with_dropout_is_the_same_attention():
+def test_attention_with_dropout_has_the_same_mean():
   inputs = _inputs()
   mask = masks.make_self_attention_mask(jnp.asarray([[1, 1, 2, 2, 2]] * 2))
 
@@ -77,11 +77,11 @@ def test_path_with_dropout_is_the_same_attention():
     )
 
   key = jax.random.key(1)
-  # At a vanishing rate nothing is dropped.
+  # At a rate near zero, nothing is dropped.
   np.testing.assert_allclose(
     attend(dropout_rate=1e-9, dropout_key=key), attend(), atol=1e-6
   )
-  # On average dropout changes nothing.
+  # Dropout does not change the mean.
   batched = jax.vmap(lambda k: attend(dropout_rate=0.3, dropout_key=k))(
     jax.random.split(key, 4000)
   )
@@ -89,7 +89,7 @@ def test_path_with_dropout_is_the_same_attention():
   np.testing.assert_allclose(batched.mean(0), attend(), atol=0.1)
 
 
-def test_auto_takes_cudnn_where_it_can_and_logs_once(caplog):
+def test_auto_selects_cudnn_and_logs_once(caplog):
   attention_backends._log_backend.cache_clear()
   with caplog.at_level(
     logging.INFO, logger='xlflax.models.attention.attention_backends'
@@ -143,7 +143,7 @@ def test_cudnn_never_falls_back_silently(change, value, caplog):
     (dict(memory_length=125), 125),
   ],
 )
-def test_auto_takes_fused_kernels_where_cudnn_cannot_be_used(
+def test_auto_selects_fused_kernels_without_cudnn_support(
   change, value, caplog
 ):
   case = _HOPPER._replace(**change)
@@ -162,7 +162,7 @@ def test_auto_takes_fused_kernels_where_cudnn_cannot_be_used(
   'platform, chosen',
   [('tpu', AttentionBackend.FUSED), ('cpu', AttentionBackend.XLA)],
 )
-def test_auto_on_tpus_and_cpus(platform, chosen):
+def test_auto_backend_of_tpus_and_cpus(platform, chosen):
   case = _HOPPER._replace(
     capability=None, dropout_rate=0.1, platform=platform, biased=True
   )
@@ -191,7 +191,7 @@ def test_unsupported_options_of_fused_kernels_raise(change, values):
     )
 
 
-def test_the_case_of_arguments_is_that_of_the_target():
+def test_case_from_arrays_uses_the_compile_target():
   query, key, value = (x.astype(jnp.bfloat16) for x in _inputs())
   with compile_targets.compiling_for(compile_targets.Target('gpu', (9, 0))):
     case = attention_backends.Case.from_arrays(
@@ -202,7 +202,7 @@ def test_the_case_of_arguments_is_that_of_the_target():
   )
 
 
-def test_cudnn_on_a_cpu_is_refused():
+def test_cudnn_on_a_cpu_is_rejected():
   with raises_error(
     errors.ConfigError,
     where='EncoderConfig.attention_backend',

@@ -11,7 +11,7 @@ def _rows(mask, length, memory_length=None):
   return np.asarray(array)[0, 0].astype(int).tolist()
 
 
-def test_within_segments():
+def test_self_attention_masks_within_segments():
   segments = jnp.asarray([[1, 1, 2, 0]])
   assert _rows(masks.make_self_attention_mask(segments), 4) == [
     [1, 1, 0, 0],
@@ -32,7 +32,7 @@ def test_within_segments():
   assert masks.make_self_attention_mask(None) is None
 
 
-def test_window_within_segments():
+def test_window_masks_within_segments():
   mask = masks.make_self_attention_mask(jnp.asarray([[1, 1, 1, 2, 2, 0]]))
   assert _rows(mask.replace(window=1), 6) == [
     [1, 1, 0, 0, 0, 0],
@@ -58,7 +58,7 @@ def test_cross_attention_masks():
   assert masks.make_cross_attention_mask(segments, None, length=3) is None
 
 
-def test_a_mask_without_restrictions_is_none():
+def test_mask_without_restrictions_is_none():
   assert masks.Mask().array(2, 3) is None
   mask = jnp.ones((1, 1, 2, 3), bool)
   assert masks.mask_array(mask, 2, 3) is mask

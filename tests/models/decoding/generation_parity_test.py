@@ -1,4 +1,4 @@
-"""Beam search finds what transformers' finds, with the same weights."""
+"""Compares beam search with transformers for the same weights."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -49,7 +49,7 @@ def _mt5():
   head = (
     torch.randn(_VOCAB, 12, generator=torch.Generator().manual_seed(1)) * 0.5
   )
-  head[_EOS] *= -3  # or rows hardly end
+  head[_EOS] *= -3  # Otherwise, few sequences would end.
   model.lm_head.weight = torch.nn.Parameter(head)
   return model
 
@@ -79,7 +79,7 @@ def _mbart():
 
 
 def _reference(model, **options):
-  """Tokens [4, 2, 9] and scores [4, 2]."""
+  """Returns the tokens [4, 2, 9] and scores [4, 2] of transformers."""
   with torch.no_grad():
     result = model.generate(
       input_ids=torch.tensor(_SOURCE),
@@ -91,16 +91,16 @@ def _reference(model, **options):
       return_dict_in_generate=True,
       **options,
     )
-  tokens = result.sequences.numpy()[:, 1:]  # without the start
+  tokens = result.sequences.numpy()[:, 1:]  # Removes the start token.
   tokens = np.pad(tokens, ((0, 0), (0, _LENGTH - tokens.shape[1])))
   ended = np.cumsum(tokens == _EOS, axis=1) - (tokens == _EOS) > 0
-  tokens = np.where(ended, _PAD, tokens)  # it fills up with either symbol
+  tokens = np.where(ended, _PAD, tokens)  # The padding may be either symbol.
   return tokens.reshape(4, 2, -1), result.sequences_scores.reshape(4, 2)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('make', mark_slow([_mt5, _mbart], slow=[_mt5]))
-def test_beams_are_those_of_the_reference(make, tmp_path):
+def test_beams_equal_transformers(make, tmp_path):
   model = make()
   config, params = hf.convert_model(model, tmp_path)
   early = {'full': True, 'exact': 'never'}
@@ -126,4 +126,4 @@ def test_beams_are_those_of_the_reference(make, tmp_path):
     np.testing.assert_array_equal(got.token_ids, want)
     np.testing.assert_allclose(got.scores, scores, atol=1e-4)
     endings.append((want == _EOS).any(-1))
-  assert np.any(endings)  # some ended by themselves
+  assert np.any(endings)  # Some sequences end before the limit.

@@ -1,4 +1,4 @@
-"""Greedy, sampled and beam decoding against searches without a cache."""
+"""Compares greedy, sampled and beam decoding with search without a cache."""
 
 import functools
 import itertools
@@ -102,7 +102,7 @@ def _logits(model, params, batch, target, languages):
 
 
 def _log_probs(params, target, rows=None):
-  """Of whole rows [R, S] after each prefix, without a cache."""
+  """Returns log probabilities after each prefix of sequences [R, S]."""
   batch, languages = _BATCH, _LANGUAGES
   if rows is not None:
     batch = {k: v[rows] for k, v in batch.items()}
@@ -112,13 +112,13 @@ def _log_probs(params, target, rows=None):
   )
 
 
-def _cut(tokens):
-  """Everything after the end symbol replaced by padding."""
+def _pad_after_eos(tokens):
+  """Replaces everything after the end symbol by padding."""
   ended = np.cumsum(tokens == _EOS, axis=-1) - (tokens == _EOS) > 0
   return np.where(ended, _PAD, tokens)
 
 
-def test_greedy_is_the_argmax_without_a_cache(params):
+def test_greedy_equals_the_argmax_without_a_cache(params):
   want = np.zeros((_ROWS, 7), 'int32')
   scores, open_rows = np.zeros(_ROWS), np.ones(_ROWS, bool)
   want[:, 0] = _START
@@ -129,16 +129,20 @@ def test_greedy_is_the_argmax_without_a_cache(params):
     open_rows &= want[:, i + 1] != _EOS
   got = _generate(params, method='greedy', max_length=6)
   assert got.token_ids.shape == (_ROWS, 1, 6)
-  np.testing.assert_array_equal(got.token_ids[:, 0], _cut(want[:, 1:]))
+  np.testing.assert_array_equal(
+    got.token_ids[:, 0], _pad_after_eos(want[:, 1:])
+  )
   np.testing.assert_allclose(got.scores[:, 0], scores, atol=1e-4)
-  assert not open_rows.all() and open_rows.any()  # both kinds of ends
+  # Some sequences end, and some reach the limit.
+  assert not open_rows.all() and open_rows.any()
 
 
 @pytest.fixture(scope='module')
 def exhaustive(params):
-  """Every row of up to 3 tokens, and its log probability per source row."""
+  """All sequences of up to 3 tokens with log probabilities, by source."""
   rows = {
-    tuple(_cut(np.array(x))) for x in itertools.product(range(_VOCAB), repeat=3)
+    tuple(_pad_after_eos(np.array(x)))
+    for x in itertools.product(range(_VOCAB), repeat=3)
   }
   sequences = np.array(sorted(rows))
   target = np.concatenate(
@@ -156,14 +160,14 @@ def exhaustive(params):
 
 
 def _lengths(tokens):
-  """Tokens up to the end symbol and with it."""
+  """Returns the number of tokens up to and including the end symbol."""
   ended = tokens == _EOS
   return np.where(ended.any(-1), ended.argmax(-1) + 1, tokens.shape[-1])
 
 
 @pytest.mark.parametrize('penalty', mark_slow([0.0, 1.0, 2.0], slow=[1.0, 2.0]))
-def test_wide_beam_is_the_exhaustive_search(params, exhaustive, penalty):
-  """49 beams hold every unfinished row of two tokens."""
+def test_wide_beam_equals_exhaustive_search(params, exhaustive, penalty):
+  """49 beams contain all unfinished sequences of two tokens."""
   got = _generate(
     params,
     beam_size=49,
@@ -179,7 +183,7 @@ def test_wide_beam_is_the_exhaustive_search(params, exhaustive, penalty):
     np.testing.assert_array_equal(got.token_ids[row], sequences[order])
 
 
-def test_one_beam_is_greedy(params):
+def test_one_beam_equals_greedy(params):
   want = _generate(params, method='greedy', max_length=6)
   got = _generate(params, beam_size=1, max_length=6)
   np.testing.assert_array_equal(got.token_ids, want.token_ids)
@@ -191,7 +195,7 @@ def test_one_beam_is_greedy(params):
 
 
 @pytest.mark.slow
-def test_exact_early_stopping_finds_no_worse_rows(params):
+def test_exact_early_stopping_is_not_worse_than_full(params):
   full = _generate(
     params,
     beam_size=3,
@@ -213,8 +217,8 @@ def test_exact_early_stopping_finds_no_worse_rows(params):
 
 
 @pytest.mark.slow
-def test_exact_stops_as_soon_as_what_is_returned_is_final(params):
-  """Fewer hypotheses asked for are the first of more."""
+def test_exact_early_stopping_does_not_depend_on_num_samples(params):
+  """The best of several hypotheses equals a single hypothesis."""
   options = dict(beam_size=4, max_length=8, early_stopping='exact')
   single_sample = _generate(params, num_samples=1, **options)
   all_of_them = _generate(params, num_samples=4, **options)
@@ -235,8 +239,8 @@ def test_exact_stops_as_soon_as_what_is_returned_is_final(params):
     dict(beam_size=3, early_stopping='full'),
   ],
 )
-def test_rows_have_limits_of_their_own(params, options):
-  """A row with a limit is what it is in a batch of that limit."""
+def test_max_lengths_apply_per_sequence(params, options):
+  """Compares each sequence with that of a batch with its limit."""
   limits = np.array([2, 5, 3, 4] * 2)
   got = _generate(params, max_lengths=limits, max_length=5, **options)
   for limit in (2, 5):
@@ -251,7 +255,7 @@ def test_rows_have_limits_of_their_own(params, options):
 
 
 @pytest.mark.slow
-def test_larger_penalty_gives_longer_rows(params):
+def test_larger_length_penalty_gives_longer_sequences(params):
   lengths = [
     _lengths(
       _generate(
@@ -267,8 +271,8 @@ def test_larger_penalty_gives_longer_rows(params):
   assert lengths[0] <= lengths[1] < lengths[2], lengths
 
 
-def test_samples_have_the_models_distribution(params):
-  """Chi-square of first tokens, of 8 x 2000 draws, at a temperature."""
+def test_samples_follow_the_model_distribution(params):
+  """Chi-square test of the first tokens of 8 x 2000 samples."""
   temperature = 1.7
   got = _generate(
     params,
@@ -308,7 +312,7 @@ def test_samples_have_the_models_distribution(params):
     pytest.param(dict(top_k=3, top_p=0.9), marks=pytest.mark.slow),
   ],
 )
-def test_truncated_samples(params, options):
+def test_samples_are_truncated_by_top_k_and_top_p(params, options):
   got = _generate(
     params,
     method='sample',
@@ -327,7 +331,7 @@ def test_truncated_samples(params, options):
 
 
 @pytest.mark.slow
-def test_samples_differ_by_key_and_go_on_after_the_start(params):
+def test_samples_depend_on_the_key(params):
   def draw(seed):
     return np.asarray(
       _generate(
@@ -341,13 +345,13 @@ def test_samples_differ_by_key_and_go_on_after_the_start(params):
 
   np.testing.assert_array_equal(draw(0), draw(0))
   assert (draw(0) != draw(1)).any()
-  np.testing.assert_array_equal(draw(2), _cut(draw(2)))
+  np.testing.assert_array_equal(draw(2), _pad_after_eos(draw(2)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('method', ['greedy', 'beam'])
-def test_longer_start_is_read_before(params, method):
-  """A start of two tokens, the second of which is what came first."""
+def test_start_of_two_tokens(params, method):
+  """The second token of the start is the first generated token."""
   options = dict(method=method, beam_size=1, length_penalty=0.0)
   short = _generate(params, max_length=6, **options)
   first = np.asarray(short.token_ids)[:, 0, 0]
@@ -362,7 +366,7 @@ def test_longer_start_is_read_before(params, method):
   )
 
 
-def test_language_and_start_matter(params):
+def test_scores_depend_on_language_and_start(params):
   got = _generate(params, method='greedy', max_length=6)
   other = _generate(
     params, method='greedy', max_length=6, languages=1 - _LANGUAGES
@@ -411,7 +415,7 @@ def test_sharded_equals_one_device(params, boxed, options):
 
 
 @pytest.mark.slow
-def test_no_second_compilation_for_a_batch_of_the_same_shape(params):
+def test_batches_of_the_same_shape_compile_once(params):
   options = decoding.DecodingOptions(beam_size=2, max_length=4)
   program = generation.compile_generate(_MODEL, options, _EOS, _PAD)
   for shift in range(3):
@@ -433,7 +437,7 @@ def test_no_second_compilation_for_a_batch_of_the_same_shape(params):
     dict(family='post_ln', tie_decoder=True, num_decoder_layers=1),
   ],
 )
-def test_sixteen_bit_models_generate(fields):
+def test_bfloat16_models_generate(fields):
   model = encoder_decoder.EncoderDecoder(
     encoder_decoder_config.EncoderDecoderConfig(
       **dict(
@@ -461,7 +465,7 @@ def test_sixteen_bit_models_generate(fields):
   )
   assert got.token_ids.shape == (_ROWS, 2, 4)
   assert np.isfinite(got.scores).all()
-  # Scores are the model's: of whole rows without a cache, to 8 bits.
+  # Scores equal those without a cache, to 8 bits.
   target = np.concatenate([_START[:, None], got.token_ids[:, 0]], axis=1)
   log_probs = jax.nn.log_softmax(
     model.apply(
@@ -479,7 +483,7 @@ def test_sixteen_bit_models_generate(fields):
   np.testing.assert_allclose(got.scores[:, 0], total / lengths, atol=0.05)
 
 
-def test_mistakes_are_told(params):
+def test_invalid_options_are_rejected(params):
   for options, values in (
     (dict(top_p=0.0), 'top_p'),
     (dict(method='greedy', num_samples=2), (2, 1, 'greedy')),

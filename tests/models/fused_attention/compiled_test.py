@@ -1,4 +1,4 @@
-"""The kernels compile for every accelerator that has a compiler."""
+"""Compilation of the kernels for all accelerators with a compiler."""
 
 import importlib.util
 
@@ -23,7 +23,7 @@ _KERNELS = {'gpu': '__gpu$xla.gpu.triton"', 'tpu': '"tpu_custom_call"'}
 @pytest.mark.parametrize('devices', _DEVICES)
 @pytest.mark.parametrize('head_dim, biased', [(64, False), (128, True)])
 def test_forward_and_gradients_compile(devices, head_dim, biased):
-  """Rows of 512 with segments and dropout; the biased ones are causal."""
+  """Compiles sequences of length 512 with segments and dropout."""
   platform = devices.split(':')[0]
   if importlib.util.find_spec(_PACKAGES[platform]) is None:
     pytest.skip(f'needs {_PACKAGES[platform]}')
@@ -55,6 +55,6 @@ def test_forward_and_gradients_compile(devices, head_dim, biased):
       shaped(1, 2, 512, 512, dtype=jnp.float32) if biased else None,
       shaped(4, 512, dtype=jnp.int32),
     )
-  # A TPU's kernel of gradients makes all of them.
+  # TPUs compute all gradients in one kernel.
   expected = 2 if platform == 'tpu' else 3 + biased
   assert compiled_step.text.count(_KERNELS[platform]) == expected

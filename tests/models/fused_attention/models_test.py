@@ -1,4 +1,4 @@
-"""Models with fused attention, interpreted, against plain attention."""
+"""Compares models with interpreted fused attention and plain attention."""
 
 import dataclasses
 
@@ -38,7 +38,7 @@ _SEGMENTS = np.array([[1] * 10 + [2] * 12 + [0] * 2, [1] * 18 + [0] * 6])
 
 
 def _encoder(backend):
-  """Rotary positions, local and global layers, packed rows."""
+  """Returns an encoder with rotary positions, local layers and packing."""
   model = encoder.Encoder(
     dataclasses.replace(_MODERN, attention_backend=backend)
   )
@@ -46,7 +46,7 @@ def _encoder(backend):
 
 
 def _t5(backend):
-  """Relative positions as biases; the decoder is causal and reads a memory."""
+  """Returns an encoder-decoder with relative position biases."""
   model = encoder_decoder.EncoderDecoder(
     dataclasses.replace(_T5, attention_backend=backend)
   )
@@ -78,7 +78,7 @@ def _run(bound_model, params):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('make', [_encoder, _t5])
-def test_fused_attention_changes_no_model(make):
+def test_fused_attention_equals_plain_attention(make):
   params = random_parameters.draw_parameters(make('xla')[0], spread=0.2)
   want, got = (_run(make(backend), params) for backend in ('xla', 'fused'))
   leaves = [jax.tree.leaves(x) for x in (got, want)]

@@ -1,4 +1,4 @@
-"""The biaffine scorer against loops in numpy."""
+"""Compares the biaffine scorer with loops in NumPy."""
 
 import jax
 import jax.numpy as jnp
@@ -47,7 +47,7 @@ def _apply(scorer, params, method, *args, **options):
   )
 
 
-def test_arcs_and_relations_by_loops(scorer, params, words):
+def test_arcs_and_relations_equal_loops(scorer, params, words):
   arcs = _apply(scorer, params, 'arcs', words)
   heads = np.array([[0, 2, 0, 1], [3, 3, 3, 0]])
   relations = _apply(scorer, params, 'relations', words, heads)
@@ -80,7 +80,7 @@ def test_arcs_and_relations_by_loops(scorer, params, words):
         )
 
 
-def test_best_relations_are_those_of_every_arc(scorer, params, words):
+def test_best_relations_equal_the_argmax_of_each_arc(scorer, params, words):
   allowed = jnp.array([[False, True, False], [True, False, True]])
   best = _apply(scorer, params, 'best_relations', words, allowed)
   assert best.dtype == np.int32
@@ -90,14 +90,14 @@ def test_best_relations_are_those_of_every_arc(scorer, params, words):
     np.testing.assert_array_equal(best[:, :, j], scores.argmax(-1))
 
 
-def test_fresh_scorer_prefers_nothing(scorer, words):
+def test_initial_arc_scores_are_zero(scorer, words):
   params = nn.meta.unbox(scorer.init(jax.random.key(3), words)['params'])
   assert not _apply(scorer, params, 'arcs', words).any()
   kernel = np.asarray(params['arc_head']['kernel'])  # [6, 5]: orthonormal
   np.testing.assert_allclose(kernel.T @ kernel, np.eye(5), atol=1e-5)
 
 
-def test_dropout_needs_a_key_and_changes_scores(scorer, params, words):
+def test_dropout_changes_scores(scorer, params, words):
   first_scores, two = (
     _apply(
       scorer,
@@ -124,8 +124,8 @@ def test_only_words_can_be_heads():
   assert np.isfinite(masked_scores).all()
 
 
-def test_word_vectors():
-  """States 0 1 2 3 4, words at 1 (2 tokens) and 3 (1), and no word."""
+def test_pool_words():
+  """The words start at token 1 (two tokens) and token 3 (one token)."""
   states = jnp.arange(5.0)[None, :, None]
   starts, lengths = jnp.array([[1, 3, -1]]), jnp.array([[2, 1, 0]])
   for pooling, expected in (

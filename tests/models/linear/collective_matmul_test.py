@@ -1,4 +1,4 @@
-"""Products of split weights as TPUs compute them, on eight CPU devices."""
+"""Sharded matmuls for TPUs, run on eight CPU devices."""
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ _AXES = ('mlp', 'embed')
 
 
 def _gradients(partitioner, kernel, inputs, axes, contracted):
-  """The traced gradients of a product's squares, and their values."""
+  """Returns the lowered program and the gradients of a squared matmul."""
 
   def loss(kernel, inputs):
     out = dense.sharded_matmul(inputs, kernel, jnp.float32, axes, contracted)
@@ -27,7 +27,7 @@ def _gradients(partitioner, kernel, inputs, axes, contracted):
 
 
 @pytest.mark.parametrize('mesh', [dict(fsdp=8), dict(data=2, fsdp=2, tensor=2)])
-def test_weights_are_gathered_and_parts_of_gradients_exchanged(mesh):
+def test_gradients_use_all_to_all(mesh):
   partitioner = partitioning.Partitioner(**mesh)
   kernel = jax.random.normal(jax.random.key(0), (12, 16))
   inputs = jax.random.normal(jax.random.key(1), (8, 6, 12))
@@ -44,8 +44,8 @@ def test_weights_are_gathered_and_parts_of_gradients_exchanged(mesh):
   assert gradients[0].sharding.is_equivalent_to(spec, 2)
 
 
-def test_several_axes_of_outputs():
-  """Queries of heads, of rows that do not divide over the devices."""
+def test_kernels_with_several_output_axes():
+  """The number of sequences is not divisible by the number of devices."""
   partitioner = partitioning.Partitioner(fsdp=8)
   kernel = jax.random.normal(jax.random.key(0), (16, 2, 3))
   inputs = jax.random.normal(jax.random.key(1), (3, 5, 16))
@@ -56,7 +56,7 @@ def test_several_axes_of_outputs():
   np.testing.assert_allclose(gradients[0], want, rtol=1e-4, atol=1e-4)
 
 
-def test_only_several_tpus_split():
+def test_collective_matmul_requires_several_tpus():
   with compile_targets.compiling_for(compile_targets.Target('tpu')):
     assert not collective_matmul.on_several_tpus()
     with partitioning.Partitioner(fsdp=8).scope():

@@ -1,4 +1,4 @@
-"""Weights and tables of several devices, and what travels for them."""
+"""Sharded weights and embedding tables, and their communication."""
 
 import re
 
@@ -19,7 +19,7 @@ _BOTH = ('data', 'fsdp')
 
 
 def _compiled(partitioner, function, *arguments):
-  """The gradient of the first argument, split like the argument."""
+  """Compiles the gradient of the first argument, sharded like it."""
   with partitioner.scope():
     return (
       jax.jit(
@@ -30,8 +30,8 @@ def _compiled(partitioner, function, *arguments):
     )
 
 
-def _largest_exchanged(program) -> int:
-  """Elements of the largest array of a collective."""
+def _largest_collective(program) -> int:
+  """Returns the number of elements of the largest array of a collective."""
   lines = re.findall(
     r'= (.*) (?:all-\w+|reduce-scatter|collective-permute)\(', program.as_text()
   )
@@ -39,8 +39,8 @@ def _largest_exchanged(program) -> int:
   return max(int(np.prod([int(n) for n in s.split(',')])) for s in shapes)
 
 
-def test_a_large_table_stays_where_it_is():
-  """Ids and rows travel; the table and its gradient do not."""
+def test_large_embedding_table_is_not_communicated():
+  """Only ids and embeddings are exchanged, not the table or its gradient."""
   partitioner = partitioning.Partitioner(fsdp=8)
   table = jax.random.normal(jax.random.key(0), (4096, 16))
   ids = jax.random.randint(jax.random.key(1), (8, 12), 0, 4096)
@@ -51,15 +51,15 @@ def test_a_large_table_stays_where_it_is():
   split = jax.device_put(table, NamedSharding(partitioner.mesh, _FSDP))
   ids = jax.device_put(ids, partitioner.batch_sharding)
   program = _compiled(partitioner, loss, split, ids)
-  assert _largest_exchanged(program) <= ids.size * 16
+  assert _largest_collective(program) <= ids.size * 16
   want = np.zeros(table.shape, np.float32)
   np.add.at(want, np.asarray(ids), 2 * np.asarray(table)[np.asarray(ids)])
   np.testing.assert_allclose(program(split, ids), want, rtol=1e-6)
 
 
 @pytest.mark.parametrize('width, columns', [(16, _BOTH), (12, 'fsdp')])
-def test_columns_of_a_table_are_split_over_all_devices(width, columns):
-  """Of lookups only rows travel; where it cannot be, over `fsdp` alone."""
+def test_embedding_columns_are_sharded_over_all_devices(width, columns):
+  """Columns that all devices cannot divide are sharded over `fsdp`."""
   partitioner = partitioning.Partitioner(
     data=2, fsdp=4, rules=(*partitioning.DEFAULT_RULES, ('columns', _BOTH))
   )
@@ -86,14 +86,14 @@ def test_columns_of_a_table_are_split_over_all_devices(width, columns):
     alone = jax.jit(jax.grad(lookup), out_shardings=sharding).lower(split, ids)
   np.testing.assert_allclose(got, want, rtol=1e-6)
   if columns == _BOTH:
-    assert _largest_exchanged(alone.compile()) <= ids.size * width
+    assert _largest_collective(alone.compile()) <= ids.size * width
 
 
-def test_gradients_of_a_tied_table_are_added_where_both_are_split():
-  """XLA then adds them on each device, before it sums them over nodes.
+def test_gradients_of_a_tied_table_are_added_while_sharded():
+  """XLA adds the gradients on each device before it sums them over nodes.
 
-  Otherwise XLA:GPU scatters a lookup's into the sum of the head's, and each
-  crosses the nodes by itself.
+  Otherwise, XLA:GPU would sum the gradients of the lookup and of the head over
+  the nodes separately.
   """
   partitioner = partitioning.Partitioner(data=2, fsdp=4)
   table = jax.random.normal(jax.random.key(0), (4096, 16))
@@ -123,8 +123,8 @@ def test_gradients_of_a_tied_table_are_added_where_both_are_split():
   np.testing.assert_allclose(program(split, ids), want, rtol=1e-4, atol=1e-6)
 
 
-def test_gpus_add_biases_of_several_axes_as_vectors():
-  """The program adds a bias of [6] to [4, 6], and the values are the same."""
+def test_gpus_flatten_biases_with_several_axes():
+  """The program adds a bias of shape [6] to [4, 6] with equal values."""
   config = tiny.make_model().config
   linear = dense.Linear(config, (2, 3), ('embed', 'heads', 'kv'))
   inputs = jax.random.normal(jax.random.key(0), (4, 5))

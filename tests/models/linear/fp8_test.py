@@ -21,14 +21,14 @@ def _factors():
 
 
 def _error(got, want):
-  """Root of the mean square of the difference, to that of what is wanted."""
+  """Returns the root mean square error relative to `want`."""
   return float(
     jnp.sqrt(jnp.mean(jnp.square(got - want)) / jnp.mean(jnp.square(want)))
   )
 
 
-def test_products_and_gradients_are_close():
-  """Three bits of mantissa: 2^-4 at most a factor; gradients have two."""
+def test_matmuls_and_gradients_are_close():
+  """The formats have three mantissa bits, and two for gradients."""
   inputs, weights, gradient = _factors()
   got, back = jax.vjp(lambda x, w: fp8.fp8_matmul(x, w, 2), inputs, weights)
   want, plain = jax.vjp(lambda x, w: jnp.tensordot(x, w, 2), inputs, weights)
@@ -39,7 +39,7 @@ def test_products_and_gradients_are_close():
 
 
 def test_values_representable_in_eight_bits_are_exact():
-  """Small whole numbers whose largest is a power of two of the format's."""
+  """The values are small integers with the same maximum."""
   rng = np.random.default_rng(0)
   inputs = jnp.asarray(rng.integers(-7, 8, (5, 6)), jnp.float32).at[0, 0].set(7)
   weights = jnp.asarray(rng.integers(-7, 8, (6, 3)), jnp.float32)
@@ -49,13 +49,13 @@ def test_values_representable_in_eight_bits_are_exact():
 
 
 @pytest.mark.parametrize('value', [0.0, 1e30, 1e-30])
-def test_extreme_sizes(value):
+def test_extreme_values_are_scaled(value):
   inputs = jnp.full((2, 4), value)
   outputs = fp8.fp8_matmul(inputs, jnp.eye(4), 1)
   np.testing.assert_allclose(outputs, inputs, rtol=1e-6)
 
 
-def test_the_dtype_stays():
+def test_matmul_keeps_the_dtype():
   inputs, weights, _ = _factors()
   outputs = fp8.fp8_matmul(
     inputs.astype(jnp.bfloat16), weights.astype(jnp.bfloat16), 2
@@ -67,7 +67,7 @@ def test_the_dtype_stays():
   'target',
   [compile_targets.Target('tpu'), compile_targets.Target('gpu', (8, 0))],
 )
-def test_devices_without_them_are_refused(target):
+def test_unsupported_devices_are_rejected(target):
   with (
     compile_targets.compiling_for(target),
     raises_error(errors.ConfigError, mentions='fp8'),
@@ -75,8 +75,8 @@ def test_devices_without_them_are_refused(target):
     fp8.fp8_matmul(jnp.ones((2, 3)), jnp.ones((3, 4)), 1)
 
 
-def test_a_model_multiplies_so_in_its_layers():
-  """Six products of a layer: queries, keys, values, output, and the MLP's."""
+def test_model_layers_use_fp8_matmuls():
+  """A layer has six matmuls: query, key, value, output and two of the MLP."""
   model = tiny.make_model(num_layers=1, matmul_precision='fp8')
   batch = tiny.make_batch()
   traced = jax.make_jaxpr(

@@ -1,4 +1,4 @@
-"""Distances in buckets, and attention to contents and distances."""
+"""Disentangled attention and its distance buckets."""
 
 import functools
 
@@ -12,14 +12,14 @@ from xlflax.models import encoder_config as model_config
 from xlflax.models.variants import disentangled
 
 
-def test_buckets():
-  """S = 8: one bucket each up to 4, then they grow; odd in the distance."""
+def test_log_bucket_values():
+  """Buckets are exact up to distance 4, then logarithmic, and odd."""
   distances = np.array([0, 1, 4, 5, 9, 31, -1, -4, -31])
   buckets = disentangled.log_bucket(jnp.array(distances), buckets=8, maximum=32)
   assert buckets.tolist() == [0, 1, 4, 5, 6, 7, -1, -4, -7]
 
 
-def test_scores_are_those_of_the_formula():
+def test_attention_equals_the_formula():
   rng = np.random.default_rng(0)
   query, key, value = rng.normal(size=(3, 2, 3, 2, 4)).astype(np.float32)
   relative_query, relative_key = rng.normal(size=(2, 6, 2, 4)).astype(
@@ -50,8 +50,8 @@ def test_scores_are_those_of_the_formula():
   np.testing.assert_allclose(got, want, atol=1e-5)
 
 
-def test_packed_rows_are_as_rows_of_their_own():
-  """Distances are between positions, which restart in each segment."""
+def test_packed_sequences_equal_separate_sequences():
+  """Positions restart in each segment."""
   model = encoder.Encoder(
     model_config.EncoderConfig(
       num_layers=1,

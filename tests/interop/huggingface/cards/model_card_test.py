@@ -221,9 +221,8 @@ def test_card_describes_the_initial_checkpoint(run_of, tmp_path):
 
 def test_results_with_other_pooling_or_parameters_are_omitted(run_of):
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
-  _write_result(
-    directory, 3, 0.1, pooling=None, layer=None
-  )  # mean without special tokens
+  # mean without special tokens
+  _write_result(directory, 3, 0.1, pooling=None, layer=None)
   _write_result(directory, 3, 0.2, pooling='mean_all', layer=None)
   _write_result(directory, 3, 0.3, pooling='mean_all', layer=1)
   _write_result(directory, 3, 0.4, parameters='not averaged')

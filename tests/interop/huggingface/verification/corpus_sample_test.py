@@ -30,10 +30,8 @@ def test_sample_contains_each_language_and_pair(tmp_path):
   ):
     (corpus / name).parent.mkdir(parents=True, exist_ok=True)
     (corpus / name).write_text(text)
-  assert corpus_sample.sample_texts(tmp_path) == (
-    [],
-    [],
-  )  # The run has no trainer file.
+  # The run has no trainer file.
+  assert corpus_sample.sample_texts(tmp_path) == ([], [])
   _write_trainer(tmp_path, str(corpus))
   texts, notes = corpus_sample.sample_texts(tmp_path)
   assert notes == [] and texts[:2] == ['eins', 'zwei']

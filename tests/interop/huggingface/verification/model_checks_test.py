@@ -341,9 +341,8 @@ def test_transformers_detects_common_defects_of_export_and_import(
   assert 'transformers' in caught.value.what
   assert not (tmp_path / 'out').exists()
   monkeypatch.setitem(sys.modules, 'transformers', None)
-  folder_writer.write_folder(
-    checked, tmp_path / 'out'
-  )  # The defects cancel out without transformers.
+  # The defects cancel out without transformers.
+  folder_writer.write_folder(checked, tmp_path / 'out')
 
 
 def test_incorrect_import_is_removed(run_of, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Fused attention, interpreted, against plain attention."""
+"""Compares interpreted fused attention with plain attention."""
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ def _arrays(*, length, memory_length, heads=2, groups=2, rows=2, dtype=None):
     (rows, length, heads, 16),
     (rows, memory_length, groups, 16),
     (rows, memory_length, groups, 16),
-    (rows, length, heads, 16),  # the output's gradient
+    (rows, length, heads, 16),  # gradient of the output
     (1, heads, length, memory_length),
   ]
   *arrays, bias = [
@@ -31,7 +31,7 @@ def _arrays(*, length, memory_length, heads=2, groups=2, rows=2, dtype=None):
 
 
 def _run(backend, arrays, bias, mask, **options):
-  """The output, and the gradients of query, key, value and bias."""
+  """Returns the output and the gradients of query, key, value and bias."""
   *inputs, gradient = arrays
 
   def attend(inputs, bias):
@@ -61,14 +61,14 @@ _DROPOUT = dict(dropout_rate=0.2, dropout_key=jax.random.key(7))
 
 @pytest.fixture(params=mark_slow(['gpu', 'tpu'], slow=['tpu']))
 def kernels(request, monkeypatch):
-  """The kernels of GPUs and of TPUs, interpreted."""
+  """Fixture that selects the kernels of GPUs or TPUs."""
   if request.param == 'tpu':
     monkeypatch.setattr(
       attention_vjp, '_kernels', lambda options: tpu_attention
     )
 
 
-def test_packed_rows_with_dropout_a_window_and_shared_keys(kernels):
+def test_packed_sequences_with_dropout_window_and_shared_keys(kernels):
   arrays, _ = _arrays(length=80, memory_length=80, groups=1)
   mask = masks.make_self_attention_mask(jnp.asarray(_SEGMENTS)).replace(
     window=9
@@ -77,7 +77,7 @@ def test_packed_rows_with_dropout_a_window_and_shared_keys(kernels):
 
 
 @pytest.mark.parametrize('causal', mark_slow([False, True], slow=[False]))
-def test_sequences_of_one_segment_and_of_several(kernels, causal):
+def test_sequences_with_one_or_several_segments(kernels, causal):
   """On GPUs, kernels compare segments only for the second and third sequence.
 
   The last sequence consists of padding.
@@ -99,7 +99,7 @@ def test_causal_attention_with_a_bias_and_dropout(kernels):
   _compare(arrays, bias, mask, scale=1.0, **_DROPOUT)
 
 
-def test_memory_of_another_length_of_which_a_query_may_see_nothing(kernels):
+def test_cross_attention_with_fully_masked_queries(kernels):
   arrays, _ = _arrays(length=40, memory_length=72)
   memory = np.where(_SEGMENTS[:, :72] == 2, 4, _SEGMENTS[:, :72])
   mask = masks.make_cross_attention_mask(
@@ -110,21 +110,21 @@ def test_memory_of_another_length_of_which_a_query_may_see_nothing(kernels):
   assert blind.any() and not np.asarray(fused)[blind].any()
 
 
-def test_full_rows_in_bfloat16(kernels):
-  """To 2 % of the largest value of plain attention in float32."""
+def test_full_sequences_in_bfloat16(kernels):
+  """The tolerance is 2 % of the largest value of plain attention."""
   arrays, _ = _arrays(length=48, memory_length=48, dtype=jnp.bfloat16)
   _compare(arrays, None, None, tolerance=2e-2)
 
 
 @pytest.mark.slow
-def test_packed_rows_with_dropout_and_a_bias_in_bfloat16(kernels):
+def test_packed_sequences_with_dropout_and_bias_in_bfloat16(kernels):
   arrays, bias = _arrays(length=80, memory_length=80, dtype=jnp.bfloat16)
   mask = masks.make_self_attention_mask(jnp.asarray(_SEGMENTS))
   _compare(arrays, bias, mask, tolerance=2e-2, **_DROPOUT)
 
 
-def test_packed_rows_are_padded_rows(kernels):
-  """The texts of a packed row, and each in a row of its own; gradients too."""
+def test_packed_sequences_equal_padded_sequences(kernels):
+  """Compares outputs and gradients."""
   arrays, _ = _arrays(length=32, memory_length=32, rows=1)
 
   def alone(array):
@@ -148,8 +148,8 @@ def test_packed_rows_are_padded_rows(kernels):
     np.testing.assert_allclose(packed[0, 20:], padded[1, :12], atol=1e-5)
 
 
-def test_devices_compute_what_one_does(kernels):
-  """Eight devices split rows and heads; the bias' gradient is their sum."""
+def test_eight_devices_equal_one(kernels):
+  """Sequences and heads are sharded; the bias gradient is summed."""
   partitioner = partitioning.Partitioner(data=2, fsdp=2, tensor=2)
   arrays, bias = _arrays(length=32, memory_length=32, rows=4)
   segments = jnp.asarray(np.repeat([[1, 2], [1, 1], [1, 0], [2, 3]], 16, 1))
