@@ -1,4 +1,4 @@
-"""Datasets that each objective reads."""
+"""Datasets that each objective supports."""
 
 import dataclasses
 
@@ -82,7 +82,7 @@ _GENERATOR = encoder_config.EncoderConfig(
   num_layers=1, hidden_dim=8, mlp_dim=8, num_heads=1
 )
 
-# Objective -> the datasets that it reads.
+# Objective -> supported datasets.
 _READ = {
   masked_lm.MaskedLM(): {*_STREAMS},
   masked_lm.TranslationLM(): {'pairs'},
@@ -106,7 +106,7 @@ _READ = {
 
 @pytest.mark.parametrize('name', _STREAMS)
 @pytest.mark.parametrize('objective', _READ, ids=lambda one: one.name)
-def test_an_objective_reads_its_datasets_and_no_others(objective, name):
+def test_objectives_reject_unsupported_datasets(objective, name):
   if name in _READ[objective]:
     objective.check_dataset(_STREAMS[name])
     return
@@ -132,12 +132,12 @@ def test_an_objective_reads_its_datasets_and_no_others(objective, name):
     (dependency_parsing.DependencyParsing(relations=('b', 'a')), 'trees'),
   ],
 )
-def test_classes_of_rows_and_objective_are_the_same(objective, maker):
+def test_different_labels_are_rejected(objective, maker):
   with pytest.raises(errors.ConfigError):
     objective.check_dataset(_STREAMS[maker])
 
 
-def test_plugged_in_features_need_a_second_side():
+def test_plug_in_features_require_translations():
   objective = sequence_classification.SequenceClassification(
     labels=_LABELS, features='plug_in'
   )
@@ -162,7 +162,7 @@ def test_plugged_in_features_need_a_second_side():
     other.check_dataset(_labeled(paired))
 
 
-def test_the_choices_of_a_question_are_in_one_batch():
+def test_multiple_choice_requires_complete_groups():
   objective = multiple_choice.MultipleChoice(num_choices=2)
   single_choice = dataclasses.replace(_STREAMS['choices'], group_size=1)
   with raises_error(
@@ -173,7 +173,7 @@ def test_the_choices_of_a_question_are_in_one_batch():
     objective.check_dataset(single_choice)
 
 
-def test_an_objective_of_a_users_own_reads_anything():
+def test_user_objectives_accept_all_datasets():
   @dataclasses.dataclass(frozen=True, kw_only=True)
   class Own(objective_base.Objective):
     name: str = 'own'

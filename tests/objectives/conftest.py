@@ -1,4 +1,4 @@
-"""A tiny model with the encoder's methods, which makes these tests quick."""
+"""Fixtures with a tiny fake encoder that compiles quickly."""
 
 import functools
 import types
@@ -18,7 +18,7 @@ VOCAB, HIDDEN, LAYERS = 23, 8, 2
 
 @class_registry.register('fake_encoder_of_the_tests')
 class FakeEncoder(nn.Module):
-  """Embeddings mixed with the mean of the row, LAYERS times; tied table."""
+  """Encoder that mixes embeddings with their mean in LAYERS layers."""
 
   dropout_rate: float = 0.0
 
@@ -76,7 +76,7 @@ class FakeEncoder(nn.Module):
 
 @pytest.fixture
 def vocabulary() -> VocabularySpec:
-  """Special ids 0-4, 10 and 22; three languages."""
+  """Vocabulary with special ids 0-4, 10 and 22, and three languages."""
   return VocabularySpec(
     size=VOCAB,
     pad_id=0,
@@ -128,13 +128,13 @@ def _rows(rng, lengths, length, languages):
 
 @pytest.fixture
 def batch():
-  """Rows of 12, 5, 0 and 9 words; languages 0, 1, 2, 1."""
+  """Sequences of 12, 5, 0 and 9 words in languages 0, 1, 2 and 1."""
   return _rows(np.random.default_rng(0), [12, 5, 0, 9], 14, [0, 1, 2, 1])
 
 
 @pytest.fixture
 def pairs():
-  """Five pairs en-de or en-fr; the fourth one's second side is empty."""
+  """Five en-de or en-fr pairs; the target of the fourth pair is empty."""
   rng = np.random.default_rng(1)
   first = _rows(rng, [4, 7, 3, 5, 6], 10, [0, 0, 0, 0, 0])
   second = _rows(rng, [5, 6, 8, 0, 4], 10, [1, 2, 1, 2, 2])
@@ -162,7 +162,7 @@ def _loss_and_gradient(
 
 @pytest.fixture
 def run(model, params):
-  """Output and gradient of an objective, compiled once per kind of call."""
+  """Fixture that returns the output and gradient of an objective."""
 
   def call(objective, batch, context, params=params):
     return _loss_and_gradient(
@@ -181,7 +181,7 @@ def run(model, params):
 
 @pytest.fixture
 def context(vocabulary):
-  """Makes a `ObjectiveContext` from a seed."""
+  """Fixture that creates an `ObjectiveContext` from a seed."""
 
   def make(seed=0, *, train=True, step=0):
     return objective_base.ObjectiveContext(

@@ -1,4 +1,4 @@
-"""A tiny encoder-decoder, a vocabulary with every symbol, and batches."""
+"""A tiny fake encoder-decoder, a vocabulary with all symbols, and batches."""
 
 import functools
 
@@ -11,10 +11,10 @@ from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
 from xlflax.objectives import objective_base
 
 PAD, BOS, EOS, MASK = 0, 1, 2, 4
-SYMBOLS = (5, 6, 7)  # of en, de, fr
+SYMBOLS = (5, 6, 7)  # languages en, de, fr
 SENTINELS = (22, 21, 20, 19)
-FIRST = 8  # the first id of text
-_STARTS = [8, 9, 10, 13, 16]  # ids that begin a word
+FIRST = 8  # first text id
+_STARTS = [8, 9, 10, 13, 16]  # ids that start a word
 
 SPEC = VocabularySpec(
   size=VOCAB,
@@ -39,7 +39,7 @@ def begins_word(token: int) -> bool:
 
 
 class FakeEncoderDecoder(FakeEncoder):
-  """A causal mean of the decoder's inputs, plus the mean of the memory."""
+  """Adds a causal mean of decoder inputs and the mean of the memory."""
 
   def decode(
     self,
@@ -82,12 +82,12 @@ def params():
 
 
 def text(rng, count: int) -> list[int]:
-  """So many ids of text."""
+  """Returns `count` random text ids."""
   return [int(i) for i in rng.integers(FIRST, SENTINELS[-1], count)]
 
 
 def batch_of(texts, length: int, languages):
-  """Rows `<s> a </s> b </s>`; each text is a list of sentences."""
+  """Returns sequences `<s> a </s> b </s>`; each text is a list of sentences."""
   rows = np.zeros((len(texts), length), np.int32)
   for row, sentences in zip(rows, texts, strict=True):
     tokens = [BOS, *(t for s in sentences for t in (*s, EOS))]
@@ -102,7 +102,7 @@ def batch_of(texts, length: int, languages):
 
 
 def pair_batch(seed: int = 0):
-  """Five pairs of rows; the fourth one's second side is all padding."""
+  """Returns five pairs; the target of the fourth pair is padding."""
   rng = np.random.default_rng(seed)
   sides = [
     batch_of([[text(rng, n)] for n in lengths], 9, languages)
@@ -140,7 +140,7 @@ def _jitted(objective, spec, train, params, batch, step, rng):
 
 
 def run(objective, batch, context, given=None):
-  """Output and gradient, compiled once per objective and shape."""
+  """Returns the output and gradient of an objective."""
   return _jitted(
     objective,
     context.vocabulary,
@@ -164,7 +164,7 @@ def _jitted_rows(objective, spec, batch, step, rng):
 
 
 def rows(objective, batch, context):
-  """(source, target, scored) that a call with this context makes."""
+  """Returns the source, target and scored positions of an objective."""
   return jax.tree.map(
     np.asarray,
     _jitted_rows(
@@ -174,7 +174,7 @@ def rows(objective, batch, context):
 
 
 def filled(row) -> list[int]:
-  """A row without its padding."""
+  """Returns a sequence without its padding."""
   return [int(t) for t in row if t != PAD]
 
 

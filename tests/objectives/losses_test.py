@@ -15,7 +15,7 @@ cross_entropy = jax.jit(losses.cross_entropy)
 info_nce = jax.jit(losses.info_nce, static_argnames='temperature')
 
 
-def test_cross_entropy_by_hand():
+def test_cross_entropy_computed_by_hand():
   result = cross_entropy(
     jnp.log(jnp.array([[1.0, 2.0, 5.0], [6.0, 1.0, 1.0]])), jnp.array([1, 0])
   )
@@ -25,7 +25,7 @@ def test_cross_entropy_by_hand():
   np.testing.assert_array_equal(result.correct, [0.0, 1.0])
 
 
-def test_cross_entropy_takes_any_leading_axes_and_jit():
+def test_cross_entropy_supports_leading_axes():
   logits = jax.random.normal(jax.random.key(0), (2, 3, 7))
   labels = jnp.array([[0, 6, 2], [3, 3, 5]])
   all_losses = cross_entropy(logits, labels)
@@ -43,7 +43,7 @@ def test_cross_entropy_gradient_is_softmax_minus_one_hot():
   np.testing.assert_allclose(gradient, want, atol=1e-6)
 
 
-def test_cross_entropy_of_huge_and_bfloat16_logits_is_finite():
+def test_cross_entropy_of_huge_bfloat16_logits_is_finite():
   logits = jnp.array([[3e4, -3e4], [-3e4, -3e4]], jnp.bfloat16)
   value, gradient = jax.value_and_grad(
     lambda x: cross_entropy(x, jnp.array([1, 0])).loss.sum()
@@ -63,7 +63,7 @@ def test_l2_normalize():
 
 
 def _oracle(queries, keys, temperature, weights, excluded):
-  """InfoNCE in float64, pair by pair."""
+  """Computes InfoNCE in float64 with loops."""
   size = len(queries)
   loss, correct = np.zeros(size), np.zeros(size)
   for i in range(size):
@@ -88,7 +88,7 @@ def case():
   return queries, keys, np.array([1.0, 1.0, 0.0, 1.0, 1.0, 1.0]), excluded
 
 
-def test_info_nce_by_hand():
+def test_info_nce_computed_by_hand():
   result = info_nce(
     jnp.array([[1.0, 0.0], [1.0, 0.0]]),
     jnp.array([[1.0, 0.0], [0.0, 1.0]]),
@@ -118,7 +118,7 @@ def test_info_nce_matches_numpy(case, function):
   np.testing.assert_array_equal(result.correct, correct)
 
 
-def test_info_nce_mask_is_subset(case):
+def test_info_nce_weights_equal_a_subset(case):
   queries, keys, weights, _ = map(jnp.asarray, case)
   valid_rows = np.flatnonzero(weights)
   masked = info_nce(queries, keys, temperature=0.1, weights=weights)
@@ -127,7 +127,7 @@ def test_info_nce_mask_is_subset(case):
   assert masked.loss[2] == 0 and masked.correct[2] == 0
 
 
-def test_info_nce_follows_the_order_of_rows(case):
+def test_info_nce_is_permutation_equivariant(case):
   queries, keys, weights, excluded = map(jnp.asarray, case)
   order = jnp.array([3, 1, 5, 0, 2, 4])
   plain = info_nce(
@@ -145,7 +145,7 @@ def test_info_nce_follows_the_order_of_rows(case):
   )
 
 
-def test_info_nce_gradient_is_numerical(case):
+def test_info_nce_gradient_equals_finite_differences(case):
   queries, keys, weights, excluded = map(jnp.asarray, case)
   check_grads(
     lambda q, k: info_nce(
@@ -160,7 +160,7 @@ def test_info_nce_gradient_is_numerical(case):
 
 
 @pytest.mark.parametrize('weights', [[0.0, 0.0], [1.0, 0.0]])
-def test_info_nce_of_nothing_or_one_pair_is_zero(weights):
+def test_info_nce_of_zero_or_one_pair_is_zero(weights):
   def total(q):
     result = info_nce(
       q, jnp.zeros((2, 3)), temperature=0.05, weights=jnp.array(weights)

@@ -1,4 +1,4 @@
-"""Adding metrics up and finishing them."""
+"""Summation and finalization of metrics."""
 
 import math
 
@@ -17,14 +17,14 @@ def _sum(total, weight):
   return objective_base.WeightedMean(np.asarray(total), np.asarray(weight))
 
 
-def test_finalize_takes_the_means_of_the_docstring():
+def test_finalize_computes_means():
   got = objective_metrics.finalize_metrics(
     {'mlm/loss': _sum([6.0, 0.0, 1.0], [3.0, 0.0, 1.0])}, LANGUAGES
   )
   assert got == {'mlm/loss': 1.75, 'mlm/loss/en': 2.0, 'mlm/loss/fr': 1.0}
 
 
-def test_finalize_by_the_last_part_of_the_name():
+def test_finalize_depends_on_the_metric_name():
   got = objective_metrics.finalize_metrics(
     {
       'mlm/perplexity': _sum([2.0, 4.0, 0.0], [2.0, 1.0, 0.0]),
@@ -54,14 +54,14 @@ def test_perplexity_of_a_huge_loss_is_finite():
   assert math.isfinite(got['perplexity'])
 
 
-def test_finalize_names_the_metric_of_a_wrong_length():
+def test_finalize_rejects_metrics_of_wrong_length():
   with raises_error(ValueError, mentions=('mlm/loss', 2)):
     objective_metrics.finalize_metrics(
       {'mlm/loss': _sum([1.0, 1.0], [1.0, 1.0])}, LANGUAGES
     )
 
 
-def test_add_is_the_union_with_sums():
+def test_add_metrics_sums_the_union():
   got = objective_metrics.add_metrics(
     {'a': _sum(1.0, 2.0), 'b': _sum([1.0, 0.0], [1.0, 0.0])},
     {'b': _sum([2.0, 3.0], [1.0, 1.0]), 'c': _sum(5.0, 1.0)},
@@ -72,7 +72,7 @@ def test_add_is_the_union_with_sums():
   assert got['a'] == _sum(1.0, 2.0) and got['c'] == _sum(5.0, 1.0)
 
 
-def test_parts_added_equal_the_whole():
+def test_sums_of_parts_equal_the_batch():
   rng = np.random.default_rng(0)
   values, weights = rng.normal(size=(2, 8, 5)).astype(np.float32)
   weights = (weights > 0).astype(np.float32)
@@ -91,7 +91,7 @@ def test_parts_added_equal_the_whole():
   np.testing.assert_array_equal(added.weight, expected_total.weight)
 
 
-def test_by_language_is_a_segment_sum_that_skips_weight_zero():
+def test_by_language_ignores_weight_zero():
   values = jnp.array([[1.0, 2.0, jnp.nan], [4.0, 5.0, 6.0]])
   weights = jnp.array([[1.0, 0.5, 0.0], [1.0, 1.0, 1.0]])
   ids = jnp.array([[0, 2, 1], [2, 0, 0]])
@@ -102,7 +102,7 @@ def test_by_language_is_a_segment_sum_that_skips_weight_zero():
   np.testing.assert_array_equal(got.weight, [3.0, 0.0, 1.5, 0.0])
 
 
-def test_count_by_language_of_the_docstring():
+def test_count_by_language():
   got = objective_metrics.count_by_language(
     jnp.array([[1, 1, 0]]), jnp.array([[2, 2, 0]]), 3
   )

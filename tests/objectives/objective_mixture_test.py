@@ -38,7 +38,7 @@ MIXTURES = [
 
 
 @pytest.mark.parametrize('mixture', MIXTURES)
-def test_dataset_step_counts_the_steps_before(mixture):
+def test_dataset_step_counts_previous_steps(mixture):
   steps_by_dataset = dict.fromkeys(mixture.datasets, 0)
   groups = set()
   for step in range(60):
@@ -52,7 +52,7 @@ def test_dataset_step_counts_the_steps_before(mixture):
   assert groups == set(mixture.groups)
 
 
-def test_active_by_hand():
+def test_active_objectives_by_step():
   total, turns, pattern, grouped, _ = MIXTURES
   assert [total.active(s) for s in (0, 5)] == [(0, 1, 2)] * 2
   assert [turns.active(s) for s in range(4)] == [(0,), (1,), (0,), (1,)]
@@ -80,14 +80,14 @@ def _sampled(weights, seed=0):
     ((0.5, 1e-7, 1e-7), 1000, (998, 1, 1)),
   ],
 )
-def test_sampled_shares_are_exact_in_every_block(weights, block, counts):
+def test_sampled_fractions_are_exact_in_every_block(weights, block, counts):
   mixture = _sampled(weights)
   for start in (0, block, 7 * block):
     active_entries = [mixture.active(start + i)[0] for i in range(block)]
     np.testing.assert_array_equal(np.bincount(active_entries), counts)
 
 
-def test_samples_are_fixed_by_seed_and_step_for_ever():
+def test_samples_depend_only_on_seed_and_step():
   active_entries = [_sampled((3, 2), seed=1).active(s)[0] for s in range(15)]
   assert active_entries == [
     _sampled((3, 2), seed=1).active(s)[0] for s in range(15)
@@ -98,7 +98,7 @@ def test_samples_are_fixed_by_seed_and_step_for_ever():
 
 
 def test_sampled_order_is_uniform():
-  """Each of the 10 orders of (0, 0, 0, 1, 1) is as likely in a block."""
+  """The 10 orders of (0, 0, 0, 1, 1) in a block are equally likely."""
   mixture = _sampled((3, 2))
   orders = [
     tuple(mixture.active(5 * b + i)[0] for i in range(5)) for b in range(2000)
@@ -108,18 +108,18 @@ def test_sampled_order_is_uniform():
   assert ((counts - 200) ** 2 / 200).sum() < 27.9  # chi2(9), p = 0.001
 
 
-def test_far_steps_are_cheap_and_right():
+def test_dataset_steps_of_huge_steps():
   far = 10**15 + 3
   for mixture in MIXTURES:
     for dataset in mixture.datasets:
-      grown = mixture.dataset_step(dataset, far + 1) - mixture.dataset_step(
-        dataset, far
-      )
+      difference = mixture.dataset_step(
+        dataset, far + 1
+      ) - mixture.dataset_step(dataset, far)
       active = {mixture.entries[i].dataset for i in mixture.active(far)}
-      assert grown == (dataset in active)
+      assert difference == (dataset in active)
 
 
-def test_shares_of_datasets_and_factors_of_losses():
+def test_dataset_fractions_and_loss_weights():
   def shares(mixture, steps):
     return [mixture.dataset_step(s, steps) / steps for s in mixture.datasets]
 
@@ -172,18 +172,18 @@ def test_objectives_are_listed_once():
     ),
   ],
 )
-def test_bad_settings(settings, got):
+def test_invalid_settings_are_rejected(settings, got):
   with raises_error(errors.ConfigError, got=got):
     ObjectiveMixture(**settings)
 
 
 @pytest.mark.parametrize('weight', [0.0, -1, 1e308, float('nan')])
-def test_a_weight_is_a_finite_number_above_0(weight):
+def test_invalid_weights_are_rejected(weight):
   with raises_error(errors.ConfigError, where='WeightedObjective.weight'):
     WeightedObjective(dataset='a', objective=MaskedLM(), weight=weight)
 
 
-def test_unknown_dataset():
+def test_unknown_dataset_is_rejected():
   with raises_error(errors.ConfigError, got='x', mentions=('mono', 'pairs')):
     MIXTURES[1].dataset_step('x', 0)
 
@@ -196,7 +196,7 @@ def test_unknown_dataset():
     ({'combine': Combine.SAMPLE}, 1000),
   ],
 )
-def test_a_period_has_every_group(fields, period):
+def test_period_contains_every_group(fields, period):
   entries = (
     WeightedObjective(dataset='a', objective=MLM.objective, weight=0.999),
     WeightedObjective(dataset='b', objective=TLM.objective, weight=0.001),

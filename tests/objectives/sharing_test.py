@@ -1,4 +1,4 @@
-"""Objectives over an encoder whose languages have parts of their own."""
+"""Objectives with language-specific parameters."""
 
 import dataclasses
 import functools
@@ -50,7 +50,7 @@ def params():
 
 
 def _rows(language: int, seed: int, lengths=(12, 5, 0, 9)):
-  """Rows of a language's own words; the third one has none."""
+  """Returns sequences of words of one language; the third is empty."""
   rng = np.random.default_rng(seed)
   tokens = np.zeros((len(lengths), 14), np.int32)
   for row, n in zip(tokens, lengths, strict=True):
@@ -85,8 +85,8 @@ def _run(model, objective, vocabulary, params, batch, state=()):
   return output, gradient['model']
 
 
-def _ordinary(params, language, words=None):
-  """The tree of one language, its softmax over its words."""
+def _language_params(params, language, words=None):
+  """Returns the parameters of one language, with a softmax over its words."""
   tree = dict(
     parameter_sharing.select_language_params(_PLAN, params['model'], language)
   )
@@ -117,18 +117,18 @@ def _encode(params, rows):
   )
 
 
-def _own(language, vocabulary):
+def _language_words(language, vocabulary):
   return [*_WORDS[language], *vocabulary.special_ids]
 
 
-def test_binding_is_nothing_without_a_plan(params, vocabulary):
+def test_parameters_are_unchanged_without_a_plan(params, vocabulary):
   assert (
     model_calls.bind_language_params(Encoder(_CONFIG), params, {}, vocabulary)
     is params
   )
 
 
-def test_language_of_a_batch_with_rows_that_fill_it_up():
+def test_language_of_a_batch_ignores_padding():
   batch = _rows(2, 0)
   batch['language_ids'][2:] = 0
   assert model_calls.language_of(batch) == 2
@@ -146,18 +146,22 @@ def _probabilities(vocabulary, params, batch):
 
 
 @pytest.mark.parametrize('language', [0, 1, 2])
-def test_softmax_is_over_the_languages_own_words(params, vocabulary, language):
+def test_softmax_is_over_the_words_of_the_language(
+  params, vocabulary, language
+):
   batch = _rows(language, 1)
 
   got = np.asarray(_probabilities(vocabulary, params, batch))
-  is_language_word = np.isin(np.arange(23), _own(language, vocabulary))
+  is_language_word = np.isin(
+    np.arange(23), _language_words(language, vocabulary)
+  )
   assert (got[..., ~is_language_word] == 0).all() and (
     got[..., is_language_word] > 0
   ).all()
   np.testing.assert_allclose(got.sum(-1), 1, rtol=1e-5)
 
 
-def test_vocabulary_in_common_is_scored_whole(params, vocabulary):
+def test_softmax_of_a_shared_vocabulary_includes_all_words(params, vocabulary):
   common = dataclasses.replace(vocabulary, language_words=())
   bound = model_calls.bind_language_params(_MODEL, params, _rows(1, 0), common)
   np.testing.assert_array_equal(
@@ -168,7 +172,7 @@ def test_vocabulary_in_common_is_scored_whole(params, vocabulary):
 
 @pytest.fixture(scope='module')
 def scored(params):
-  """(output, gradient) of masked language modelling of German."""
+  """Fixture that returns output and gradient of German masked LM."""
 
   @functools.cache
   def run(vocabulary):
@@ -177,7 +181,7 @@ def scored(params):
   return run
 
 
-def test_masked_lm_is_that_of_the_languages_own_encoder(
+def test_masked_lm_equals_the_encoder_of_the_language(
   scored, params, vocabulary
 ):
   output, gradient = scored(vocabulary)
@@ -185,7 +189,7 @@ def test_masked_lm_is_that_of_the_languages_own_encoder(
     Encoder(_CONFIG),
     _MLM,
     vocabulary,
-    _ordinary(params, 1, _own(1, vocabulary)),
+    _language_params(params, 1, _language_words(1, vocabulary)),
     _rows(1, 2),
   )
   np.testing.assert_allclose(output.loss.total, want.loss.total, rtol=1e-6)
@@ -201,20 +205,20 @@ def test_masked_lm_is_that_of_the_languages_own_encoder(
   assert output.metrics['mlm/loss'].weight.tolist() == [0, 14, 0]
 
 
-def test_masked_lm_moves_one_languages_parts_and_words(scored, vocabulary):
+def test_masked_lm_updates_only_one_language(scored, vocabulary):
   _, gradient = scored(vocabulary)
   language_gradient = gradient['language_specific']
   for name, leaf in param_tree.flatten_params(language_gradient).items():
     assert not leaf[0].any() and not leaf[2].any(), name
   table = np.asarray(language_gradient['embeddings']['token'][1])
   moved = set(np.flatnonzero(table.any(axis=1)).tolist())
-  assert set(_WORDS[1]) <= moved <= set(_own(1, vocabulary))
+  assert set(_WORDS[1]) <= moved <= set(_language_words(1, vocabulary))
   assert np.abs(gradient['layers']['mlp']['wi']['kernel']).max() > 1e-4
   assert np.abs(gradient['head_dense']['kernel']).max() > 1e-4
 
 
-def test_random_words_are_the_languages(vocabulary, params):
-  """All chosen tokens are shown as random words of German."""
+def test_random_words_are_words_of_the_language(vocabulary, params):
+  """All chosen tokens are replaced by random German words."""
   objective = MaskedLM(
     mask_ratio=1.0,
     mask_probability=0.0,
@@ -228,20 +232,20 @@ def test_random_words_are_the_languages(vocabulary, params):
 
 
 def _pairs():
-  """English with French; the third pair is empty."""
+  """Returns English-French pairs; the third pair is empty."""
   second = _rows(2, 5, lengths=(4, 9, 0, 2))
   return {**_rows(0, 4), **{f'paired_{k}': v for k, v in second.items()}}
 
 
 def _sentence_vectors(params, vocabulary, pairs):
-  """Unit vectors [B, H] of each side, by the two languages' encoders."""
+  """Returns unit vectors [B, H] of both texts."""
   vectors = []
   for prefix, language in (('', 0), ('paired_', 2)):
     rows = {
       key: pairs[prefix + key]
       for key in ('token_ids', 'segment_ids', 'positions', 'language_ids')
     }
-    states = np.asarray(_encode(_ordinary(params, language), rows))
+    states = np.asarray(_encode(_language_params(params, language), rows))
     text = ~np.isin(rows['token_ids'], vocabulary.special_ids)
     pooled = (states * text[..., None]).sum(1)
     norm = np.linalg.norm(pooled, axis=-1, keepdims=True)
@@ -250,7 +254,9 @@ def _sentence_vectors(params, vocabulary, pairs):
 
 
 @pytest.mark.slow
-def test_each_side_of_an_alignment_has_its_languages_parts(params, vocabulary):
+def test_sentence_alignment_uses_the_parameters_of_each_language(
+  params, vocabulary
+):
   output, gradient = _run(_MODEL, _ALIGN, vocabulary, params, _pairs())
   keep = [0, 1, 3]
   first, second = (
@@ -268,7 +274,7 @@ def test_each_side_of_an_alignment_has_its_languages_parts(params, vocabulary):
 
 
 @pytest.mark.slow
-def test_keys_of_a_queue_have_their_languages_parts(params, vocabulary):
+def test_queue_keys_use_the_parameters_of_their_language(params, vocabulary):
   objective = SentenceAlignment(queue=MoCoQueue(size=8), direction='forward')
   state = objective.init_state(_MODEL, params, vocabulary)
   output, _ = _run(_MODEL, objective, vocabulary, params, _pairs(), state)

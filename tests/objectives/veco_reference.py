@@ -1,7 +1,7 @@
-"""VECO's equations 1 to 13 in plain numpy and float64, one pair at a time.
+"""Equations 1 to 13 of VECO in NumPy and float64, one pair at a time.
 
-Nothing is padded, masked out or batched here: a pair is two lists of tokens
-without padding. Parameters are those of a scanned post-LN encoder.
+A pair consists of two lists of tokens without padding. The parameters are those
+of a scanned post-LN encoder.
 """
 
 import math
@@ -22,7 +22,7 @@ def _norm(x, p, epsilon=1e-12):
 
 
 def _attention(queries, memory, p):
-  """Equations 2 to 5 with memory = queries; 6 to 9 with H^L of the pair."""
+  """Computes equations 2 to 5 (memory = queries) or 6 to 9 (memory = H^L)."""
   output = np.zeros(queries.shape) + p['output']['bias']
   for n in range(p['query']['kernel'].shape[1]):
     q, k, v = (
@@ -43,7 +43,7 @@ def _slice(tree, i):
 
 
 def states(params, tokens, positions, memory=None):
-  """H^L [n, H] of n tokens, or S^L with a memory [m, H]."""
+  """Returns H^L [n, H] of n tokens, or S^L with a memory [m, H]."""
   tables = params['embeddings']
   x = tables['token'][tokens] + tables['position'][positions]
   x = _norm(np.asarray(x, np.float64), tables['norm'])
@@ -64,7 +64,7 @@ def states(params, tokens, positions, memory=None):
 
 
 def log_probabilities(params, states):
-  """log softmax(f(states)), [n, V] (equations 10 to 13)."""
+  """Returns log softmax(f(states)), [n, V] (equations 10 to 13)."""
   dense = params['head_dense']
   hidden = _norm(
     _gelu(states @ dense['kernel'] + dense['bias']), params['head_norm']

@@ -1,4 +1,4 @@
-"""The sequence-to-sequence objectives over real models and several devices."""
+"""Sequence-to-sequence objectives with encoder-decoders and shards."""
 
 import functools
 
@@ -56,8 +56,8 @@ def blocks():
     ),
   ],
 )
-def test_translation_over_a_model(fields):
-  """Its loss is that of the model's own logits; rows are independent."""
+def test_translation_loss_equals_model_logits(fields):
+  """Computes the smoothed loss from the logits of the model."""
   model = encoder_decoder.EncoderDecoder(
     encoder_decoder_config.EncoderDecoderConfig(**_SIZES, **fields)
   )
@@ -112,7 +112,7 @@ def test_sharded_equals_one_device(objective, blocks):
 @pytest.mark.parametrize(
   'objective', [SpanCorruption(), TextInfilling()], ids=lambda o: o.name
 )
-def test_corruption_moves_no_rows_between_devices(objective, blocks):
+def test_corruption_needs_no_communication(objective, blocks):
   batch = _sharded(blocks)
   rows = batch['token_ids'].sharding
 

@@ -1,4 +1,4 @@
-"""The objectives on the package's own encoder."""
+"""Objectives with the xlflax encoder."""
 
 import jax
 import numpy as np
@@ -12,7 +12,7 @@ from xlflax.objectives.pretraining.sentence_alignment import SentenceAlignment
 
 
 @pytest.mark.slow
-def test_losses_and_gradients_in_bfloat16(pairs, context):
+def test_losses_and_gradients_are_finite_in_bfloat16(pairs, context):
   config = EncoderConfig(
     num_layers=1,
     hidden_dim=8,

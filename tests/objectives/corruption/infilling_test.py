@@ -1,4 +1,4 @@
-"""Text infilling and sentence permutation against plain lists."""
+"""Compares text infilling and sentence permutation with Python lists."""
 
 import dataclasses
 import functools
@@ -27,7 +27,7 @@ def _draw(policy, rng, words, length):
 
 @pytest.fixture(scope='module')
 def batch():
-  """Blocks of three sentences, two, one, one word, and nothing."""
+  """Blocks of three, two and one sentences, one word, and no text."""
   rng = np.random.default_rng(1)
   texts = [
     [fake.text(rng, n) for n in lines]
@@ -37,7 +37,7 @@ def batch():
 
 
 def _words(row):
-  """The row as words (lists) and special symbols (numbers), in order."""
+  """Splits a sequence into words (lists) and special symbols (numbers)."""
   parts = []
   for token in fake.filled(row):
     if token in fake.SPEC.special_ids:
@@ -50,7 +50,7 @@ def _words(row):
 
 
 def _infill(parts, gaps, spans, used):
-  """The row with each span of words as one mask, by lists."""
+  """Replaces spans of words by masks with Python lists."""
   masks, covered, position = {}, set(), 0
   for gap, span, use in zip(gaps, spans, used, strict=True):
     if use:
@@ -80,7 +80,7 @@ _apply = jax.jit(
 
 
 @pytest.mark.parametrize('seed', range(4))
-def test_same_as_lists(batch, seed):
+def test_infilling_equals_lists(batch, seed):
   parts = [_words(row) for row in batch['token_ids']]
   counts = [sum(isinstance(p, list) for p in row) for row in parts]
   starts = infilling.word_starts(batch, fake.SPEC)
@@ -108,21 +108,21 @@ def _plan(gaps, spans):
 @pytest.mark.parametrize(
   ('gaps', 'spans', 'want'),
   [
-    ([1], [2], [1, 8, 4, 13, 2]),  # the docstring's
-    ([0, 1], [0, 1], [1, 4, 8, 4, 10, 13, 2]),  # a mask that is inserted
-    ([4], [0], [1, 8, 9, 10, 13, 4, 2]),  # and at the end
-    ([2, 0], [1, 1], [1, 8, 9, 4, 4, 2]),  # neighbours
+    ([1], [2], [1, 8, 4, 13, 2]),  # docstring example
+    ([0, 1], [0, 1], [1, 4, 8, 4, 10, 13, 2]),  # inserted mask
+    ([4], [0], [1, 8, 9, 10, 13, 4, 2]),  # inserted mask at the end
+    ([2, 0], [1, 1], [1, 8, 9, 4, 4, 2]),  # adjacent masks
   ],
 )
-def test_literals(gaps, spans, want):
+def test_infilling_of_given_spans(gaps, spans, want):
   batch = fake.batch_of([[[8, 9, 10, 13]]], 8, [1])
   got = _apply(batch, _plan(gaps, spans))
   assert fake.filled(got['token_ids'][0]) == want
   assert got['language_ids'].max() == 1
 
 
-def test_words_are_whole_and_special_symbols_stay():
-  """8 11 and 14 12 are words of two tokens; a span runs over </s>."""
+def test_words_are_masked_completely_without_special_symbols():
+  """8 11 and 14 12 are words of two tokens; the span crosses </s>."""
   batch = fake.batch_of([[[8, 11], [14, 12, 9]]], 9, [0])
   assert infilling.word_starts(batch, fake.SPEC).tolist() == [
     [False, True, False, False, True, False, True, False, False]
@@ -134,18 +134,19 @@ def test_words_are_whole_and_special_symbols_stay():
 def test_without_word_starts_every_token_is_a_word(vocabulary):
   batch = fake.batch_of([[[8, 11, 12]]], 6, [0])
   assert infilling.word_starts(batch, vocabulary).sum() == 3
-  size = len(fake.SPEC.word_starts)  # no id begins a word: XLM marks the ends
+  # XLM marks the ends of words, so no id starts a word.
+  size = len(fake.SPEC.word_starts)
   unmarked = dataclasses.replace(fake.SPEC, word_starts=bytes(size))
   assert infilling.word_starts(batch, unmarked).sum() == 3
 
 
 @functools.partial(jax.jit, static_argnums=2)
-def _permuted(batch, rng, spec):
+def _permute(batch, rng, spec):
   return infilling.permute_sentences(batch, rng, spec)
 
 
 def _sentences(row):
-  """The sentences of a row, each with its end, sorted."""
+  """Returns the sorted sentences of a sequence with their end symbols."""
   parts = [[]]
   for token in fake.filled(row)[1:]:
     parts[-1].append(token)
@@ -154,24 +155,24 @@ def _sentences(row):
   return sorted(parts)
 
 
-def test_permutation_of_sentences(batch):
-  got = np.asarray(_permuted(batch, jax.random.key(3), fake.SPEC)['token_ids'])
+def test_permutation_keeps_all_sentences(batch):
+  got = np.asarray(_permute(batch, jax.random.key(3), fake.SPEC)['token_ids'])
   for row, other in zip(batch['token_ids'], got, strict=True):
     assert _sentences(row) == _sentences(other)
     assert other[0] == fake.BOS and (other == 0).sum() == (row == 0).sum()
   assert (got != batch['token_ids']).any()
 
 
-def test_every_order_of_sentences_is_as_likely():
+def test_sentence_orders_are_uniform():
   batch = fake.batch_of([[[8], [9, 11], [10]]] * 30_000, 9, [0] * 30_000)
-  got = _permuted(batch, jax.random.key(2), fake.SPEC)['token_ids']
+  got = _permute(batch, jax.random.key(2), fake.SPEC)['token_ids']
   orders, counts = np.unique(np.asarray(got), axis=0, return_counts=True)
   assert len(orders) == 6
   assert scipy.stats.chisquare(counts).pvalue > 1e-3
 
 
-def test_statistics_of_lengths():
-  """10^5 rows: exactly round(0.35 w) words; Poisson lengths but the last."""
+def test_span_lengths_follow_a_poisson_distribution():
+  """Each of 10^5 sequences has exactly round(0.35 w) masked words."""
   rows, num_words = 100_000, 40
   word_spans = jax.tree.map(
     np.asarray,
@@ -189,8 +190,8 @@ def test_statistics_of_lengths():
   assert scipy.stats.chisquare(counts, expected * rows).pvalue > 1e-3
 
 
-def test_statistics_of_places():
-  """A single span is as likely at each place; every word as often masked."""
+def test_span_positions_are_uniform():
+  """Each of 10^5 sequences has one span of one word."""
   rows, num_words = 100_000, 9
   policy = InfillingPolicy(mask_ratio=1 / 9, poisson_lambda=1.0)
   word_spans = jax.tree.map(
@@ -207,7 +208,7 @@ def test_statistics_of_places():
 @pytest.mark.parametrize(
   'policy', [_POLICY, InfillingPolicy(mask_ratio=1.0, poisson_lambda=2.0)]
 )
-def test_counts_are_exact_and_rows_do_not_grow(policy):
+def test_numbers_of_masked_words_are_exact(policy):
   num_words = np.arange(64)
   word_spans = jax.tree.map(
     np.asarray, _draw(policy, jax.random.key(5), jnp.asarray(num_words), 63)
@@ -226,8 +227,8 @@ def test_counts_are_exact_and_rows_do_not_grow(policy):
   assert (word_spans.spans[~word_spans.used] == 0).all()
 
 
-def test_objective_rebuilds_the_row(batch):
-  """The target is the row as it was; every word not masked is there."""
+def test_target_is_the_original_sequence(batch):
+  """The source contains only masks and tokens of the original."""
   source, target, scored = fake.rows(TextInfilling(), batch, fake.context(4))
   assert target is not batch and scored is None
   np.testing.assert_array_equal(target['token_ids'], batch['token_ids'])
@@ -239,7 +240,7 @@ def test_objective_rebuilds_the_row(batch):
     assert [t for t in visible if t in (1, 2)].count(2) == original.count(2)
 
 
-def test_in_order_without_permutation(batch):
+def test_order_is_unchanged_without_permutation(batch):
   source, _, _ = fake.rows(
     TextInfilling(permute_sentences=False), batch, fake.context(4)
   )
@@ -256,6 +257,6 @@ def test_in_order_without_permutation(batch):
   ('settings', 'got'),
   [({'mask_ratio': 0.0}, 0.0), ({'poisson_lambda': 0.5}, 0.5)],
 )
-def test_bad_settings(settings, got):
+def test_invalid_settings_are_rejected(settings, got):
   with raises_error(errors.ConfigError, got=got):
     TextInfilling(**settings)

@@ -22,7 +22,7 @@ def _draw(policy, seed, maskable, step=0):
 
 
 def _chosen(choice, length):
-  """bool [B, T] by numpy."""
+  """Returns a NumPy mask of the chosen positions, bool [B, T]."""
   chosen = np.zeros((choice.positions.shape[0], length), bool)
   for row, positions, weights in zip(
     chosen, *map(np.asarray, choice[:2]), strict=True
@@ -31,7 +31,7 @@ def _chosen(choice, length):
   return chosen
 
 
-def test_is_text_of_the_docstring(vocabulary):
+def test_is_text_and_is_present(vocabulary):
   tokens = jnp.array([[1, 7, 9, 2, 0, 10, 22, 21]])
   got = masking.is_text({'token_ids': tokens}, vocabulary)
   np.testing.assert_array_equal(got[0], [0, 1, 1, 0, 0, 0, 0, 1])
@@ -47,7 +47,7 @@ def test_is_text_of_the_docstring(vocabulary):
   )
 
 
-def test_is_special_is_membership(vocabulary):
+def test_is_special_equals_membership(vocabulary):
   ids = jnp.arange(vocabulary.size)
   np.testing.assert_array_equal(
     masking.is_special(ids, vocabulary),
@@ -56,7 +56,7 @@ def test_is_special_is_membership(vocabulary):
 
 
 @pytest.mark.parametrize('ratio', [1e-6, 0.15, 0.5, 1.0])
-def test_exact_counts(ratio):
+def test_numbers_of_chosen_tokens_are_exact(ratio):
   length = 20
   maskable = np.arange(length)[None] < np.arange(length + 1)[:, None]
   choice = _draw(MaskingPolicy(mask_ratio=ratio), 0, maskable)
@@ -68,8 +68,8 @@ def test_exact_counts(ratio):
     assert len(set(positions)) == len(positions)
 
 
-def test_words_are_chosen_whole():
-  """Of a row without text, and of rows of words of 1 to 4 tokens."""
+def test_words_are_chosen_completely():
+  """The words have 1 to 4 tokens; the first sequence has no text."""
   word_ids = np.array([[0, 0, 1, 2, 2, 2, 3, 4, 4, 4, 4, 5, 6, 6, 7, 7]] * 3)
   maskable = np.ones(word_ids.shape, bool)
   maskable[0] = False
@@ -92,7 +92,7 @@ def test_words_are_chosen_whole():
   ].any()
 
 
-def test_a_word_that_is_too_long_is_cut():
+def test_word_longer_than_the_limit_is_truncated():
   word_ids = np.zeros((1, 10), np.int32)
   choice = MaskingPolicy(mask_ratio=0.3)(
     jax.random.key(0), np.ones((1, 10), bool), 0, word_ids
@@ -116,7 +116,7 @@ def test_actions_at_probabilities_zero_and_one(mask, random, only):
   assert set(np.asarray(choice.actions).ravel()) == {only}
 
 
-def test_left_over_slots_are_kept_as_they_are():
+def test_unused_slots_have_weight_zero():
   maskable = np.array([[1, 1, 0, 0, 0, 0, 0, 0]] * 4, bool)
   choice = _draw(
     MaskingPolicy(mask_ratio=0.5, mask_probability=1.0, random_probability=0.0),
@@ -127,7 +127,7 @@ def test_left_over_slots_are_kept_as_they_are():
   np.testing.assert_array_equal(choice.actions, [[1, 0, 0, 0]] * 4)
 
 
-def test_statistics_of_actions_and_positions():
+def test_distribution_of_actions_and_positions():
   rows, length = 6000, 110  # 6,000 x 17 = 1.0e5 chosen tokens
   maskable = np.ones((rows, length), bool)
   maskable[:, [0, 40, 109]] = False
@@ -142,11 +142,11 @@ def test_statistics_of_actions_and_positions():
   chosen = _chosen(choice, length)
   assert not chosen[:, ~maskable[0]].any()
   by_position = chosen.sum(axis=0)[maskable[0]]
-  # Without replacement within a row: the statistic shrinks by 1 - n / m.
+  # Sampling without replacement multiplies the statistic by 1 - n / m.
   statistic = stats.chisquare(by_position).statistic / (1 - 17 / 107)
   assert 1e-3 < stats.chi2.sf(statistic, 106) < 1 - 1e-3
-  neighbours = (chosen[:, 1:40] & chosen[:, :39])[:, 1:].mean()
-  np.testing.assert_allclose(neighbours, 17 * 16 / (107 * 106), rtol=0.05)
+  neighbors = (chosen[:, 1:40] & chosen[:, :39])[:, 1:].mean()
+  np.testing.assert_allclose(neighbors, 17 * 16 / (107 * 106), rtol=0.05)
 
 
 def test_random_words_are_uniform_over_ordinary_ids(vocabulary):
@@ -161,7 +161,7 @@ def test_random_words_are_uniform_over_ordinary_ids(vocabulary):
   assert stats.chisquare(np.delete(counts, special)).pvalue > 1e-3
 
 
-def test_vocabulary_of_special_ids_only():
+def test_vocabulary_without_ordinary_ids_is_rejected():
   empty = VocabularySpec(
     size=5,
     pad_id=0,
@@ -176,7 +176,7 @@ def test_vocabulary_of_special_ids_only():
     masking.uniform_words(jax.random.key(0), jnp.zeros((1, 1)), empty)
 
 
-def test_apply_plan_of_the_docstring(vocabulary):
+def test_apply_choice(vocabulary):
   choice = masking.Choice(
     jnp.array([[1, 3]]),
     jnp.ones((1, 2)),
@@ -211,7 +211,7 @@ def test_scheduled_ratio_follows_the_step():
   )
   maskable = np.ones((3, 20), bool)
   assert policy.num_slots(20) == 8
-  for step, want in ((0, 2), (5, 6), (10, 8)):  # 0.5 is held to 0.4
+  for step, want in ((0, 2), (5, 6), (10, 8)):  # The ratio is limited to 0.4.
     choice = _draw(policy, 0, maskable, step)
     assert choice.positions.shape == (3, 8)
     np.testing.assert_array_equal(choice.weights.sum(axis=1), want)
@@ -224,7 +224,7 @@ def test_num_slots():
   ] == [20, 3, 128, 1, 7]
 
 
-def test_draws_depend_on_the_key_only():
+def test_choice_depends_only_on_the_key():
   maskable = np.ones((4, 30), bool)
   policy = MaskingPolicy()
   a, b, c = (_draw(policy, seed, maskable) for seed in (0, 0, 1))
@@ -246,13 +246,13 @@ def test_draws_depend_on_the_key_only():
     ({'mask_probability': -0.1}, (-0.1, 'MaskingPolicy.mask_probability')),
   ],
 )
-def test_bad_settings(settings, values):
+def test_invalid_settings_are_rejected(settings, values):
   with raises_error(errors.ConfigError, mentions=values):
     MaskingPolicy(**settings)
 
 
 @pytest.mark.parametrize('shape', [(3, 5), (8, 64)])
-def test_draws_of_one_dimension_are_those_of_two(shape):
+def test_uniform_equals_jax_random(shape):
   key = jax.random.key(4)
   np.testing.assert_array_equal(
     masking._uniform(key, shape), jax.random.uniform(key, shape)

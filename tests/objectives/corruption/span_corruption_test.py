@@ -1,4 +1,4 @@
-"""Span corruption against plain lists, and its statistics."""
+"""Span corruption: comparison with Python lists, and distributions."""
 
 import functools
 
@@ -30,7 +30,7 @@ def _apply(batch, spans, lengths):
 
 
 def _split(text, kept, dropped):
-  """T5's inputs and targets of one text, by lists."""
+  """Returns the T5 inputs and targets of one text."""
   inputs, targets, position = [], [fake.BOS], 0
   for s, (keep, drop) in enumerate(zip(kept, dropped, strict=True)):
     inputs += text[position : position + keep]
@@ -44,7 +44,7 @@ def _split(text, kept, dropped):
 
 
 def _join(inputs, targets):
-  """The text that inputs and targets were made of."""
+  """Reconstructs the text from inputs and targets."""
   spans, sentinel = {}, None
   for token in targets[1:-1]:
     if token in fake.SENTINELS:
@@ -61,7 +61,7 @@ def _join(inputs, targets):
 
 @pytest.fixture(scope='module')
 def batch():
-  """Blocks of 22, 21, 9, 2, 1 and 0 tokens of text, in lines."""
+  """Blocks of 22, 21, 9, 2, 1 and 0 text tokens."""
   rng = np.random.default_rng(1)
   texts = [
     [fake.text(rng, n) for n in lines]
@@ -77,7 +77,7 @@ def _texts(batch):
   ]
 
 
-def test_same_as_lists(batch):
+def test_span_corruption_equals_lists(batch):
   tokens = jnp.array([len(t) for t in _texts(batch)])
   spans = _draw(_POLICY, jax.random.key(2), tokens, 23)
   inputs, targets = _apply(batch, spans, (24, 8))
@@ -100,7 +100,7 @@ def test_same_as_lists(batch):
     }
 
 
-def test_docstring():
+def test_span_corruption_of_given_spans():
   batch = fake.batch_of([[[8, 9, 10, 11, 12]]], 7, [0])
   spans = span_corruption.Spans(np.array([[1, 2]]), np.array([[1, 1]]))
   inputs, targets = _apply(batch, spans, (6, 6))
@@ -110,13 +110,14 @@ def test_docstring():
 
 
 @pytest.mark.parametrize('seed', range(3))
-def test_the_text_can_be_read_off(batch, seed):
-  """Whatever was drawn, through the objective, with its static lengths."""
+def test_text_can_be_reconstructed(batch, seed):
+  """The objective has static input and target lengths."""
   source, target, scored = fake.rows(
     SpanCorruption(), batch, fake.context(seed)
   )
   assert source['token_ids'].shape == (6, 22) and scored is None
-  assert target['token_ids'].shape == (6, 6)  # 23: 3 tokens in 1 span
+  # 23 tokens have one span of 3 tokens.
+  assert target['token_ids'].shape == (6, 6)
   for b, text in enumerate(_texts(batch)[:4]):
     assert (
       _join(
@@ -126,8 +127,8 @@ def test_the_text_can_be_read_off(batch, seed):
     )
 
 
-def test_t5s_lengths():
-  """568 tokens are read as 512 and predicted as 114 after the start."""
+def test_lengths_equal_t5():
+  """568 tokens have 512 inputs, and 114 targets after the start symbol."""
   assert _POLICY.lengths(568) == (512, 115)
   assert _POLICY.num_slots(568) == 28
 
@@ -140,7 +141,7 @@ def test_t5s_lengths():
     SpanPolicy(noise_density=0.9, mean_span_length=4.0),
   ],
 )
-def test_counts_are_exact(policy):
+def test_numbers_of_tokens_and_spans_are_exact(policy):
   tokens = np.arange(2, 120)
   drop, spans = policy.counts(tokens, policy.noise_density, np)
   traced = jax.jit(lambda n: policy.counts(n, policy.noise_density))(tokens)
@@ -162,10 +163,10 @@ def test_counts_are_exact(policy):
   assert (np.abs(drop - plain) <= 1).all() and (drop == plain).mean() > 0.95
 
 
-def test_statistics():
-  """10^5 rows: the share dropped, and how long the spans are.
+def test_distribution_of_span_lengths():
+  """Tests the fraction of dropped tokens and the lengths of spans.
 
-  Of m tokens cut into k spans, a span has length l with probability
+  If m tokens are divided into k spans, a span has length l with probability
   C(m - l - 1, k - 2) / C(m - 1, k - 1).
   """
   rows, n = 100_000, 60
@@ -178,7 +179,7 @@ def test_statistics():
     expected = np.array([drop - length - 1 for length in range(1, drop - 1)])
     expected = expected / expected.sum() * rows
     assert scipy.stats.chisquare(counts, expected).pvalue > 1e-3
-  # Each token but those at the borders is dropped as often.
+  # The second span never starts at the first two tokens.
   starts = (
     np.cumsum(np.asarray(samples.kept_lengths), 1)[:, :spans]
     + (np.cumsum(dropped, 1) - dropped)[:, :spans]
@@ -187,7 +188,7 @@ def test_statistics():
   assert counts[:2].sum() == 0 and counts[n // 2] > 0
 
 
-def test_scheduled_density():
+def test_noise_density_follows_the_schedule():
   objective = SpanCorruption(
     noise_density=optax.linear_schedule(0.1, 0.4, 10), max_noise_density=0.4
   )
@@ -209,7 +210,7 @@ def test_scheduled_density():
   assert dropped == [2, 8] and len(shapes) == 1
 
 
-def test_too_few_sentinels():
+def test_too_few_sentinels_are_rejected():
   batch = fake.batch_of([[[8] * 60]], 62, [0])
   with raises_error(errors.VocabularyError, mentions=(4, 9, '--extra_ids=9')):
     fake.rows(SpanCorruption(mean_span_length=1.0), batch, fake.context())
@@ -225,6 +226,6 @@ def test_too_few_sentinels():
     ({'mean_span_length': 0.5}, 0.5),
   ],
 )
-def test_bad_settings(settings, value):
+def test_invalid_settings_are_rejected(settings, value):
   with raises_error(errors.ConfigError, mentions=value):
     SpanCorruption(**settings)

@@ -20,7 +20,7 @@ ROWS, WORDS, WIDTH = 4928, 250002, 768
   reason='needs jax[cuda12]',
 )
 @pytest.mark.parametrize('devices', ['gpu:H200:1', 'gpu:B200:1'])
-def test_logits_are_never_in_memory_in_float32(devices):
+def test_float32_logits_are_not_stored(devices):
   machine = machine_topology.parse_topology(devices)
   (device,) = compilers.topology_devices(machine)
   single_device = jax.sharding.SingleDeviceSharding(device)
@@ -45,4 +45,4 @@ def test_logits_are_never_in_memory_in_float32(devices):
   widest = max(
     array.bytes for instruction in made_of for array in instruction.arrays
   )
-  assert widest <= 2 * ROWS * WORDS  # bfloat16
+  assert widest <= 2 * ROWS * WORDS  # The logits are bfloat16.

@@ -1,4 +1,4 @@
-"""The cross-entropy of accelerators against the plain one."""
+"""Compares the compact cross-entropy with the plain cross-entropy."""
 
 import jax
 import jax.numpy as jnp
@@ -32,7 +32,7 @@ def _run(function, hidden, table, bias, labels, weights):
 
 
 @pytest.mark.parametrize('dtype, atol', [('float32', 1e-5), ('bfloat16', 0.06)])
-def test_equals_the_plain_loss_and_gradients(dtype, atol):
+def test_loss_and_gradients_equal_plain_cross_entropy(dtype, atol):
   arrays = _case(dtype)
   got = jax.jit(_run, static_argnums=0)(
     compact_cross_entropy.cross_entropy, *arrays
@@ -44,7 +44,7 @@ def test_equals_the_plain_loss_and_gradients(dtype, atol):
     np.testing.assert_allclose(a.astype(jnp.float32), b, atol=atol)
 
 
-def test_of_rows_with_extreme_logits():
+def test_max_and_sum_of_extreme_logits():
   logits = jnp.asarray([[-1e9, 3.0, 3.0], [-jnp.inf, -jnp.inf, 1.0]])
   maximum, total = compact_cross_entropy.max_and_sum(logits)
   np.testing.assert_array_equal(maximum, [3, 1])
@@ -60,6 +60,8 @@ def test_of_rows_with_extreme_logits():
     ('float32', 'gpu', False),
   ],
 )
-def test_serves_bfloat16_models_on_accelerators(dtype, platform, compact):
+def test_compact_loss_is_used_for_bfloat16_on_accelerators(
+  dtype, platform, compact
+):
   with compile_targets.compiling_for(compile_targets.Target(platform)):
     assert linear_cross_entropy._is_compact(jnp.zeros(1, dtype)) is compact

@@ -1,4 +1,4 @@
-"""Cross-entropy against the table: whole, chunked, sharded."""
+"""Cross-entropy of an output table: plain, chunked and sharded."""
 
 import functools
 
@@ -13,7 +13,7 @@ from tests.slow import mark_slow
 from xlflax.objectives import losses
 from xlflax.objectives.cross_entropy import linear_cross_entropy
 
-# 24: parts of a table that divide it; 23 is prime: the last part overlaps.
+# Chunks divide 24 evenly. As 23 is prime, its last chunk overlaps.
 CASES = [(24, None), (24, 8), (24, 7), (23, 8), (23, 1), (23, 22), (23, 100)]
 
 
@@ -49,7 +49,7 @@ def _run(
   chunk_size=None,
   function=linear_cross_entropy.linear_cross_entropy,
 ):
-  """Rows' loss and correctness, and gradients of a weighted sum."""
+  """Returns losses and correctness, and gradients of a weighted sum."""
   weights = jnp.arange(1.0, labels.shape[0] + 1)
 
   def total(*arrays):
@@ -63,7 +63,7 @@ def _run(
 
 
 @pytest.mark.parametrize('chunk_size', [None, 2, 1])
-def test_by_hand(chunk_size):
+def test_loss_computed_by_hand(chunk_size):
   result, _ = _run(
     jnp.array([[1.0, 0.0], [0.0, 1.0]]),
     jnp.log(jnp.array([[2.0, 1.0], [3.0, 1.0], [5.0, 2.0]])),
@@ -78,11 +78,12 @@ def test_by_hand(chunk_size):
 
 
 @pytest.mark.parametrize('vocab, chunk_size', CASES)
-def test_equals_plain_with_gradients(vocab, chunk_size):
-  """With every row of the vocabulary as a label."""
+def test_loss_and_gradients_equal_plain_cross_entropy(vocab, chunk_size):
+  """Every token of the vocabulary is a label."""
   hidden, table, bias, _ = _case(vocab, rows=vocab)
   labels = jnp.asarray(np.arange(vocab)[::-1].copy())
-  hidden = hidden.at[::2].add(3 * table[labels[::2]])  # half of them right
+  # Half of the predictions are correct.
+  hidden = hidden.at[::2].add(3 * table[labels[::2]])
   got, gradients = _run(hidden, table, bias, labels, chunk_size=chunk_size)
   want, plain = _run(hidden, table, bias, labels, function=_plain)
   np.testing.assert_allclose(got.loss, want.loss, rtol=1e-5, atol=1e-5)
@@ -94,8 +95,10 @@ def test_equals_plain_with_gradients(vocab, chunk_size):
 
 @pytest.mark.parametrize('devices', [1, 8])
 @pytest.mark.parametrize('vocab', mark_slow([24, 23], slow=[24]))
-def test_parts_that_fit_in_the_cache_of_a_cpu(monkeypatch, vocab, devices):
-  """Many logits are computed in parts, and kept for the backward pass."""
+def test_cpu_chunks_keep_logits_for_the_backward_pass(
+  monkeypatch, vocab, devices
+):
+  """The chunks fit into the CPU cache."""
   monkeypatch.setattr(linear_cross_entropy, '_cpu_chunk_size', lambda *_: 7)
   monkeypatch.setattr(jax, 'device_count', lambda: devices)
   arrays = _case(vocab)
@@ -123,15 +126,13 @@ def test_parts_that_fit_in_the_cache_of_a_cpu(monkeypatch, vocab, devices):
     ('gpu', 320, 250000, None),
   ],
 )
-def test_when_logits_are_computed_in_parts(
-  monkeypatch, platform, num_labels, rows, want
-):
+def test_cpu_chunk_size(monkeypatch, platform, num_labels, rows, want):
   monkeypatch.setattr(jax, 'default_backend', lambda: platform)
   assert linear_cross_entropy._cpu_chunk_size(num_labels, rows) == want
 
 
 @pytest.mark.parametrize('chunk_size', [None, 4])
-def test_gradient_is_numerical(chunk_size):
+def test_gradient_equals_finite_differences(chunk_size):
   *arrays, labels = _case(9, rows=3)
   rng = np.random.default_rng(0)
   move = [rng.normal(size=a.shape).astype(np.float32) for a in arrays]
@@ -150,7 +151,7 @@ def test_gradient_is_numerical(chunk_size):
 
 
 @pytest.mark.parametrize('chunk_size', [None, 8, 7])
-def test_rows_are_independent(chunk_size):
+def test_losses_are_independent(chunk_size):
   hidden, table, bias, labels = map(np.asarray, _case(24))
   order = np.array([4, 1, 5, 0, 2, 3])
   all_rows, _ = _run(hidden, table, bias, labels, chunk_size=chunk_size)
@@ -180,7 +181,7 @@ def test_bfloat16_accumulates_in_float32(chunk_size):
 
 @pytest.mark.parametrize('chunk_size', [None, 7, 8])
 @pytest.mark.parametrize('scale', [0.0, 1e4])
-def test_finite_on_degenerate_input(chunk_size, scale):
+def test_degenerate_inputs_are_finite(chunk_size, scale):
   hidden, table, bias, labels = map(np.asarray, _case(24))
   result, gradients = _run(
     hidden * np.float32(scale),
@@ -193,7 +194,7 @@ def test_finite_on_degenerate_input(chunk_size, scale):
   assert all(np.isfinite(g).all() for g in gradients)
 
 
-def test_no_gradient_through_correct():
+def test_correctness_has_no_gradient():
   hidden, table, bias, labels = _case(24)
   for chunk_size in (None, 8):
 
@@ -215,7 +216,7 @@ def test_no_gradient_through_correct():
     (250002, 8192, (250002, 43, 5814, 2)),
   ],
 )
-def test_plan_prefers_parts_that_shard_further(rows, chunk_size, want):
+def test_chunk_plan_prefers_shardable_chunks(rows, chunk_size, want):
   assert (
     linear_cross_entropy._plan_chunks(rows, chunk_size, sharded=True) == want
   )
@@ -223,7 +224,7 @@ def test_plan_prefers_parts_that_shard_further(rows, chunk_size, want):
   assert alone == (rows, -(-rows // chunk_size), chunk_size, 1)
 
 
-def test_one_device_reads_runs_of_rows(monkeypatch):
+def test_single_device_chunks_equal_sharded_chunks(monkeypatch):
   arrays = _case(24)
   grouped = linear_cross_entropy.linear_cross_entropy(*arrays, chunk_size=8)
   monkeypatch.setattr(jax, 'device_count', lambda: 1)
@@ -232,7 +233,7 @@ def test_one_device_reads_runs_of_rows(monkeypatch):
 
 
 def _largest_array(function, *args) -> int:
-  """Elements of the largest array in a function's jaxpr, inner ones too."""
+  """Returns the size of the largest array in a jaxpr and its inner jaxprs."""
 
   def sizes(jaxpr):
     for equation in jaxpr.eqns:
@@ -246,7 +247,7 @@ def _largest_array(function, *args) -> int:
 
 
 @pytest.mark.parametrize('vocab', [1024, 1021])
-def test_chunked_never_holds_all_logits(vocab):
+def test_chunked_loss_does_not_store_all_logits(vocab):
   arrays = _case(vocab, rows=300)
   for chunk_size, columns in ((None, vocab), (64, 64)):
     largest = _largest_array(
@@ -256,7 +257,7 @@ def test_chunked_never_holds_all_logits(vocab):
 
 
 @pytest.mark.parametrize('chunk_size', mark_slow([None, 8, 7], slow=[8]))
-def test_sharded_table_and_rows_equal_one_device(chunk_size):
+def test_sharded_arrays_equal_one_device(chunk_size):
   arrays = _case(24, rows=8)
   mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ('data', 'tensor'))
   sharded = [

@@ -1,4 +1,4 @@
-"""The loss and accuracy of named classes."""
+"""Loss and accuracy of class labels."""
 
 import jax.numpy as jnp
 
@@ -6,8 +6,8 @@ from tests.objectives.finetuning import fixtures
 from xlflax.objectives.finetuning import classification_objective
 
 
-def test_of_labels_that_tie_one_is_right():
-  """An untrained head, all of whose logits are 0, is not always right."""
+def test_equal_logits_have_one_correct_label():
+  """A head with zero logits does not have an accuracy of 1."""
   labels = jnp.array([0, 1, 2, 3, -1])
   output = classification_objective.class_output(
     'it', jnp.zeros((5, 4)), labels, jnp.zeros(5, jnp.int32), fixtures.SPEC

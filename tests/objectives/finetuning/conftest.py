@@ -1,4 +1,4 @@
-"""A real encoder and a batch of words, in place of the other objectives'."""
+"""Fixtures with an encoder and a batch of words."""
 
 from tests.objectives.finetuning.fixtures import batch, model
 

@@ -1,4 +1,4 @@
-"""Dependency parsing six ways, and against loops in numpy."""
+"""Dependency parsing objective, compared with loops in NumPy."""
 
 import jax
 import numpy as np
@@ -37,7 +37,7 @@ def arcs(model, params, batch):
 
 
 def _relation_scores(model, params, batch):
-  """[B, W, R] at the gold heads, by loops."""
+  """Returns relation scores at the gold heads, [B, W, R]."""
   head = jax.tree.map(np.asarray, params['heads'][_NAME])
   states = jax.jit(_OBJECTIVE.states, static_argnums=(0, 3))(
     model, params, batch, fixtures.SPEC
@@ -61,7 +61,7 @@ def _relation_scores(model, params, batch):
   return scores
 
 
-def test_hand_made_literal(model, batch):
+def test_loss_of_equal_scores(model, batch):
   """A scorer of zeros gives all candidate heads and relations equal scores."""
   params = fixtures.make_params(model, _OBJECTIVE)
   head = params['heads'][_NAME]
@@ -74,7 +74,7 @@ def test_hand_made_literal(model, batch):
   np.testing.assert_allclose(output.loss, (expected, 5), rtol=1e-5)
 
 
-def test_oracle_by_language(model, params, batch, ran, arcs):
+def test_loss_and_metrics_equal_loops(model, params, batch, ran, arcs):
   output, _ = ran
   relations = special.log_softmax(_relation_scores(model, params, batch), -1)
   arc_loss, relation_loss, uas, right, weight = np.zeros((5, 3))
@@ -85,7 +85,7 @@ def test_oracle_by_language(model, params, batch, ran, arcs):
     uas[b] += arcs.scores[b, i].argmax() == head
     right[b] += relations[b, i].argmax() == relation
     weight[b] += 1
-  assert weight.tolist() == [3, 2, 0]  # row b is of language b
+  assert weight.tolist() == [3, 2, 0]  # Sentence b is in language b.
   np.testing.assert_allclose(
     output.loss, ((arc_loss + relation_loss).sum(), 5), rtol=1e-4
   )
@@ -102,8 +102,8 @@ def test_oracle_by_language(model, params, batch, ran, arcs):
 
 
 @pytest.mark.slow
-def test_jitted_is_eager(batch):
-  """With states that are tokens: an encoder of its own is tested elsewhere."""
+def test_jit_equals_eager(batch):
+  """The states of the fake model are one-hot tokens."""
   model = one_hot_model.OneHot()
   head = nn.meta.unbox(_OBJECTIVE.init_output(model, jax.random.key(0)))
   params = {
@@ -123,8 +123,8 @@ def test_jitted_is_eager(batch):
   )
 
 
-def test_rows_without_trees_are_as_if_not_there(model, params, batch, ran):
-  """Whatever the third one says."""
+def test_sentences_without_trees_have_no_effect(model, params, batch, ran):
+  """The third sentence has no tree."""
   changed_batch = batch | {'token_ids': batch['token_ids'].copy()}
   changed_batch['token_ids'][2, 1] = 20
   output, gradient = fixtures.run(_OBJECTIVE, model, params, changed_batch)
@@ -134,27 +134,28 @@ def test_rows_without_trees_are_as_if_not_there(model, params, batch, ran):
   )
 
 
-def test_axes_and_what_cannot_be(batch, arcs):
+def test_predictions_exclude_invalid_heads(batch, arcs):
   assert arcs.scores.shape == arcs.relations.shape == (3, 7, 7)
   assert arcs.scores.dtype == np.float32
   is_word = batch['word_lengths'] > 0
   probability = np.exp(arcs.scores)
   np.testing.assert_allclose(probability.sum(-1), 1, rtol=1e-5)
   for b in range(3):
-    assert not probability[b][:, ~is_word[b]].any()  # padding heads nothing
+    assert not probability[b][:, ~is_word[b]].any()  # Padding cannot be a head.
     assert not np.diagonal(probability[b]).any()
-  assert (arcs.relations[:, :, 0] == 0).all()  # the root's relation
+  # Only the root relation is allowed.
+  assert (arcs.relations[:, :, 0] == 0).all()
   assert (arcs.relations[:, :, 1:] > 0).all()
 
 
-def test_gradients(params, ran):
+def test_all_head_parameters_have_gradients(params, ran):
   _, gradient = ran
   for name, leaf in gradient['heads'][_NAME].items():
     assert all(np.any(x) for x in jax.tree.leaves(leaf)), name
   assert np.any(gradient['model']['embeddings']['token'])
 
 
-def test_no_tree_at_all(model, params, batch):
+def test_batch_without_trees_has_zero_loss(model, params, batch):
   empty = batch | {
     key: np.full_like(batch[key], -1) for key in ('heads', 'relations')
   }
@@ -165,8 +166,8 @@ def test_no_tree_at_all(model, params, batch):
   assert not any(np.any(x) for x in jax.tree.leaves(gradient))
 
 
-def test_words_are_means_of_their_tokens_if_asked(model, params, batch, arcs):
-  """Only the sentence with a word of two tokens is read otherwise."""
+def test_mean_word_pooling(model, params, batch, arcs):
+  """Only the sentence with a word of two tokens has other scores."""
   objective = DependencyParsing(
     relations=_RELATIONS, arc_dim=5, relation_dim=4, word_pooling='mean'
   )
@@ -193,6 +194,6 @@ def test_relations_without_a_root_are_all_allowed():
     (dict(relations=('x', 'x')), ("('x', 'x')", 'DependencyParsing.relations')),
   ],
 )
-def test_settings_that_are_wrong(fields, values):
+def test_invalid_settings_are_rejected(fields, values):
   with raises_error(errors.ConfigError, mentions=values):
     DependencyParsing(**dict(relations=_RELATIONS) | fields)

@@ -44,7 +44,7 @@ def _every_layer(model, params, batch):
   )
 
 
-def test_layer_is_the_encoders(model, batch):
+def test_layer_selects_encoder_states(model, batch):
   params = fixtures.make_params(model, TokenClassification(labels=_LABELS))
   layer_states = _every_layer(model, params, batch)
   for layer, expected in ((None, 2), (0, 0), (1, 1), (-1, 2), (2, 2)):
@@ -56,7 +56,7 @@ def test_layer_is_the_encoders(model, batch):
     )
 
 
-def test_plugged_in_features_are_those_of_pairs(batch):
+def test_plug_in_features_equal_pair_features(batch):
   model = fixtures.make_model(cross_attention=True)
   objective = TokenClassification(
     labels=_LABELS, features='plug_in', head_type='dense'
@@ -82,7 +82,7 @@ def test_plugged_in_features_are_those_of_pairs(batch):
     objective.states(model, params, batch, fixtures.SPEC)
 
 
-def test_frozen_body_has_no_gradient_and_no_dropout(model, batch):
+def test_frozen_encoder_has_no_gradient_and_no_dropout(model, batch):
   objective = TokenClassification(
     labels=_LABELS,
     freeze_encoder=True,
@@ -112,7 +112,7 @@ def test_frozen_body_has_no_gradient_and_no_dropout(model, batch):
   np.testing.assert_allclose(trained, still, rtol=1e-6)
 
 
-def test_head_layers_that_would_not_see_positions_are_refused(model):
+def test_head_layers_reject_disentangled_attention(model):
   config = dataclasses.replace(
     model.config, position_embedding='disentangled', relative_buckets=4
   )
@@ -123,7 +123,7 @@ def test_head_layers_that_would_not_see_positions_are_refused(model):
     objective._check(model.clone(config=config))
 
 
-def test_head_layers_do_not_see_padding(model, batch):
+def test_head_layers_ignore_padding(model, batch):
   objective = TokenClassification(labels=_LABELS, head_layers=2)
   params = fixtures.make_params(model, objective)
   first = _states(objective, model, params, batch)
@@ -137,7 +137,7 @@ def test_head_layers_do_not_see_padding(model, batch):
 
 
 @pytest.mark.parametrize('head', ['output', 'dense', 'dense_norm'])
-def test_fresh_heads_are_trees_of_the_heads_module(model, head):
+def test_initial_head_parameters(model, head):
   objective = TokenClassification(labels=_LABELS, head_type=head)
   head_params = nn.meta.unbox(objective.init_heads(model, jax.random.key(0)))
   shapes = jax.tree.map(jnp.shape, head_params)
@@ -156,7 +156,7 @@ def test_fresh_heads_are_trees_of_the_heads_module(model, head):
 
 
 @pytest.mark.slow
-def test_shared_plan_reads_with_the_languages_own_parts(batch):
+def test_sharing_plan_uses_language_specific_parameters(batch):
   model = fixtures.make_model(
     sharing=parameter_sharing.SharingPlan(embeddings=True, layers=1)
   )
@@ -184,7 +184,7 @@ def test_shared_plan_reads_with_the_languages_own_parts(batch):
 
 
 @pytest.mark.slow
-def test_encoder_of_an_encoder_decoder(batch):
+def test_encoder_decoder_trains_only_the_encoder(batch):
   model = encoder_decoder.EncoderDecoder(
     model_config.with_vocabulary(
       encoder_decoder_config.EncoderDecoderConfig(
@@ -209,7 +209,7 @@ def test_encoder_of_an_encoder_decoder(batch):
   )
 
 
-def test_states_from_a_decoder_that_cannot_be_read(model):
+def test_unsupported_decoder_states_are_rejected(model):
   with raises_error(
     errors.ConfigError, mentions=('layer=1', "features='plug_out'")
   ):
@@ -219,8 +219,8 @@ def test_states_from_a_decoder_that_cannot_be_read(model):
     fixtures.make_params(model, objective)
 
 
-def test_states_are_those_of_encode(model, batch):
-  """The last layer, as other objectives read it."""
+def test_states_equal_encode(model, batch):
+  """The states are those of the last layer."""
   objective = TokenClassification(labels=_LABELS)
   params = fixtures.make_params(model, objective)
   context = fixtures.make_context()
@@ -252,7 +252,7 @@ def test_states_are_those_of_encode(model, batch):
     (dict(labels=('a', 'a')), ("('a', 'a')", 'TokenClassification.labels')),
   ],
 )
-def test_settings_that_are_wrong(fields, values):
+def test_invalid_settings_are_rejected(fields, values):
   with raises_error(errors.ConfigError, mentions=values):
     TokenClassification(**dict(labels=_LABELS) | fields)
 
@@ -276,7 +276,7 @@ def test_settings_that_are_wrong(fields, values):
     ),
   ],
 )
-def test_models_that_do_not_fit(fields, of_model, values):
+def test_incompatible_models_are_rejected(fields, of_model, values):
   objective = TokenClassification(labels=_LABELS, **fields)
   with raises_error(errors.ConfigError, mentions=values):
     objective.init_heads(fixtures.make_model(**of_model), jax.random.key(0))

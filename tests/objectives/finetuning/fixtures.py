@@ -25,7 +25,7 @@ SPEC = VocabularySpec(
 
 
 def make_model(**fields) -> encoder.Encoder:
-  """Two layers of 8."""
+  """Returns an encoder with two layers of width 8."""
   return encoder.Encoder(
     encoder_config.with_vocabulary(
       encoder_config.EncoderConfig(
@@ -45,7 +45,7 @@ def make_model(**fields) -> encoder.Encoder:
 
 
 def make_params(model, *objectives):
-  """Parameters of which none is zero or one."""
+  """Returns parameters, none of which is zero or one."""
   return {
     'model': random_parameters.draw_parameters(model, spread=0.5),
     'heads': {
@@ -62,7 +62,7 @@ def make_context(*, train=False, seed=0) -> objective_base.ObjectiveContext:
 
 
 def run(objective, model, params, batch, *, train=False, seed=0):
-  """The objective's output and the gradient of its loss, jitted."""
+  """Returns the output of an objective and the gradient of its loss."""
   return _run(objective, model, params, batch, jax.random.key(seed), train)
 
 
@@ -90,10 +90,10 @@ def model():
 
 @pytest.fixture(scope='module')
 def batch():
-  """Three sentences of 3, 2 and 1 words in languages 0, 1, 2.
+  """Three sentences of 3, 2 and 1 words in languages 0, 1 and 2.
 
-  The first word of the first has two tokens; the last sentence has neither
-  labels nor a tree.
+  The first word of the first sentence has two tokens. The last sentence has no
+  labels and no tree.
   """
   ids = np.array(
     [[1, 7, 8, 9, 10, 2, 0], [1, 11, 12, 2, 0, 0, 0], [1, 13, 2, 0, 0, 0, 0]]

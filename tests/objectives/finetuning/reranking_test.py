@@ -40,7 +40,7 @@ def test_equal_scores_are_not_correct(loss):
 
 
 @pytest.mark.parametrize('loss', ['listwise', 'margin_mse'])
-def test_loss_and_gradient_equal_those_of_torch(loss):
+def test_loss_and_gradient_equal_torch(loss):
   objective = reranking.Reranking(
     group_size=4, loss=reranking.RerankingLoss(loss)
   )
@@ -63,7 +63,7 @@ def test_accuracy_counts_groups_with_the_positive_first():
   np.testing.assert_array_equal(values.correct, [1, 0, 1])
 
 
-def test_margin_mse_by_hand():
+def test_margin_mse_computed_by_hand():
   objective = reranking.Reranking(
     group_size=3, loss=reranking.RerankingLoss.MARGIN_MSE
   )

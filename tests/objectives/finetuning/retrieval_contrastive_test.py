@@ -1,4 +1,4 @@
-"""The loss of search against torch; parts and devices change nothing."""
+"""Contrastive retrieval loss, compared with torch."""
 
 import dataclasses
 
@@ -23,7 +23,7 @@ _VECTORS = np.random.default_rng(0).normal(size=(5, 3, 8)).astype(np.float32)
 
 
 def _torch_loss(vectors, scale=20.0):
-  """MultipleNegativesRankingLoss of Sentence-Transformers, written out."""
+  """Computes MultipleNegativesRankingLoss of Sentence-Transformers."""
   normalized = torch.nn.functional.normalize(torch.from_numpy(vectors), dim=-1)
   documents = torch.cat(
     [normalized[:, i] for i in range(1, normalized.shape[1])]
@@ -33,7 +33,7 @@ def _torch_loss(vectors, scale=20.0):
 
 
 @pytest.mark.parametrize('group', [2, 3])
-def test_the_loss_is_that_of_sentence_transformers(group):
+def test_loss_equals_torch(group):
   objective = retrieval_contrastive.RetrievalContrastive(group_size=group)
   vectors = _VECTORS[:, :group]
   output = objective.ranking_loss(jnp.asarray(vectors))
@@ -42,7 +42,7 @@ def test_the_loss_is_that_of_sentence_transformers(group):
   )
 
 
-def test_gradients_are_those_of_torch():
+def test_gradients_equal_torch():
   objective = retrieval_contrastive.RetrievalContrastive(group_size=3)
   gradient = jax.grad(lambda v: objective.ranking_loss(v).loss.mean())(_VECTORS)
   torch_vectors = torch.from_numpy(_VECTORS).requires_grad_()
@@ -54,7 +54,7 @@ def test_gradients_are_those_of_torch():
   np.testing.assert_allclose(gradient, torch_vectors.grad, atol=1e-6)
 
 
-def test_the_library_has_the_same_loss():
+def test_loss_equals_sentence_transformers():
   library = pytest.importorskip('sentence_transformers.losses')
   model = torch.nn.Identity()
   theirs = library.MultipleNegativesRankingLoss(model)
@@ -65,11 +65,12 @@ def test_the_library_has_the_same_loss():
   np.testing.assert_allclose(mean_loss, expected, rtol=1e-6)
 
 
-def test_equal_documents_and_queries_are_no_negatives():
+def test_equal_documents_and_queries_are_not_negatives():
   objective = retrieval_contrastive.RetrievalContrastive(group_size=3)
   tokens = jnp.arange(3 * 3 * 2).reshape(3, 3, 2)
-  tokens = tokens.at[1, 0].set(tokens[0, 0])  # an equal query
-  tokens = tokens.at[2, 2].set(tokens[0, 1])  # a negative is 0's document
+  tokens = tokens.at[1, 0].set(tokens[0, 0])  # Queries 0 and 1 are equal.
+  # A negative of 2 is the document of 0.
+  tokens = tokens.at[2, 2].set(tokens[0, 1])
   out = objective._excluded(tokens, jnp.array([True, True, False]))
   np.testing.assert_array_equal(
     out,
@@ -82,7 +83,7 @@ def test_equal_documents_and_queries_are_no_negatives():
   )
 
 
-def test_cut_vectors_have_the_sum_of_their_losses():
+def test_matryoshka_loss_is_the_sum_over_dimensions():
   objective = retrieval_contrastive.RetrievalContrastive(
     group_size=3, matryoshka_dims=(2, 8)
   )
@@ -95,7 +96,7 @@ def test_cut_vectors_have_the_sum_of_their_losses():
 
 
 def _run(objective, model, params, batch):
-  """Loss and gradient."""
+  """Returns the loss and gradient."""
   return jax.jit(
     jax.value_and_grad(
       lambda p: objective(model, p, batch, fixtures.make_context()).loss.total
@@ -104,8 +105,8 @@ def _run(objective, model, params, batch):
 
 
 @pytest.fixture(scope='module')
-def whole(model):
-  """A batch of eight groups of two, its parameters, loss and gradient."""
+def full_batch(model):
+  """Eight groups of two with parameters, loss and gradient."""
   ids = np.random.default_rng(3).integers(5, 23, (16, 6))
   ids[:, 0], ids[::3, 4:] = 1, 0
   present = (ids > 0).astype(np.int32)
@@ -121,7 +122,7 @@ def whole(model):
   return batch, params, _run(objective, model, params, batch)
 
 
-def _same(found, expected):
+def _assert_close(found, expected):
   assert np.linalg.norm(jax.tree.leaves(expected[1])[0]) > 1e-3
   jax.tree.map(
     lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
@@ -130,17 +131,19 @@ def _same(found, expected):
   )
 
 
-def test_a_batch_in_parts_has_the_gradient_of_the_whole(model, whole):
-  batch, params, expected = whole
+def test_mini_batches_have_the_gradient_of_the_batch(model, full_batch):
+  batch, params, expected = full_batch
   objective = retrieval_contrastive.RetrievalContrastive(
     matryoshka_dims=(4, 8), mini_batch_size=4
   )
-  _same(_run(objective, model, params, batch), expected)
+  _assert_close(_run(objective, model, params, batch), expected)
 
 
 @pytest.mark.parametrize('mini_batch_size', [None, 8])
-def test_documents_of_all_devices_are_negatives(model, whole, mini_batch_size):
-  batch, params, expected = whole
+def test_documents_of_all_devices_are_negatives(
+  model, full_batch, mini_batch_size
+):
+  batch, params, expected = full_batch
   rows = NamedSharding(
     Mesh(np.array(jax.devices()), ('data',)), PartitionSpec('data')
   )
@@ -148,11 +151,11 @@ def test_documents_of_all_devices_are_negatives(model, whole, mini_batch_size):
     matryoshka_dims=(4, 8), mini_batch_size=mini_batch_size
   )
   result = _run(objective, model, params, jax.device_put(batch, rows))
-  _same(result, expected)
+  _assert_close(result, expected)
 
 
-def test_parts_have_states_of_their_rows_only(model, whole):
-  batch, params, _ = whole
+def test_mini_batches_do_not_store_all_states(model, full_batch):
+  batch, params, _ = full_batch
 
   def largest(mini_batch_size):
     objective = retrieval_contrastive.RetrievalContrastive(
@@ -166,17 +169,18 @@ def test_parts_have_states_of_their_rows_only(model, whole):
   assert largest(None) and not largest(4)
 
 
-def _taught(batch, width=8):
+def _add_teacher_vectors(batch, width=8):
   gold = np.random.default_rng(5).normal(size=(8, width)).astype(np.float32)
-  gold = np.repeat(gold, 2, axis=0)  # a text and its translation
+  # A text and its translation have the same vector.
+  gold = np.repeat(gold, 2, axis=0)
   return gold, batch | {'vectors': gold.view(np.int32)}
 
 
 @pytest.mark.slow
-def test_a_teacher_s_vectors_are_met_as_by_mse_loss(model, whole):
-  """Sentence-Transformers' MSELoss is torch's, of all texts of the batch."""
-  batch, params, contrast = whole
-  gold, batch = _taught(batch)
+def test_distillation_loss_equals_mse_loss(model, full_batch):
+  """Compares with torch.nn.MSELoss over all texts of the batch."""
+  batch, params, contrast = full_batch
+  gold, batch = _add_teacher_vectors(batch)
   objective = retrieval_contrastive.RetrievalDistillation()
   losses = np.asarray(
     objective._vectors(model, params, batch, fixtures.make_context())[0]
@@ -188,8 +192,8 @@ def test_a_teacher_s_vectors_are_met_as_by_mse_loss(model, whole):
     loss / 8, np.square(losses - gold).mean(), rtol=1e-6
   )
   parts = retrieval_contrastive.RetrievalDistillation(mini_batch_size=4)
-  _same(_run(parts, model, params, batch), (loss, gradient))
-  # Cut vectors have the sum of their losses, and contrast is added.
+  _assert_close(_run(parts, model, params, batch), (loss, gradient))
+  # Matryoshka losses and the contrastive loss are added.
   combined = retrieval_contrastive.RetrievalDistillation(
     matryoshka_dims=(4, 8), contrastive_weight=0.5
   )
@@ -201,10 +205,10 @@ def test_a_teacher_s_vectors_are_met_as_by_mse_loss(model, whole):
   assert not combined.sentence['normalize']
 
 
-def test_the_library_has_the_same_distance(model, whole):
+def test_distillation_loss_equals_sentence_transformers(model, full_batch):
   library = pytest.importorskip('sentence_transformers.losses')
-  batch, params, _ = whole
-  gold, batch = _taught(batch)
+  batch, params, _ = full_batch
+  gold, batch = _add_teacher_vectors(batch)
   objective = retrieval_contrastive.RetrievalDistillation()
   distances = np.array(
     objective._vectors(model, params, batch, fixtures.make_context())[0]
@@ -218,14 +222,14 @@ def test_the_library_has_the_same_distance(model, whole):
   np.testing.assert_allclose(loss / 8, expected, rtol=1e-6)
 
 
-def test_a_teacher_of_another_size_is_refused(model, whole):
-  batch, params, _ = whole
+def test_different_teacher_dimensions_are_rejected(model, full_batch):
+  batch, params, _ = full_batch
   objective = retrieval_contrastive.RetrievalDistillation()
   with raises_error(errors.ConfigError, mentions=("'search'", 8, 6)):
-    _run(objective, model, params, _taught(batch, 6)[1])
+    _run(objective, model, params, _add_teacher_vectors(batch, 6)[1])
 
 
-def test_parts_that_do_not_fill_the_batch():
+def test_mini_batch_size_must_divide_the_batch():
   dataset = supervised_dataset.LabeledDatasetConfig(
     name='pairs',
     source=example_source.FileDataset(
@@ -247,7 +251,7 @@ def test_parts_that_do_not_fill_the_batch():
     objective.check_dataset(dataset)
 
 
-def test_what_does_not_fit_is_refused():
+def test_group_size_1_is_rejected():
   with raises_error(
     errors.ConfigError, got=1, where='RetrievalContrastive.group_size'
   ):
@@ -259,21 +263,21 @@ def test_what_does_not_fit_is_refused():
   'pooling',
   mark_slow(['mean_all', 'mean', 'first'], slow=['mean_all', 'first']),
 )
-def test_texts_that_share_rows_have_the_gradient_of_rows_apart(
-  model, whole, pooling, mini_batch_size
+def test_packed_texts_have_the_gradient_of_separate_texts(
+  model, full_batch, pooling, mini_batch_size
 ):
-  batch, params, _ = whole
+  batch, params, _ = full_batch
   apart = retrieval_contrastive.RetrievalContrastive(pooling=pooling)
   packed = dataclasses.replace(
     apart, packed=0.9, mini_batch_size=mini_batch_size
   )
   expected = _run(apart, model, params, batch)
-  _same(_run(packed, model, params, batch), expected)
+  _assert_close(_run(packed, model, params, batch), expected)
 
 
 @pytest.mark.slow
-def test_packed_documents_of_all_devices_are_negatives(model, whole):
-  batch, params, expected = whole
+def test_packed_documents_of_all_devices_are_negatives(model, full_batch):
+  batch, params, expected = full_batch
   rows = NamedSharding(
     Mesh(np.array(jax.devices()), ('data',)), PartitionSpec('data')
   )
@@ -281,15 +285,15 @@ def test_packed_documents_of_all_devices_are_negatives(model, whole):
     matryoshka_dims=(4, 8), packed=0.9
   )
   result = _run(objective, model, params, jax.device_put(batch, rows))
-  _same(result, expected)
+  _assert_close(result, expected)
 
 
 @pytest.mark.slow
-def test_queries_without_room_are_left_out_and_counted(
-  model, whole, monkeypatch
+def test_queries_that_do_not_fit_are_omitted_and_counted(
+  model, full_batch, monkeypatch
 ):
-  """The batch's texts have 6, and each third 4, tokens."""
-  batch, params, _ = whole
+  """Every third text has 4 tokens, and the others have 6 tokens."""
+  batch, params, _ = full_batch
   monkeypatch.setattr(on_device_packing, '_PACKED_LENGTH', 6)
   context = fixtures.make_context()
   objective = retrieval_contrastive.RetrievalContrastive(packed=0.5)
@@ -297,7 +301,8 @@ def test_queries_without_room_are_left_out_and_counted(
   placed = on_device_packing.pack_sequences(
     batch, context.vocabulary, share=0.5, longest=16
   ).placed
-  assert placed.sum() == 8  # one in each row of six tokens
+  # Each packed sequence of six tokens contains one text.
+  assert placed.sum() == 8
   is_placed = np.asarray(placed).reshape(8, 2).all(axis=1)
   share = output.metrics['search/left_out']
   assert share.total.sum() / share.weight.sum() == 1 - is_placed.mean()

@@ -1,4 +1,4 @@
-"""Sequence classification and question answering, six ways, and by oracles."""
+"""Sequence classification and question answering, compared with NumPy."""
 
 import functools
 
@@ -62,7 +62,7 @@ def params(model):
 
 @pytest.fixture(scope='module')
 def batch():
-  """Rows of 8, 6, 3 and 8 tokens; the last has no label and no answer."""
+  """Sequences of 8, 6, 3 and 8 tokens; the last has no label or answer."""
   lengths, length = np.array([8, 6, 3, 8]), 8
   rng = np.random.default_rng(0)
   ids = rng.integers(5, SPEC.size, (4, length))
@@ -109,7 +109,7 @@ def _run(objective, model, train, params, batch, rng):
 
 @pytest.fixture(scope='module')
 def states(model, params, batch):
-  """Those that the heads read, [B, T, H]."""
+  """Encoder states, [B, T, H]."""
   names = 'segment_ids', 'positions', 'language_ids'
   encode = jax.jit(functools.partial(model.apply, method='encode'))
   return np.asarray(
@@ -131,8 +131,8 @@ def run(model, params, batch):
   return call
 
 
-def test_classes_are_those_of_the_first_state(run, states, params):
-  """An independent oracle: dense, tanh, output, softmax, in numpy."""
+def test_classification_equals_numpy(run, states, params):
+  """Computes dense layer, tanh, output layer and softmax in NumPy."""
   output, _, logits = run(_CLASSES)
   head = jax.tree.map(np.asarray, params['heads'][_CLASSES.name])
   hidden = np.tanh(
@@ -156,14 +156,14 @@ def test_classes_are_those_of_the_first_state(run, states, params):
   ]
 
 
-def test_classes_without_a_preference_cost_log_3(run, params):
+def test_equal_logits_have_a_loss_of_log_3(run, params):
   flat = jax.tree.map(jnp.zeros_like, params['heads'])
   output, _, logits = run(_CLASSES, params=params | {'heads': flat})
   np.testing.assert_allclose(output.loss.total, 3 * np.log(3), rtol=1e-6)
   assert logits.shape == (4, 3) and logits.dtype == jnp.float32
 
 
-def test_answers_are_softmaxes_over_the_context(run, states, params, batch):
+def test_answers_equal_softmax_over_the_context(run, states, params, batch):
   output, _, logits = run(_ANSWERS)
   head = jax.tree.map(np.asarray, params['heads'][_ANSWERS.name])
   want = (
@@ -181,7 +181,7 @@ def test_answers_are_softmaxes_over_the_context(run, states, params, batch):
   np.testing.assert_allclose(
     metric.total, [loss[0], loss[3], loss[1] + loss[2]], rtol=1e-5
   )
-  # The first position stands for a window without the answer.
+  # The first position represents a window without an answer.
   inside = batch['context_mask'] > 0
   inside[:, 0] = True
   for column, part in enumerate(logits):
@@ -191,7 +191,7 @@ def test_answers_are_softmaxes_over_the_context(run, states, params, batch):
     assert (part[~inside] == MASKED_SCORE).all()
 
 
-def test_answers_without_a_preference_cost_log_of_the_context(
+def test_equal_answer_logits_have_a_loss_of_log_context_size(
   run, params, batch
 ):
   flat = jax.tree.map(jnp.zeros_like, params['heads'])
@@ -199,12 +199,12 @@ def test_answers_without_a_preference_cost_log_of_the_context(
   counts = batch['context_mask'].sum(1) + 1
   np.testing.assert_allclose(output.loss.total, np.log(counts).sum(), rtol=1e-6)
   accuracy = output.metrics['question_answering/accuracy']
-  assert accuracy.total.sum() == 4  # ties count as right
+  assert accuracy.total.sum() == 4  # Ties count as correct.
   assert accuracy.weight.tolist() == [1, 1, 2]
 
 
-def test_what_no_answer_can_be_is_without_effect(run, params, batch):
-  """Neither loss nor gradient of the head sees question and padding."""
+def test_answer_loss_ignores_padding(run, params, batch):
+  """Padding affects neither the loss nor the gradient of the head."""
   output, gradient, _ = run(_ANSWERS)
   other = batch['token_ids'].copy()
   other[batch['segment_ids'] == 0] = 7
@@ -216,7 +216,7 @@ def test_what_no_answer_can_be_is_without_effect(run, params, batch):
     np.testing.assert_allclose(a, b, atol=1e-6)
 
 
-def test_a_subset_of_rows_has_its_part_of_the_loss(run, batch):
+def test_losses_of_subsets_add_up(run, batch):
   total_loss = float(run(_CLASSES)[0].loss.total)
   parts = []
   for rows in ([0, 2], [1]):
@@ -228,7 +228,7 @@ def test_a_subset_of_rows_has_its_part_of_the_loss(run, batch):
   np.testing.assert_allclose(sum(parts), total_loss, rtol=1e-6)
 
 
-def test_rows_without_any_label_are_finite(run):
+def test_batch_without_labels_has_finite_gradients(run):
   output, gradient, _ = run(_CLASSES, labels=np.full(4, -1, np.int32))
   assert output.loss.total == 0 and output.loss.weight == 0
   assert all(not np.asarray(leaf).any() for leaf in jax.tree.leaves(gradient))
@@ -243,7 +243,7 @@ def test_rows_without_any_label_are_finite(run):
 
 
 @pytest.mark.parametrize('objective', [_CLASSES, _ANSWERS])
-def test_gradients_are_those_of_finite_differences(run, params, objective):
+def test_gradients_equal_finite_differences(run, params, objective):
   _, gradient, _ = run(objective)
   rng = np.random.default_rng(3)
   direction = jax.tree.map(
@@ -282,7 +282,7 @@ def test_gradients_are_those_of_finite_differences(run, params, objective):
 
 
 @pytest.mark.slow
-def test_dropout_draws_from_the_key_and_prediction_has_none(run):
+def test_dropout_depends_on_the_key_only_in_training(run):
   first, same, other = (
     run(_CLASSES, train=True, seed=seed) for seed in (0, 0, 1)
   )
@@ -292,7 +292,7 @@ def test_dropout_draws_from_the_key_and_prediction_has_none(run):
 
 
 @pytest.mark.slow
-def test_without_jit_the_loss_is_the_same(run, model, params, batch):
+def test_eager_loss_equals_jit(run, model, params, batch):
   for objective in (_CLASSES, _ANSWERS):
     output = objective(model, params, batch, _context())
     np.testing.assert_allclose(
@@ -301,7 +301,7 @@ def test_without_jit_the_loss_is_the_same(run, model, params, batch):
 
 
 @pytest.mark.parametrize('pooling', ['first', 'mean', 'late'])
-def test_padding_is_without_effect_on_classes(model, params, batch, pooling):
+def test_classification_ignores_padding(model, params, batch, pooling):
   objective = sequence_classification.SequenceClassification(
     labels=('a', 'b', 'c'), pooling=pooling
   )
@@ -315,7 +315,7 @@ def test_padding_is_without_effect_on_classes(model, params, batch, pooling):
   np.testing.assert_allclose(logits, changed, atol=1e-6)
 
 
-def test_heads_have_the_parameters_that_are_documented(params):
+def test_head_parameter_shapes(params):
   def shapes(tree):
     return jax.tree.map(lambda x: x.shape, tree)
 
@@ -328,7 +328,7 @@ def test_heads_have_the_parameters_that_are_documented(params):
   }
 
 
-def test_objectives_can_be_recorded():
+def test_objectives_round_trip_through_json():
   for objective in (_CLASSES, _ANSWERS):
     assert (
       config_serialization.from_json_config(
@@ -338,7 +338,7 @@ def test_objectives_can_be_recorded():
     )
 
 
-def test_settings_that_can_not_be():
+def test_invalid_settings_are_rejected():
   with raises_error(
     errors.ConfigError, got="('a', 'a')", where='SequenceClassification.labels'
   ):

@@ -1,4 +1,4 @@
-"""The loss of regression: by hand, under jit, with open rows, its gradient."""
+"""Loss and gradient of sequence regression."""
 
 import jax
 import jax.numpy as jnp
@@ -18,7 +18,7 @@ def _loss(predictions, gold=_GOLD):
 
 
 @pytest.mark.parametrize('run', [lambda f: f, jax.jit])
-def test_by_hand(run):
+def test_loss_computed_by_hand(run):
   value = run(lambda predictions: _loss(predictions)[0])(_PREDICTIONS)
   assert float(value) == pytest.approx((9 + 1) / 2)
   metric = _loss(_PREDICTIONS)[1].metrics['r/loss']
@@ -26,17 +26,17 @@ def test_by_hand(run):
   np.testing.assert_allclose(metric.weight, [1, 1])
 
 
-def test_the_gradient_is_finite_and_zero_without_a_number():
+def test_gradient_of_missing_values_is_zero():
   gradient = jax.grad(lambda x: _loss(x)[0])(_PREDICTIONS)
   np.testing.assert_allclose(gradient, [-3, 0, -1])
 
 
-def test_the_bits_of_a_number_come_back():
+def test_floats_round_trip_through_int32_bits():
   numbers = np.array([3.2, -0.0, 5.0], np.float32)
   back = jax.lax.bitcast_convert_type(
     jnp.array(numbers.view(np.int32)), jnp.float32
   )
   np.testing.assert_array_equal(back, numbers)
-  # The fill of a row without one is no number.
+  # The fill value -1 of missing values is NaN.
   fill = jax.lax.bitcast_convert_type(jnp.int32(-1), jnp.float32)
   assert bool(jnp.isnan(fill))

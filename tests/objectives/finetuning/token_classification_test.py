@@ -1,4 +1,4 @@
-"""Token classification six ways, and against scipy."""
+"""Token classification objective, compared with SciPy."""
 
 import jax
 import jax.numpy as jnp
@@ -36,8 +36,8 @@ def logits(model, params, batch):
   )
 
 
-def test_hand_made_literal():
-  """The docstring's: a tie of two classes, and a position without label."""
+def test_loss_and_accuracy_of_ties():
+  """The docstring example has a tie and a position without a label."""
   output = classification_objective.class_output(
     'x',
     jnp.array([[1.0, 1.0], [9.0, 0.0]]),
@@ -51,7 +51,7 @@ def test_hand_made_literal():
   )
 
 
-def test_oracle_by_language(ran, batch, logits):
+def test_loss_and_metrics_equal_loops(ran, batch, logits):
   output, _ = ran
   log_probabilities = special.log_softmax(logits.astype(np.float64), -1)
   loss, weight = np.zeros(3), np.zeros(3)
@@ -71,7 +71,7 @@ def test_oracle_by_language(ran, batch, logits):
   )
 
 
-def test_jitted_is_eager(batch, logits):
+def test_jit_equals_eager(batch, logits):
   arguments = logits, batch['labels'], batch['language_ids']
 
   def loss(*arguments):
@@ -86,8 +86,8 @@ def test_jitted_is_eager(batch, logits):
   )
 
 
-def test_unlabeled_rows_are_as_if_not_there(model, params, batch, ran):
-  """Whatever the third one says."""
+def test_unlabeled_sentences_have_no_effect(model, params, batch, ran):
+  """The third sentence has no labels."""
   changed_batch = batch | {'token_ids': batch['token_ids'].copy()}
   changed_batch['token_ids'][2, 1] = 20
   output, gradient = fixtures.run(_OBJECTIVE, model, params, changed_batch)
@@ -97,7 +97,7 @@ def test_unlabeled_rows_are_as_if_not_there(model, params, batch, ran):
   )
 
 
-def test_axes(ran, logits):
+def test_shapes_of_logits_and_metrics(ran, logits):
   output, _ = ran
   assert logits.shape == (3, 7, 3) and logits.dtype == np.float32
   assert output.loss.total.shape == ()
@@ -106,8 +106,8 @@ def test_axes(ran, logits):
   } == {f'{_NAME}/loss': (3,), f'{_NAME}/accuracy': (3,)}
 
 
-def test_gradient_of_the_output(ran, batch, logits):
-  """The bias' is the sum of probabilities less the labels."""
+def test_gradient_of_the_output_bias(ran, batch, logits):
+  """The gradient is the sum of probabilities minus the one-hot labels."""
   probabilities = special.softmax(logits.astype(np.float64), -1)
   chosen = batch['labels'] >= 0
   expected = (probabilities[chosen] - np.eye(3)[batch['labels'][chosen]]).sum(0)
@@ -117,7 +117,7 @@ def test_gradient_of_the_output(ran, batch, logits):
   assert np.any(ran[1]['model']['embeddings']['token'])
 
 
-def test_no_label_at_all(model, params, batch):
+def test_batch_without_labels_has_zero_loss(model, params, batch):
   empty = batch | {'labels': np.full_like(batch['labels'], -1)}
   output, gradient = fixtures.run(_OBJECTIVE, model, params, empty)
   assert (output.loss.total, output.loss.weight) == (0, 0)
@@ -125,7 +125,7 @@ def test_no_label_at_all(model, params, batch):
   assert not any(np.any(x) for x in jax.tree.leaves(gradient))
 
 
-def test_dropout_in_training_only(model, params, batch, ran):
+def test_dropout_is_used_only_in_training(model, params, batch, ran):
   losses = {
     float(
       fixtures.run(_OBJECTIVE, model, params, batch, train=True, seed=seed)[

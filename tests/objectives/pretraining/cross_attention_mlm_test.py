@@ -1,4 +1,4 @@
-"""CA-MLM against equations 1 to 13 in numpy, and the equivalences of its form."""
+"""CA-MLM, compared with equations 1 to 13 of VECO in NumPy."""
 
 import functools
 
@@ -26,7 +26,7 @@ from xlflax.objectives.pretraining.masked_lm import LogitPositions
 from xlflax.utils import errors
 
 HALF = CrossAttentionMLM(mask_ratio=0.5)
-# Every token is shown as the mask symbol: no draw changes the loss.
+# Every token is masked, so the loss does not depend on the key.
 ALL = CrossAttentionMLM(
   mask_ratio=1.0, mask_probability=1.0, random_probability=0.0
 )
@@ -60,7 +60,7 @@ def _random_params(model):
 
 @pytest.fixture
 def pairs(pairs):
-  """With padding to 8 rows of 18: most tests share one compiled program."""
+  """Pairs padded to shape [8, 18], so that tests share a compiled program."""
   return {key: np.pad(value, ((0, 3), (0, 8))) for key, value in pairs.items()}
 
 
@@ -77,7 +77,7 @@ def _assert_close(a, b, rtol=1e-4, atol=1e-5):
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def _masked(objective, vocabulary, batch, rng):
-  """(x̂ and ŷ interleaved, the choice), as a call with this key draws them."""
+  """Returns the interleaved masked ids and the choice for a key."""
   context = objective_base.ObjectiveContext(
     vocabulary=vocabulary, step=jnp.int32(0), train=True, rng=rng
   )
@@ -89,7 +89,7 @@ def _masked(objective, vocabulary, batch, rng):
 
 
 def _texts(batch, b, seen):
-  """Tokens and positions of both sides of pair b, without padding."""
+  """Returns unpadded tokens and positions of both texts of pair b."""
   present = [
     np.asarray(batch[p + 'segment_ids'][b]) > 0 for p in ('', 'paired_')
   ]
@@ -102,7 +102,7 @@ def _texts(batch, b, seen):
 
 
 def _reference(params, batch, seen, choice, memory_params=None):
-  """-log P self and cross, both correct?, language of every chosen token."""
+  """Returns self and cross losses, correctness and language per token."""
   terms_by_token = []
   for b in np.flatnonzero(batch['segment_ids'].any(1)):
     terms = veco_reference.pair_terms(
@@ -120,7 +120,7 @@ def _reference(params, batch, seen, choice, memory_params=None):
   return np.asarray(terms_by_token)
 
 
-def test_four_terms_are_equations_1_to_13(
+def test_loss_and_metrics_equal_equations_1_to_13(
   params, pairs, context, vocabulary, run
 ):
   context = context(3)
@@ -129,7 +129,7 @@ def test_four_terms_are_equations_1_to_13(
   terms = _reference(params['model'], pairs, *masked)
   self_losses, cross, self_correct, cross_correct, languages = terms.T
   assert len(terms) == (2 + 4 + 2 + 3 + 3) + (3 + 3 + 4 + 0 + 2)
-  assert abs(self_losses - cross).min() > 1e-4  # two different passes
+  assert abs(self_losses - cross).min() > 1e-4  # The two passes differ.
   np.testing.assert_allclose(
     output.loss.total, self_losses.sum() + cross.sum(), rtol=1e-5
   )
@@ -141,7 +141,7 @@ def test_four_terms_are_equations_1_to_13(
     'self_accuracy': self_correct,
     'cross_accuracy': cross_correct,
   }
-  for language in range(3):  # en is x of every pair, de and fr are y
+  for language in range(3):  # x is English, and y is German or French.
     mine = languages == language
     for name, value in values.items():
       got = output.metrics[f'ca_mlm/{name}']
@@ -153,10 +153,10 @@ def test_four_terms_are_equations_1_to_13(
       )
 
 
-def test_gradient_takes_the_memory_as_a_constant(
+def test_gradient_treats_the_memory_as_a_constant(
   params, pairs, context, vocabulary, run
 ):
-  """The slope of the reference in float64, with and without that."""
+  """Compares with finite differences of the reference in float64."""
   context = context(3)
   _, gradient = run(HALF, pairs, context)
   masked = _masked(HALF, vocabulary, pairs, context.rng)
@@ -181,8 +181,10 @@ def test_gradient_takes_the_memory_as_a_constant(
 
 
 def _with_empty_side(pairs):
-  """Second sides of special symbols at positions of their own: no token of
-  theirs is chosen, so they act through the memory alone."""
+  """Replaces the second texts by special symbols at unused positions.
+
+  These symbols are not masked, so they affect only the memory.
+  """
   batch = dict(pairs)
   present = batch['paired_segment_ids'] > 0
   batch['paired_token_ids'] = np.where(present, 10, 0)
@@ -190,14 +192,14 @@ def _with_empty_side(pairs):
   return batch
 
 
-def test_no_gradient_flows_into_the_memory(params, pairs, context, run):
+def test_memory_has_no_gradient(params, pairs, context, run):
   batch = _with_empty_side(pairs)
   output, gradient = run(ALL, batch, context())
-  assert output.loss.weight == 4 + 7 + 3 + 5 + 6  # those of x
+  assert output.loss.weight == 4 + 7 + 3 + 5 + 6  # tokens of x
   position = gradient['model']['embeddings']['position']
   assert not position[13:].any()
   assert position[:5].any()
-  # They do act on the loss.
+  # The memory affects the loss.
   moved = jax.tree.map(np.copy, params)
   moved['model']['embeddings']['position'][13:] *= -3
   other, _ = run(ALL, batch, context(), moved)
@@ -205,8 +207,8 @@ def test_no_gradient_flows_into_the_memory(params, pairs, context, run):
 
 
 @pytest.mark.slow
-def test_hand_made_literal(params, vocabulary, context, run):
-  """A uniform model: both terms of every chosen token cost log V."""
+def test_loss_of_a_uniform_model(params, vocabulary, context, run):
+  """Both terms of every chosen token have a loss of log V."""
   zeros = jax.tree.map(np.zeros_like, params)
   row = {
     'token_ids': np.array([[1, 5, 6, 7, 8, 2]], np.int32),
@@ -245,7 +247,9 @@ def test_hand_made_literal(params, vocabulary, context, run):
     ),
   ],
 )
-def test_heads_and_chunks_are_one_loss(fields, pairs, context, run):
+def test_logit_positions_and_chunks_do_not_change_the_loss(
+  fields, pairs, context, run
+):
   _assert_close(
     run(CrossAttentionMLM(mask_ratio=0.5, **fields), pairs, context()),
     run(HALF, pairs, context()),
@@ -255,8 +259,8 @@ def test_heads_and_chunks_are_one_loss(fields, pairs, context, run):
 
 
 @pytest.mark.slow
-def test_sums_of_micro_batches_add_up(pairs, context, run):
-  """And the pair without a second side is one like any other."""
+def test_losses_of_micro_batches_add_up(pairs, context, run):
+  """One micro-batch contains the pair without a second text."""
   (full_batch, gradient), *micro = [
     run(ALL, jax.tree.map(lambda x, r=rows: x[r], pairs), context())
     for rows in (slice(0, 4), slice(0, 2), slice(2, 4))
@@ -274,8 +278,8 @@ def test_sums_of_micro_batches_add_up(pairs, context, run):
   assert full_batch.loss.weight == sum(m[0].loss.weight for m in micro)
 
 
-def test_sides_are_symmetric(pairs, context, run):
-  """The pair (y, x) has the loss of (x, y)."""
+def test_loss_is_symmetric(pairs, context, run):
+  """The pairs (y, x) and (x, y) have equal losses."""
   swapped = {
     key: pairs[
       key.removeprefix('paired_')
@@ -293,7 +297,7 @@ def test_sides_are_symmetric(pairs, context, run):
 
 
 def test_packed_equals_padded(pairs, context, run):
-  """Two pairs in a row, and padding where one side is shorter."""
+  """Two pairs are packed into one sequence."""
   packed = jax.tree.map(np.zeros_like, pairs)
   for prefix in ('', 'paired_'):
     side = {key: pairs[prefix + key][:2, :10] for key in _KEYS}
@@ -311,7 +315,7 @@ def test_packed_equals_padded(pairs, context, run):
 @pytest.mark.parametrize(
   'head', mark_slow(LogitPositions, slow=[LogitPositions.ALL])
 )
-def test_batch_of_empty_rows_is_finite(head, pairs, context, run):
+def test_empty_batch_has_zero_loss_and_gradient(head, pairs, context, run):
   empty = jax.tree.map(np.zeros_like, pairs)
   objective = CrossAttentionMLM(mask_ratio=0.5, logit_positions=head)
   output, gradient = run(objective, empty, context())
@@ -324,7 +328,7 @@ def test_batch_of_empty_rows_is_finite(head, pairs, context, run):
   )
 
 
-def test_masks_of_the_sides_are_independent(pairs, context, vocabulary):
+def test_masks_of_both_texts_are_independent(pairs, context, vocabulary):
   same = {
     **{k: pairs[k] for k in _KEYS},
     **{f'paired_{k}': pairs[k] for k in _KEYS},
@@ -335,7 +339,7 @@ def test_masks_of_the_sides_are_independent(pairs, context, vocabulary):
 
 
 @pytest.mark.slow
-def test_dropout_is_on_in_training_only(params, pairs, context, run):
+def test_dropout_is_used_only_in_training(params, pairs, context, run):
   model = _encoder(dropout_rate=0.3, attention_dropout_rate=0.3)
 
   def total(objective, train):
@@ -375,7 +379,7 @@ def test_sharded_equals_one_device(pairs, context, run):
   )
 
 
-def test_the_other_side_is_on_the_same_device():
+def test_swap_sides_needs_no_communication():
   states = jnp.arange(16 * 3.0).reshape(16, 3)
   mesh = Mesh(np.array(jax.devices()), ('data',))
   rows = NamedSharding(mesh, PartitionSpec('data'))
@@ -391,11 +395,11 @@ def test_the_other_side_is_on_the_same_device():
 
 
 @pytest.mark.slow
-def test_sides_with_parameters_of_their_own(params, pairs, context):
-  """A sharing plan reads each side with its language's parameters."""
+def test_language_specific_parameters(params, pairs, context):
+  """A sharing plan selects the parameters of the language of each text."""
   choice = parameter_sharing.SharingPlan(embeddings=True, layers=1)
   model = _encoder(sharing=choice)
-  batch = jax.tree.map(lambda x: x[:1], pairs)  # en and de
+  batch = jax.tree.map(lambda x: x[:1], pairs)  # English and German
 
   def loss(params):
     output = ALL(model, params, batch, context())
@@ -409,7 +413,7 @@ def test_sides_with_parameters_of_their_own(params, pairs, context):
     language_gradient['layers']['cross_attention']['value']
   ):
     assert leaf[0].any() and leaf[1].any() and not leaf[2].any()
-  # The same languages' parameters everywhere: no plan at all.
+  # Equal parameters in all languages have the effect of no plan.
   language_params = parameter_sharing.select_language_params(
     choice, shared['model'], 1
   )
@@ -425,7 +429,7 @@ def test_sides_with_parameters_of_their_own(params, pairs, context):
   assert abs(output.loss.total - same.loss.total) > 0.01
 
 
-def test_a_model_without_cross_attention(pairs, context):
+def test_cross_attention_is_required(pairs, context):
   model = _encoder(cross_attention=False)
   value = 'cross_attention=False'
   with raises_error(
@@ -439,7 +443,7 @@ def test_a_model_without_cross_attention(pairs, context):
   assert HALF.init_heads(_encoder(), jax.random.key(0)) == {}
 
 
-def test_a_stream_with_one_side(model, params, batch, context):
+def test_batch_without_second_texts_is_rejected(model, params, batch, context):
   with raises_error(
     errors.ConfigError,
     mentions=(
@@ -453,10 +457,11 @@ def test_a_stream_with_one_side(model, params, batch, context):
     HALF(model, params, batch, context())
 
 
-def test_gradient_reaches_both_passes(pairs, context, run):
-  """In float32 every parameter has a gradient, plugged in or not."""
+def test_all_parameters_have_gradients(pairs, context, run):
+  """The parameters of both passes have gradients."""
   _, gradient = run(HALF, pairs, context())
-  del gradient['model']['layers']['attention']['key']['bias']  # softmax: 0
+  # The softmax ignores it.
+  del gradient['model']['layers']['attention']['key']['bias']
   del gradient['model']['layers']['cross_attention']['key']['bias']
   for path, leaf in jax.tree_util.tree_leaves_with_path(gradient):
     assert leaf.any(), path

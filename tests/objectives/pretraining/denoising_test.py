@@ -1,4 +1,4 @@
-"""Losses of the denoising objectives: what all of them have in common."""
+"""Common tests of the denoising objectives."""
 
 import functools
 
@@ -46,7 +46,7 @@ def batch():
 
 
 def _labels(objective, batch, context):
-  """The tokens that each row is trained to predict."""
+  """Returns the tokens that each sequence is trained to predict."""
   _, target, scored = fake.rows(objective, batch, context)
   rows = []
   for b, row in enumerate(target['token_ids']):
@@ -58,8 +58,8 @@ def _labels(objective, batch, context):
 
 
 @_all_objectives
-def test_hand_made_literal(objective, batch):
-  """A uniform model: every label costs log V."""
+def test_loss_of_a_uniform_model(objective, batch):
+  """Every label has a loss of log V."""
   zeros = jax.tree.map(np.zeros_like, fake.params())
   output, _ = fake.run(objective, batch, fake.context(), zeros)
   count = sum(map(len, _labels(objective, batch, fake.context())))
@@ -85,7 +85,7 @@ def test_metrics_per_language(objective, batch):
 
 
 @_all_objectives
-def test_batch_of_padding_is_finite(objective, batch):
+def test_empty_batch_has_zero_loss_and_gradient(objective, batch):
   empty = jax.tree.map(np.zeros_like, batch)
   output, gradient = fake.run(objective, empty, fake.context())
   assert output.loss == (0.0, 0.0)
@@ -93,7 +93,7 @@ def test_batch_of_padding_is_finite(objective, batch):
 
 
 @_all_objectives
-def test_gradient_is_numerical(objective, batch):
+def test_gradient_equals_finite_differences(objective, batch):
   context = fake.context()
   _, gradient = fake.run(objective, batch, context)
   rng = np.random.default_rng(0)
@@ -112,7 +112,7 @@ def test_gradient_is_numerical(objective, batch):
   np.testing.assert_allclose(sum(jax.tree.leaves(dots)), numerical, rtol=2e-2)
 
 
-def test_new_noise_each_step(batch):
+def test_noise_depends_on_the_key(batch):
   first, second, again = (
     fake.rows(TextInfilling(), batch, fake.context(seed))[0]['token_ids']
     for seed in (0, 1, 0)
@@ -135,8 +135,8 @@ def test_masked_tokens_are_predicted(batch):
   )
 
 
-def test_infilling_begins_and_ends_with_the_language(batch):
-  """mBART: the encoder's rows end in it, the decoder's begin with it."""
+def test_infilling_adds_language_symbols(batch):
+  """As in mBART, encoder inputs end and decoder inputs start with them."""
   from xlflax.objectives import teacher_forcing
   from xlflax.objectives.pretraining import seq2seq
 
@@ -153,8 +153,8 @@ def test_infilling_begins_and_ends_with_the_language(batch):
   assert first.tolist() == [*fake.SYMBOLS, fake.SYMBOLS[0]]
 
 
-def test_packed_rows_are_one_text(batch):
-  """The decoder then sees all of the row that it rebuilds."""
+def test_segments_are_ignored(batch):
+  """The decoder reconstructs the complete sequence."""
   packed = jax.tree.map(np.copy, batch)
   packed['segment_ids'][0, 7:] *= 2
   packed['positions'][0, 7:] -= 7
@@ -166,7 +166,7 @@ def test_packed_rows_are_one_text(batch):
     )
 
 
-def test_names():
+def test_default_names():
   assert [o.name for o in OBJECTIVES] == [
     'span_corruption',
     'infilling',
@@ -174,7 +174,7 @@ def test_names():
   ]
 
 
-def test_bad_choice():
+def test_unknown_predicted_tokens_are_rejected():
   with raises_error(
     errors.ConfigError, got='some', where='MaskedSeq2Seq.predicted'
   ):

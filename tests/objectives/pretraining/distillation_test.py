@@ -1,4 +1,4 @@
-"""Distillation against numpy: what counts, and what is trained."""
+"""Distillation, compared with NumPy."""
 
 import dataclasses
 import functools
@@ -34,15 +34,15 @@ MODEL = Encoder(
     scan_layers=False,
   )
 )
-# The teacher: another width, another vocabulary of 12, one language.
+# The teacher has a different width, a vocabulary of 12 and one language.
 TEACHER = Encoder(
   dataclasses.replace(
     MODEL.config, hidden_dim=4, vocab_size=12, num_languages=1
   )
 )
 UNKNOWN = 3
-# For each of the student's ids that of the teacher's: the special symbols 0 to
-# 4, then 15 of 16 words; 6 and 7 are one there, as are 8, 9 and 11.
+# Teacher id of each student id: the special symbols 0 to 4, then 15 of 16 words.
+# The teacher has one id for 6 and 7, and one for 8, 9 and 11.
 SOURCE = np.array(
   [
     0,
@@ -169,9 +169,9 @@ def _logits(objective, batch):
 
 
 def _oracle(objective, batch, temperature):
-  """(loss, agreement, chosen English positions, those that count), plainly.
+  """Returns loss, agreement, and numbers of chosen and scored positions.
 
-  The teacher is run as it was made, over ids of its own vocabulary.
+  The teacher reads ids of its own vocabulary.
   """
   choice, student, teacher = _logits(objective, batch)
   losses, agreement, chosen = [], [], 0
@@ -180,7 +180,7 @@ def _oracle(objective, batch, temperature):
     zip(np.asarray(choice.positions), np.asarray(choice.weights), strict=True)
   ):
     if batch['language_ids'][row].any():
-      continue  # German or French
+      continue  # The sequence is German or French.
     for position in positions[weights > 0]:
       chosen += 1
       if not SCORED[batch['token_ids'][row, position]]:
@@ -196,7 +196,7 @@ def _oracle(objective, batch, temperature):
 
 
 @pytest.mark.parametrize('temperature', mark_slow([1.0, 2.0], slow=[1.0]))
-def test_matches_numpy(distill, batch, temperature):
+def test_loss_and_metrics_equal_numpy(distill, batch, temperature):
   objective = dataclasses.replace(distill, temperature=temperature)
   output, _ = run(objective, batch, state=_state(temperature))
   loss, agreement, chosen, count = _oracle(distill, batch, temperature)
@@ -213,8 +213,8 @@ def test_matches_numpy(distill, batch, temperature):
 
 
 @pytest.mark.slow
-def test_the_masked_lm_is_added_from_the_same_states(distill, batch):
-  """Its mean is over the chosen tokens of all languages."""
+def test_mlm_weight_adds_the_masked_lm_loss(distill, batch):
+  """The masked LM loss is the mean over chosen tokens of all languages."""
   objective = dataclasses.replace(distill, mlm_weight=0.5)
   alone, _ = run(distill, batch)
   combined, _ = run(objective, batch)
@@ -234,8 +234,8 @@ def test_the_masked_lm_is_added_from_the_same_states(distill, batch):
 
 
 @pytest.mark.slow
-def test_in_chunks_is_as_whole(distill, batch):
-  """Three slots at a time, of seven."""
+def test_chunks_do_not_change_loss_and_gradient(distill, batch):
+  """The chunks have three of seven slots."""
   chunked = dataclasses.replace(distill, chunk_size=3)
   want, want_gradients = run(distill, batch)
   got, gradients = run(chunked, batch)
@@ -251,7 +251,7 @@ def test_in_chunks_is_as_whole(distill, batch):
   )
 
 
-def test_a_student_that_is_the_teacher_has_no_loss(distill, batch, tmp_path):
+def test_student_equal_to_the_teacher_has_zero_loss(distill, batch, tmp_path):
   objective = dataclasses.replace(
     distill, teacher=_teacher(_write(tmp_path, MODEL))
   )
@@ -265,8 +265,8 @@ def test_a_student_that_is_the_teacher_has_no_loss(distill, batch, tmp_path):
   assert all(np.abs(g).max() < 1e-4 for g in jax.tree.leaves(gradient))
 
 
-def test_other_languages_weigh_nothing(distill, batch):
-  """Nor does a row that has one foreign word."""
+def test_other_languages_have_weight_zero(distill, batch):
+  """A sequence with one foreign word has weight zero, too."""
   foreign = {**batch, 'language_ids': batch['language_ids'].copy()}
   foreign['language_ids'][0, 3] = 2
   output, (gradient, _) = run(distill, foreign)
@@ -284,7 +284,7 @@ def test_other_languages_weigh_nothing(distill, batch):
   np.testing.assert_allclose(alone.loss, together.loss, rtol=1e-5)
 
 
-def test_only_the_student_has_a_gradient(distill, batch):
+def test_teacher_has_no_gradient(distill, batch):
   _, (of_student, of_state) = run(distill, batch)
   for leaf in jax.tree.leaves(of_state['teacher']):
     assert (leaf == 0).all()
@@ -293,7 +293,7 @@ def test_only_the_student_has_a_gradient(distill, batch):
   assert (bias[SCORED] != 0).all() and (bias[~SCORED] == 0).all()
 
 
-def test_gradient_is_numerical(distill, batch):
+def test_gradient_equals_finite_differences(distill, batch):
   _, (gradient, _) = run(distill, batch)
   rng = np.random.default_rng(0)
   direction = jax.tree.map(
@@ -311,19 +311,17 @@ def test_gradient_is_numerical(distill, batch):
   np.testing.assert_allclose(sum(jax.tree.leaves(dots)), numerical, rtol=2e-2)
 
 
-def test_empty_batch_is_finite(distill, batch):
+def test_empty_batch_has_zero_loss_and_gradient(distill, batch):
   output, (gradient, _) = run(distill, jax.tree.map(np.zeros_like, batch))
   assert output.loss == (0.0, 0.0)
   assert all((g == 0).all() for g in jax.tree.leaves(gradient))
 
 
-# The pure divergence.
-
 _kl = jax.jit(losses.kl_divergence, static_argnames='temperature')
 
 
-def test_kl_of_a_hand_made_literal():
-  """Teacher (3/4, 1/4), student (1/2, 1/2), a third token that is no part."""
+def test_kl_computed_by_hand():
+  """Teacher (3/4, 1/4) and student (1/2, 1/2), with an excluded token."""
   teacher = jnp.log(jnp.array([[3.0, 1.0, 50.0]]))
   student = jnp.log(jnp.array([[2.0, 2.0, 9.0]]))
   support = jnp.array([True, True, False])
@@ -331,12 +329,13 @@ def test_kl_of_a_hand_made_literal():
   loss, same = losses.kl_divergence(teacher, student, support, temperature=1.0)
   np.testing.assert_allclose(loss, [want], rtol=1e-5)
   assert same == 1
-  squared = jnp.log(jnp.array([[9.0, 1.0, 50.0]]))  # T = 2 takes the roots
+  # T = 2 takes the square roots.
+  squared = jnp.log(jnp.array([[9.0, 1.0, 50.0]]))
   loss, _ = losses.kl_divergence(squared, student, support, temperature=2.0)
   np.testing.assert_allclose(loss, [4 * want], rtol=1e-5)
 
 
-def test_kl_shape_jit_subset_and_gradient():
+def test_kl_equals_its_subset_and_gradient_formula():
   rng = np.random.default_rng(0)
   teacher, student = rng.normal(size=(2, 2, 3, 6)).astype(np.float32)
   support = np.array([1, 1, 0, 1, 0, 1], bool)
@@ -361,7 +360,7 @@ def test_kl_shape_jit_subset_and_gradient():
   assert (gradient[..., ~support] == 0).all()
 
 
-def test_kl_is_finite_on_degenerate_input():
+def test_kl_of_degenerate_inputs_is_finite():
   teacher = jnp.array([[1e4, -1e9, -1e9]])
   student = jnp.array([[-1e4, 0.0, 1e4]])
 
@@ -374,26 +373,23 @@ def test_kl_is_finite_on_degenerate_input():
     assert support.any() or (loss == 0 and (gradient == 0).all())
 
 
-# Settings.
-
-
 @pytest.mark.parametrize(
   'settings, got',
   [({'temperature': 0}, 0), ({'chunk_size': 0}, 0), ({'mask_ratio': 1.5}, 1.5)],
 )
-def test_bad_settings(settings, got):
+def test_invalid_settings_are_rejected(settings, got):
   with raises_error(errors.ConfigError, got=got):
     Distillation(teacher=_teacher('x'), **settings)
 
 
-def test_directory_that_is_no_run(tmp_path, vocabulary):
+def test_teacher_without_a_model_is_rejected(tmp_path, vocabulary):
   with raises_error(errors.RunDirectoryError, mentions='model.json'):
     Distillation(teacher=_teacher(str(tmp_path))).init_state(
       MODEL, PARAMS, vocabulary
     )
 
 
-def test_language_that_the_student_lacks(distill, vocabulary):
+def test_unknown_language_is_rejected(distill, vocabulary):
   objective = dataclasses.replace(distill, language='xx')
   with raises_error(
     errors.ConfigError, got='xx', mentions=("'distill'", 'en', 'de', 'fr')
@@ -401,7 +397,9 @@ def test_language_that_the_student_lacks(distill, vocabulary):
     objective.init_state(MODEL, PARAMS, vocabulary)
 
 
-def test_rows_longer_than_the_teacher_reads(distill, batch, tmp_path):
+def test_sequences_longer_than_the_teacher_are_rejected(
+  distill, batch, tmp_path
+):
   short = Encoder(
     dataclasses.replace(TEACHER.config, max_position_embeddings=9)
   )
@@ -412,7 +410,7 @@ def test_rows_longer_than_the_teacher_reads(distill, batch, tmp_path):
     run(objective, batch)
 
 
-def test_shapes_of_the_state(distill, vocabulary):
+def test_initial_state_shapes(distill, vocabulary):
   state = distill.init_state(MODEL, PARAMS, vocabulary)
   want = _state()
   assert jax.tree.map(jnp.shape, state) == jax.tree.map(jnp.shape, want)

@@ -1,4 +1,4 @@
-"""MLM and TLM against numpy, and the equivalences of their heads."""
+"""MLM and TLM, compared with NumPy."""
 
 import dataclasses
 import functools
@@ -45,14 +45,14 @@ def _jitted_mask(objective, vocabulary, batch, step, rng):
 
 
 def _mask(objective, batch, context):
-  """Input ids and choice that a call with this context uses."""
+  """Returns the masked ids and the choice for a context."""
   return _jitted_mask(
     objective, context.vocabulary, batch, context.step, context.rng
   )
 
 
 def _oracle(model, params, batch, objective, context):
-  """Loss and accuracy of each chosen token in numpy, and its language."""
+  """Returns loss, accuracy and language of each chosen token."""
   masked, choice = _mask(objective, batch, context)
   keys = ('segment_ids', 'positions', 'language_ids')
   logits = np.asarray(
@@ -75,11 +75,11 @@ def _oracle(model, params, batch, objective, context):
   return np.array(rows)
 
 
-def test_matches_numpy(model, params, batch, context, run):
+def test_loss_and_metrics_equal_numpy(model, params, batch, context, run):
   context = context(3)
   output, _ = run(HALF, batch, context)
   loss, correct, languages = _oracle(model, params, batch, HALF, context).T
-  assert len(loss) == 6 + 3 + 5  # halves of 12, 5 and 9, rounded up
+  assert len(loss) == 6 + 3 + 5  # half of 12, 5 and 9, rounded up
   np.testing.assert_allclose(output.loss.total, loss.sum(), rtol=1e-5)
   assert output.loss.weight == len(loss)
   for language in range(3):
@@ -98,7 +98,7 @@ def test_matches_numpy(model, params, batch, context, run):
     assert got['mlm/tokens'] == (tokens, tokens)
 
 
-def test_finished_metrics(batch, context, run):
+def test_finalized_metrics(batch, context, run):
   output, _ = run(HALF, batch, context())
   got = objective_metrics.finalize_metrics(output.metrics, ('en', 'de', 'fr'))
   np.testing.assert_allclose(
@@ -108,12 +108,12 @@ def test_finished_metrics(batch, context, run):
     got['mlm/perplexity/de'], np.exp(got['mlm/loss/de']), rtol=1e-6
   )
   assert got['mlm/tokens'] == (batch['token_ids'] > 0).sum()
-  assert 'mlm/loss/fr' not in got  # the empty row
+  assert 'mlm/loss/fr' not in got  # The French sequence is empty.
   assert got['mlm/tokens/fr'] == 2
 
 
-def test_hand_made_literal(params, vocabulary, context, run):
-  """A uniform model: every chosen token costs log V."""
+def test_loss_of_a_uniform_model(params, vocabulary, context, run):
+  """Every chosen token has a loss of log V."""
   zeros = jax.tree.map(np.zeros_like, params)
   tokens = np.zeros((4, 14), np.int32)
   tokens[0, :6] = [1, 5, 6, 7, 8, 2]
@@ -132,12 +132,16 @@ def test_hand_made_literal(params, vocabulary, context, run):
 
 
 @pytest.mark.parametrize('other', mark_slow(VARIANTS, slow=VARIANTS[:1]))
-def test_heads_and_chunks_are_one_loss(other, batch, context, run):
-  """Gathered = every position, chunked = whole; gradients too."""
+def test_logit_positions_and_chunks_do_not_change_the_loss(
+  other, batch, context, run
+):
+  """Compares losses and gradients."""
   _assert_close(run(other, batch, context()), run(HALF, batch, context()))
 
 
-def test_dropout_is_on_in_training_only(dropout_model, params, batch, context):
+def test_dropout_is_used_only_in_training(
+  dropout_model, params, batch, context
+):
   for train, same in ((True, False), (False, True)):
     encode = jax.jit(
       functools.partial(
@@ -152,8 +156,8 @@ def test_dropout_is_on_in_training_only(dropout_model, params, batch, context):
     assert (first == second).all() == same
 
 
-def test_weights_are_a_subset(model, params, batch, context, run):
-  """The empty row adds nothing: without it the rest is the same."""
+def test_empty_sequence_has_no_effect(model, params, batch, context, run):
+  """The empty sequence has no chosen tokens."""
   output, gradient = run(HALF, batch, context())
   choice = _mask(HALF, batch, context())[1]
   np.testing.assert_array_equal(choice.weights[2], 0)
@@ -163,7 +167,7 @@ def test_weights_are_a_subset(model, params, batch, context, run):
 
 
 @pytest.mark.parametrize('head', list(LogitPositions))
-def test_batch_of_empty_rows_is_finite(head, batch, context, run):
+def test_empty_batch_has_zero_loss_and_gradient(head, batch, context, run):
   empty = jax.tree.map(np.zeros_like, batch)
   objective = MaskedLM(mask_ratio=0.5, logit_positions=head)
   output, gradient = run(objective, empty, context())
@@ -176,8 +180,8 @@ def test_batch_of_empty_rows_is_finite(head, batch, context, run):
   )
 
 
-def test_order_of_rows_does_not_matter(model, params, batch, context):
-  """A choice that moves with its rows gives the same loss."""
+def test_losses_do_not_depend_on_the_order(model, params, batch, context):
+  """The chosen positions are permuted with the sequences."""
   choice = _mask(HALF, batch, context())[1]
   order = np.array([2, 0, 3, 1])
 
@@ -197,7 +201,7 @@ def test_order_of_rows_does_not_matter(model, params, batch, context):
   np.testing.assert_allclose(expected_losses[order], moved, rtol=1e-5)
 
 
-def test_gradient_is_numerical(params, batch, context, run):
+def test_gradient_equals_finite_differences(params, batch, context, run):
   output, gradient = run(HALF, batch, context())
   rng = np.random.default_rng(0)
   direction = jax.tree.map(
@@ -215,7 +219,7 @@ def test_gradient_is_numerical(params, batch, context, run):
   np.testing.assert_allclose(sum(jax.tree.leaves(dots)), numerical, rtol=1e-2)
 
 
-def test_scheduled_ratio_and_static_shape(batch, context, run):
+def test_mask_ratio_follows_the_schedule(batch, context, run):
   objective = MaskedLM(
     mask_ratio=optax.linear_schedule(0.1, 0.5, 100), max_mask_ratio=0.5
   )
@@ -226,8 +230,8 @@ def test_scheduled_ratio_and_static_shape(batch, context, run):
   assert weights == [1 + 1 + 1, 6 + 3 + 5]
 
 
-def test_sums_of_micro_batches_add_up(batch, context, run):
-  """sum of totals / sum of weights, whatever the split."""
+def test_losses_of_micro_batches_add_up(batch, context, run):
+  """Sums of metrics and gradients equal those of the batch."""
   objective = MaskedLM(
     mask_ratio=1.0, mask_probability=1.0, random_probability=0.0
   )
@@ -247,8 +251,8 @@ def test_sums_of_micro_batches_add_up(batch, context, run):
   assert full_batch.loss.weight == sum(m[0].loss.weight for m in micro)
 
 
-def test_both_sides_of_pairs_are_rows(batch, context, run):
-  """As much as the batch of one side and that of the other."""
+def test_both_texts_of_pairs_are_scored(batch, context, run):
+  """The loss is the sum of the losses of both batches."""
   objective = MaskedLM(
     mask_ratio=1.0, mask_probability=1.0, random_probability=0.0
   )
@@ -279,7 +283,7 @@ def test_sharded_equals_one_device(objective, batch, context, run):
   )
 
 
-def test_masking_moves_no_rows_between_devices(batch, vocabulary):
+def test_masking_needs_no_communication(batch, vocabulary):
   mesh = Mesh(np.array(jax.devices()), ('data',))
   rows = NamedSharding(mesh, PartitionSpec('data'))
   batch = jax.device_put(
@@ -318,13 +322,13 @@ def test_translation_lm_masks_both_sides(batch, context, run):
 @pytest.mark.parametrize(
   'settings, got', [({'chunk_size': 0}, 0), ({'mask_ratio': 2.0}, 2.0)]
 )
-def test_bad_settings(settings, got):
+def test_invalid_settings_are_rejected(settings, got):
   with raises_error(errors.ConfigError, got=got):
     MaskedLM(**settings)
 
 
-def test_whole_words(vocabulary):
-  """Odd token ids continue a word, and words are masked as a unit."""
+def test_words_are_masked_completely(vocabulary):
+  """Odd token ids continue a word."""
   starts = np.packbits(
     np.arange(vocabulary.size) % 2 == 0, bitorder='little'
   ).tobytes()

@@ -1,4 +1,4 @@
-"""Momentum contrast against a numpy simulation, and its invariances."""
+"""Momentum contrast, compared with a NumPy simulation."""
 
 import functools
 
@@ -47,7 +47,7 @@ def _side(rng, rows, language, empty=()):
 
 
 def _pairs(seed, rows=ROWS, empty=()):
-  """Pairs en-de; those in `empty` have no text on the second side."""
+  """Returns en-de pairs; the target of those in `empty` has no text."""
   rng = np.random.default_rng(seed)
   second = _side(rng, rows, 1, empty)
   return {
@@ -69,7 +69,7 @@ def moco_state(model, with_head, vocabulary):
 
 @pytest.fixture
 def trained(model, with_head, vocabulary):
-  """The states before and after each of a number of steps, the outputs."""
+  """Fixture that trains steps and returns all states and outputs."""
 
   def train(batches, *, objective=MOCO, accumulation=1):
     optimizer = optimizers.SGD(learning_rate=0.5)
@@ -119,7 +119,7 @@ def _first_states(model, params, side):
 
 
 def _unit_vectors(model, params, batch, prefix):
-  """The numpy side of `SentenceAlignment._vectors`, in float64."""
+  """Computes `SentenceAlignment._vectors` in NumPy."""
   side = {
     k: batch[prefix + k] for k in ('token_ids', 'segment_ids', 'positions')
   }
@@ -131,9 +131,9 @@ def _unit_vectors(model, params, batch, prefix):
 
 
 def _simulate(model, states, batches, queue):
-  """Losses, queue, pointer and key encoder of MoCo in numpy.
+  """Returns losses, queue, pointer and key encoder of MoCo in NumPy.
 
-  The parameters of f_q are those that training went through.
+  The parameters of the query encoder are those of the train states.
   """
   encoder = jax.tree.map(np.asarray, states[0].params)
   queue, pointer, losses = np.asarray(queue, np.float64), 0, []
@@ -155,10 +155,10 @@ def _simulate(model, states, batches, queue):
 
 
 @pytest.mark.parametrize('accumulation', [1, 2])
-def test_matches_a_simulation_over_several_steps(
+def test_training_equals_a_numpy_simulation(
   model, trained, moco_state, accumulation
 ):
-  """Five steps fill the queue of three batches and overwrite its start."""
+  """The queue contains three of five batches."""
   batches = [_pairs(i, empty=[1] if i == 4 else []) for i in range(STEPS)]
   states, outputs = trained(batches, accumulation=accumulation)
   losses, queue, pointer, encoder = _simulate(
@@ -180,7 +180,7 @@ def test_matches_a_simulation_over_several_steps(
   )
 
 
-def test_queue_order_and_slots_passed_over():
+def test_enqueue_skips_slots_of_invalid_keys():
   def state(pointer):
     keys = 10.0 * jnp.arange(6)[:, None] + jnp.zeros((6, 2))
     return {'queue': {'keys': keys}, 'pointer': jnp.int32(pointer)}
@@ -202,17 +202,19 @@ def test_queue_order_and_slots_passed_over():
   np.testing.assert_array_equal(
     got['queue']['keys'][:, 0], [0, 10, 20, 1, 40, 3]
   )
-  assert got['pointer'] == 0  # wrapped around
+  assert got['pointer'] == 0  # The pointer wrapped around.
   half = momentum_contrast.enqueue(state(0), new, valid, context(0, 2))
   assert half['pointer'] == 0
   got = momentum_contrast.enqueue(half, new, ~valid, context(1, 2))
-  np.testing.assert_array_equal(  # micro-batch j has the rows j + 2 i
+  np.testing.assert_array_equal(  # Micro-batch j contains the pairs j + 2 i.
     got['queue']['keys'][:, 0], [1, 10, 20, 2, 3, 50]
   )
   assert got['pointer'] == 0
 
 
-def test_start_is_a_copy_and_random_unit_vectors(with_head, moco_state):
+def test_initial_state_copies_parameters_and_has_random_keys(
+  with_head, moco_state
+):
   jax.tree.map(
     np.testing.assert_array_equal, moco_state['key_encoder'], with_head
   )
@@ -233,9 +235,7 @@ def _context(vocabulary, state, *, seed=0):
   )
 
 
-def test_only_the_query_encoder_has_a_gradient(
-  model, with_head, moco_state, vocabulary
-):
+def test_state_has_no_gradient(model, with_head, moco_state, vocabulary):
   @jax.jit
   @functools.partial(jax.grad, argnums=(0, 1), allow_int=True)
   def gradient(params, state):
@@ -251,7 +251,7 @@ def test_only_the_query_encoder_has_a_gradient(
       assert (leaf == 0).all(), path
 
 
-def test_empty_pairs_weigh_nothing(model, with_head, moco_state, vocabulary):
+def test_empty_pairs_have_weight_zero(model, with_head, moco_state, vocabulary):
   @jax.jit
   def run(batch):
     return MOCO(model, with_head, batch, _context(vocabulary, moco_state))
@@ -269,10 +269,10 @@ def test_empty_pairs_weigh_nothing(model, with_head, moco_state, vocabulary):
   )
 
 
-def test_both_encoders_have_dropout_of_their_own(
+def test_key_encoder_uses_dropout(
   dropout_model, with_head, moco_state, vocabulary
 ):
-  """In training, equal sides and equal parameters give unequal vectors."""
+  """The keys depend on the seed in training."""
   batch = _pairs(0)
   batch |= {
     f'paired_{k}': v for k, v in batch.items() if not k.startswith('paired_')
@@ -290,10 +290,10 @@ def test_both_encoders_have_dropout_of_their_own(
   assert (np.abs(keys(0) - keys(1)).max(axis=1) > 1e-3).all()
 
 
-def test_a_pair_in_the_queue_is_no_negative_of_its_sentences(
+def test_duplicates_in_the_queue_are_not_negatives(
   model, with_head, vocabulary
 ):
-  """The same batch a second time, its sides exchanged."""
+  """The second batch contains the same pairs with exchanged texts."""
   batch = _pairs(3)
   swapped = {
     (k.removeprefix('paired_') if k.startswith('paired_') else f'paired_{k}'): v
@@ -323,15 +323,12 @@ def test_a_pair_in_the_queue_is_no_negative_of_its_sentences(
 
   excluded, negative = second('exclude'), second('negative')
   assert excluded.loss.total < negative.loss.total - 0.5
-  np.testing.assert_allclose(  # without its own pair only three are left
+  np.testing.assert_allclose(  # All pairs contribute.
     excluded.metrics['align/loss'].weight.sum(), ROWS
   )
   prints = excluded.state['queue']['prints']
   shared = momentum_contrast.shared_sentences(prints, prints[:, [2, 3, 0, 1]])
   np.testing.assert_array_equal(shared, np.eye(ROWS, dtype=bool))
-
-
-# The pure loss.
 
 
 def _vectors(seed, rows, dim=5):
@@ -345,8 +342,8 @@ _QUERIES, _KEYS, _NEGATIVES = _vectors(0, 3), _vectors(1, 3), _vectors(2, 7)
 _loss = jax.jit(momentum_contrast.info_nce, static_argnames='temperature')
 
 
-def test_loss_of_a_hand_made_literal():
-  """A perfect positive and an orthogonal negative: log(1 + e^-2)."""
+def test_loss_computed_by_hand():
+  """An equal positive and an orthogonal negative give log(1 + e^-2)."""
   x, y = jnp.array([[1.0, 0.0]]), jnp.array([[0.0, 1.0]])
   loss, correct = momentum_contrast.info_nce(
     x, x, y, temperature=0.5, weights=jnp.ones(1)
@@ -360,7 +357,7 @@ def test_loss_of_a_hand_made_literal():
   assert correct == 0
 
 
-def test_loss_is_the_same_under_jit_and_has_one_value_a_row():
+def test_loss_equals_numpy():
   args = (_QUERIES, _KEYS, _NEGATIVES)
   eager = momentum_contrast.info_nce(
     *args, temperature=0.1, weights=jnp.ones(3)
@@ -378,7 +375,7 @@ def test_loss_is_the_same_under_jit_and_has_one_value_a_row():
   np.testing.assert_allclose(eager.loss, want, rtol=1e-4)
 
 
-def test_loss_of_a_mask_is_that_of_the_subset():
+def test_masked_loss_equals_the_subset():
   excluded = np.zeros((3, 7), bool)
   excluded[:, [2, 5]] = True
   masked = _loss(
@@ -402,7 +399,7 @@ def test_loss_of_a_mask_is_that_of_the_subset():
   assert masked.correct[1] == 0
 
 
-def test_loss_gradient_is_numerical():
+def test_loss_gradient_equals_finite_differences():
   def total(queries):
     return jnp.sum(
       _loss(
@@ -423,7 +420,7 @@ def test_loss_gradient_is_numerical():
   assert (gradient[1] == 0).all()
 
 
-def test_loss_is_finite_on_degenerate_input():
+def test_loss_of_degenerate_inputs_is_finite():
   zeros = np.zeros_like(_QUERIES)
 
   def total(queries):
@@ -445,12 +442,12 @@ def test_loss_is_finite_on_degenerate_input():
 @pytest.mark.parametrize(
   'settings, got', [({'size': 0}, 0), ({'momentum': 1.0}, 1.0)]
 )
-def test_bad_settings(settings, got):
+def test_invalid_settings_are_rejected(settings, got):
   with raises_error(errors.ConfigError, got=got):
     MoCoQueue(**settings)
 
 
-def test_queue_of_another_size_than_whole_batches(
+def test_queue_size_must_be_a_multiple_of_the_batch_size(
   model, with_head, moco_state, vocabulary
 ):
   with raises_error(
@@ -459,7 +456,7 @@ def test_queue_of_another_size_than_whole_batches(
     MOCO(model, with_head, _pairs(0, 5), _context(vocabulary, moco_state))
 
 
-def test_queue_asks_in_one_direction():
+def test_queue_requires_one_direction():
   with raises_error(
     errors.ConfigError,
     mentions=("'align'", 'both', 'forward', 'random', 'direction='),

@@ -1,4 +1,4 @@
-"""Replaced-token detection against torch, and what it trains."""
+"""Replaced-token detection, compared with torch."""
 
 import dataclasses
 import functools
@@ -65,7 +65,7 @@ _CONTEXT = {}
 
 @pytest.fixture(autouse=True)
 def _make_context(context):
-  """Lets `_run` be compiled once for all tests."""
+  """Stores a context factory, so that `_run` is compiled once."""
   _CONTEXT['make'] = lambda rng: dataclasses.replace(context(), rng=rng)
 
 
@@ -80,9 +80,9 @@ def run(batch, *, objective=RTD, params=None, seed=0):
 
 @jax.jit
 def _generated(batch, params, rng):
-  """The generator's logits, choice and draws, as the objective made them.
+  """Returns the logits, choice and samples of the generator.
 
-  And the model's states of what was made.
+  Also returns the model states of the sampled tokens.
   """
   context = _CONTEXT['make'](rng)
   rng, _ = jax.random.split(rng)
@@ -105,8 +105,8 @@ def _generated(batch, params, rng):
   return logits, choice, replaced.token_ids, states
 
 
-def test_matches_torch(batch):
-  """Both losses, from extracted logits, with the papers' weights."""
+def test_losses_and_metrics_equal_torch(batch):
+  """The weights of the two losses are those of the paper."""
   params = _params()
   output, _ = run(batch)
   logits, choice, input_ids, states = _generated(
@@ -174,8 +174,8 @@ def test_only_chosen_text_is_replaced(batch):
   assert not moved[batch['token_ids'] < 5].any()
 
 
-def test_a_draw_of_the_original_is_not_replaced(batch):
-  """A generator that always knows the answer leaves nothing to find."""
+def test_sampled_original_tokens_are_not_replaced(batch):
+  """The generator always samples the original token."""
   params = jax.tree.map(np.zeros_like, _params())
   only = {
     **batch,
@@ -185,17 +185,18 @@ def test_a_draw_of_the_original_is_not_replaced(batch):
   output, _ = run(only, params=params)
   assert output.metrics['rtd/replaced'].total.sum() == 0
   assert output.metrics['rtd/recall'].weight.sum() == 0
-  np.testing.assert_allclose(  # a coin is thrown for each token
+  np.testing.assert_allclose(  # The discriminator guesses for each token.
     output.loss.total / output.loss.weight, 50 * np.log(2), rtol=1e-5
   )
 
 
 @pytest.mark.slow
-def test_rows_of_padding_are_a_mask(batch):
-  """The discriminator's loss over a batch is that without its empty rows."""
+def test_padding_sequences_have_no_effect(batch):
+  """Adding empty sequences changes neither losses nor gradients."""
   rows = {k: np.concatenate([v, np.zeros_like(v)]) for k, v in batch.items()}
   params = jax.tree.map(np.copy, _params())
-  params['heads']['rtd']['generator']['output_bias'][7] = 100.0  # sure draws
+  # The samples are certain.
+  params['heads']['rtd']['generator']['output_bias'][7] = 100.0
   objective = dataclasses.replace(RTD, mask_ratio=1.0)
   some, gradient = run(batch, params=params, objective=objective)
   more, more_gradient = run(rows, params=params, objective=objective)
@@ -207,8 +208,8 @@ def test_rows_of_padding_are_a_mask(batch):
   )
 
 
-def test_pairs_in_one_row(batch):
-  """Metrics go by the language of each token, not of the row."""
+def test_metrics_use_the_language_of_each_token(batch):
+  """Each sequence contains two languages."""
   halves = {
     **batch,
     'language_ids': np.where(np.arange(14)[None] < 7, 0, 1)
@@ -222,8 +223,7 @@ def test_pairs_in_one_row(batch):
 
 
 @pytest.mark.slow
-def test_each_loss_trains_its_own_network(batch):
-  """No gradient of the discriminator's loss flows into the generator."""
+def test_discriminator_loss_does_not_train_the_generator(batch):
   params = _params()
   _, combined = run(batch)
   halved = dataclasses.replace(RTD, discriminator_weight=25.0)
@@ -243,7 +243,8 @@ def test_each_loss_trains_its_own_network(batch):
       combined['heads']['rtd']['discriminator']['inner']['kernel'],
     )
   )
-  assert (combined['model']['output_bias'] == 0).all()  # no MLM of its own
+  # The discriminator has no MLM loss.
+  assert (combined['model']['output_bias'] == 0).all()
 
 
 @pytest.mark.slow
@@ -275,7 +276,7 @@ def test_shared_embeddings_get_both_gradients(batch):
     wide.init_heads(MODEL, jax.random.key(0))
 
 
-def test_empty_batch_is_finite(batch):
+def test_empty_batch_has_zero_loss_and_gradient(batch):
   output, gradient = run(jax.tree.map(np.zeros_like, batch))
   assert output.loss == (0.0, 0.0)
   assert all((g == 0).all() for g in jax.tree.leaves(gradient))
@@ -292,10 +293,7 @@ def test_heads_have_logical_axes():
   assert table.names == ('vocab', 'columns') and table.value.shape == (23, 4)
 
 
-# The binary loss.
-
-
-def test_binary_loss_of_hand_made_literals():
+def test_binary_loss_computed_by_hand():
   loss, correct = losses.binary_cross_entropy(
     jnp.array([0.0, 2.0, 2.0, 0.0]), jnp.array([True, True, False, False])
   )
@@ -307,7 +305,7 @@ def test_binary_loss_of_hand_made_literals():
   np.testing.assert_array_equal(correct, [0, 1, 0, 1])
 
 
-def test_binary_loss_shape_jit_gradient_and_extremes():
+def test_binary_loss_and_gradient_equal_torch():
   logits = jnp.array([[-1e4, 1e4, 0.3], [-2.0, 0.0, 5.0]])
   labels = jnp.array([[True, False, True], [False, True, True]])
 
@@ -330,12 +328,9 @@ def test_binary_loss_shape_jit_gradient_and_extremes():
   )
 
 
-# The draws.
-
-
 @pytest.mark.parametrize('chunk_size', [None, 4])
-def test_draws_have_the_frequencies_of_the_softmax(chunk_size):
-  """Chi-square over 40,000 draws, also in chunks that do not divide V."""
+def test_samples_follow_the_softmax(chunk_size):
+  """Chi-square test of 40,000 samples; the chunks do not divide V."""
   rng = np.random.default_rng(0)
   table = rng.normal(size=(10, 3)).astype(np.float32)
   bias = np.append(rng.normal(size=9), -1e9).astype(np.float32)
@@ -362,12 +357,12 @@ def test_draws_have_the_frequencies_of_the_softmax(chunk_size):
     ({'share_embeddings': 'tied'}, 'tied'),
   ],
 )
-def test_bad_settings(settings, got):
+def test_invalid_settings_are_rejected(settings, got):
   with raises_error(errors.ConfigError, got=got):
     ReplacedTokenDetection(generator=GENERATOR, **settings)
 
 
-def test_generator_of_another_vocabulary():
+def test_different_generator_vocabulary_is_rejected():
   objective = ReplacedTokenDetection(
     generator=dataclasses.replace(GENERATOR, vocab_size=99)
   )
@@ -380,8 +375,8 @@ def test_generator_of_another_vocabulary():
     objective.init_heads(MODEL, jax.random.key(0))
 
 
-def test_the_generator_of_a_model_with_cross_attention_has_none():
-  """It would be weights that nothing trains."""
+def test_generator_has_no_cross_attention():
+  """No objective would train the cross-attention of the generator."""
   model = Encoder(dataclasses.replace(CONFIG, cross_attention=True))
   objective = dataclasses.replace(
     RTD, generator=dataclasses.replace(GENERATOR, cross_attention=True)

@@ -1,4 +1,4 @@
-"""Sentence alignment against numpy, and its invariances."""
+"""Sentence alignment, compared with NumPy."""
 
 import functools
 
@@ -29,7 +29,7 @@ from xlflax.utils import errors
 
 PLAIN = SentenceAlignment(temperature=0.5)
 find_equal_rows = jax.jit(duplicate_detection.find_equal_rows)
-VALID = np.array([0, 1, 2, 4])  # the pairs whose sides both have text
+VALID = np.array([0, 1, 2, 4])  # pairs in which both texts are not empty
 
 
 def _assert_close(a, b):
@@ -50,7 +50,7 @@ def _encode_layers(model, params, tokens, segments, positions):
 
 
 def _side_vectors(model, params, batch, prefix, vocabulary, pooling, layer=-1):
-  """Unit vectors of one side in float64, row by row."""
+  """Returns unit vectors of one text of all pairs in float64."""
   tokens, segments = (batch[prefix + k] for k in ('token_ids', 'segment_ids'))
   states = np.asarray(
     _encode_layers(model, params, tokens, segments, batch[prefix + 'positions'])
@@ -79,7 +79,9 @@ def _oracle(queries, keys, temperature):
     {'layer': 0, 'temperature': 0.05},
   ],
 )
-def test_matches_numpy(settings, model, params, pairs, context, run):
+def test_loss_and_metrics_equal_numpy(
+  settings, model, params, pairs, context, run
+):
   objective = SentenceAlignment(**{'temperature': 0.5, **settings})
   output, _ = run(objective, pairs, context())
   layer = -1 if objective.layer is None else objective.layer
@@ -111,8 +113,8 @@ def test_matches_numpy(settings, model, params, pairs, context, run):
   assert accuracy.weight.sum() == len(VALID) * len(results)
 
 
-def test_hand_made_literal(params, pairs, context, run):
-  """With equal sentence vectors, each prediction is a guess."""
+def test_loss_of_equal_vectors(params, pairs, context, run):
+  """Each of the four predictions is a guess."""
   zeros = jax.tree.map(np.zeros_like, params)
   output, _ = run(PLAIN, pairs, context(), zeros)
   np.testing.assert_allclose(
@@ -120,23 +122,22 @@ def test_hand_made_literal(params, pairs, context, run):
   )
 
 
-def test_metrics_are_by_the_language_that_asks(pairs, context, run):
+def test_metrics_use_the_language_of_the_query(pairs, context, run):
   output, _ = run(PLAIN, pairs, context())
   np.testing.assert_array_equal(
     output.metrics['align/loss'].weight, [4.0, 2.0, 2.0]
   )
   tokens = output.metrics['align/tokens'].total
-  np.testing.assert_array_equal(
-    tokens, [25 + 10, 13 + 4, 10 + 6]
-  )  # words, and bos and eos of each
+  # words, bos and eos
+  np.testing.assert_array_equal(tokens, [25 + 10, 13 + 4, 10 + 6])
   got = objective_metrics.finalize_metrics(output.metrics, ('en', 'de', 'fr'))
   np.testing.assert_allclose(
     got['align/loss'], objective_base.weighted_mean(output.loss), rtol=1e-5
   )
 
 
-def test_weights_are_a_subset(pairs, context, run):
-  """The pair with an empty side counts in no numerator or denominator."""
+def test_pair_with_an_empty_text_has_no_effect(pairs, context, run):
+  """Compares with the batch without the pair."""
   subset = jax.tree.map(lambda x: x[VALID], pairs)
   all_pairs, gradient = run(PLAIN, pairs, context())
   part, part_gradient = run(PLAIN, subset, context())
@@ -144,7 +145,7 @@ def test_weights_are_a_subset(pairs, context, run):
   _assert_close(gradient, part_gradient)
 
 
-def test_order_of_pairs_and_sides_does_not_matter(pairs, context, run):
+def test_loss_does_not_depend_on_the_order(pairs, context, run):
   moved = jax.tree.map(lambda x: x[np.array([4, 2, 0, 1, 3])], pairs)
   swapped = {
     (k.removeprefix('paired_') if k.startswith('paired_') else f'paired_{k}'): v
@@ -155,8 +156,8 @@ def test_order_of_pairs_and_sides_does_not_matter(pairs, context, run):
     _assert_close(run(PLAIN, other, context()), want)
 
 
-def test_sentences_that_are_equal_are_no_negatives(pairs, context, run):
-  """Pair 5 repeats the first side of pair 0 with another translation."""
+def test_equal_sentences_are_not_negatives(pairs, context, run):
+  """Pair 5 repeats the first text of pair 0 with another translation."""
   twice = jax.tree.map(lambda x: np.concatenate([x, x[:1]]), pairs)
   for key in ('token_ids', 'segment_ids', 'positions', 'language_ids'):
     twice[f'paired_{key}'][5] = pairs[f'paired_{key}'][1][::1]
@@ -175,7 +176,7 @@ def test_sentences_that_are_equal_are_no_negatives(pairs, context, run):
   assert excluded.loss.total < negative.loss.total - 0.1
 
 
-def test_row_hashes_see_order_and_do_not_collide():
+def test_find_equal_rows_is_exact():
   rows = np.random.default_rng(0).integers(0, 50, (600, 12), np.int32)
   rows[1] = rows[0][::-1]
   rows[2] = rows[0]
@@ -188,14 +189,14 @@ def test_row_hashes_see_order_and_do_not_collide():
 @pytest.mark.parametrize(
   'objective', [PLAIN, SentenceAlignment(pooling=Pooling.FIRST)]
 )
-def test_empty_batch_is_finite(objective, pairs, context, run):
+def test_empty_batch_has_zero_loss_and_gradient(objective, pairs, context, run):
   empty = jax.tree.map(np.zeros_like, pairs)
   output, gradient = run(objective, empty, context())
   assert output.loss == (0.0, 0.0)
   assert all((g == 0).all() for g in jax.tree.leaves(gradient))
 
 
-def test_gradient_is_numerical(params, pairs, context, run):
+def test_gradient_equals_finite_differences(params, pairs, context, run):
   _, gradient = run(PLAIN, pairs, context())
   rng = np.random.default_rng(0)
   direction = jax.tree.map(
@@ -213,10 +214,10 @@ def test_gradient_is_numerical(params, pairs, context, run):
   np.testing.assert_allclose(sum(jax.tree.leaves(dots)), numerical, rtol=2e-2)
 
 
-def test_both_sides_have_their_own_dropout(
+def test_dropout_of_both_texts_is_independent(
   dropout_model, params, pairs, context
 ):
-  """Equal sides differ by dropout, so cosine is below 1 in training only."""
+  """The cosine of equal texts is below 1 only in training."""
   equal_sides = {k: v for k, v in pairs.items() if not k.startswith('paired_')}
   equal_sides.update({f'paired_{k}': v for k, v in equal_sides.items()})
   rows = sentence_pairs.interleave_sides(
@@ -263,10 +264,10 @@ def test_projection_head(model, params, pairs, context, run):
   assert PLAIN.init_heads(model, jax.random.key(0)) == {}
 
 
-def test_states_are_normalised_before_the_projection(
+def test_states_are_normalized_before_the_projection(
   model, params, pairs, context, run
 ):
-  """PPA, equations 2 and 3: z is compared as it is."""
+  """As in PPA, equations 2 and 3, projections are not normalized."""
   objective = SentenceAlignment(
     projection_dim=3,
     temperature=0.5,
@@ -304,7 +305,7 @@ def test_sharded_batch_has_global_negatives(pairs, context, run):
   )
 
 
-def test_pool_leaves_special_symbols_out(vocabulary):
+def test_mean_pooling_excludes_special_symbols(vocabulary):
   states = jnp.arange(10.0).reshape(1, 5, 2)
   text = masking.is_text(
     {'token_ids': jnp.array([[1, 7, 9, 2, 0]])}, vocabulary
@@ -321,7 +322,7 @@ def test_pool_leaves_special_symbols_out(vocabulary):
   )
 
 
-def test_batch_without_second_sides(model, params, batch, context):
+def test_batch_without_second_texts_is_rejected(model, params, batch, context):
   with raises_error(
     errors.ConfigError,
     mentions=(
@@ -343,11 +344,11 @@ def test_batch_without_second_sides(model, params, batch, context):
     ({'layer': -1}, -1),
   ],
 )
-def test_bad_settings(settings, got):
+def test_invalid_settings_are_rejected(settings, got):
   with raises_error(errors.ConfigError, got=got):
     SentenceAlignment(**settings)
 
 
-def test_layer_beyond_the_model(model):
+def test_layer_out_of_range_is_rejected(model):
   with raises_error(errors.ConfigError, got=3, mentions=("'align'", 0, 2)):
     SentenceAlignment(layer=3).init_heads(model, jax.random.key(0))

@@ -1,4 +1,4 @@
-"""Teacher forcing and translation against plain numpy."""
+"""Teacher forcing and translation, compared with NumPy."""
 
 import dataclasses
 import functools
@@ -55,7 +55,7 @@ def _logits(source, inputs, segments):
 
 
 def _oracle(batch, smoothing, starts, source=None):
-  """(smoothed loss, -log p, right, language) of each label, by loops."""
+  """Returns smoothed loss, -log p, correctness and language per label."""
   inputs = np.zeros_like(batch['paired_token_ids'])
   for b, row in enumerate(batch['paired_token_ids']):
     tokens = fake.filled(row)
@@ -85,15 +85,15 @@ def _oracle(batch, smoothing, starts, source=None):
   return np.array(out)
 
 
-_STARTS = [6, 7, 6, 0, 5]  # the symbols of de, fr, de, -, en
+_STARTS = [6, 7, 6, 0, 5]  # symbols of de, fr, de, none, en
 
 
 @pytest.mark.parametrize('smoothing', [0.0, 0.1])
-def test_matches_numpy(smoothing):
+def test_loss_and_metrics_equal_numpy(smoothing):
   batch, context = fake.pair_batch(), fake.context(train=False)
   output, _ = fake.run(Translation(label_smoothing=smoothing), batch, context)
   loss, nll, right, languages = _oracle(batch, smoothing, _STARTS).T
-  assert len(loss) == 3 + 8 + 2 + 7  # each target with its end
+  assert len(loss) == 3 + 8 + 2 + 7  # target tokens including eos
   np.testing.assert_allclose(output.loss.total, loss.sum(), rtol=1e-5)
   assert output.loss.weight == len(loss)
   for language in range(3):
@@ -114,7 +114,7 @@ def test_matches_numpy(smoothing):
   )
 
 
-def test_finished_metrics():
+def test_finalized_metrics():
   output, _ = fake.run(SMOOTH, fake.pair_batch(), fake.context())
   got = objective_metrics.finalize_metrics(output.metrics, fake.SPEC.languages)
   np.testing.assert_allclose(
@@ -126,8 +126,8 @@ def test_finished_metrics():
   assert set(name.split('/')[1] for name in got) == set(_PARTS)
 
 
-def test_hand_made_literal():
-  """A uniform model: every label costs log V, smoothed or not."""
+def test_loss_of_a_uniform_model():
+  """Every label has a loss of log V, with and without smoothing."""
   zeros = jax.tree.map(np.zeros_like, fake.params())
   for objective in (SMOOTH, Translation(label_smoothing=0.0)):
     output, _ = fake.run(objective, fake.pair_batch(), fake.context(), zeros)
@@ -138,8 +138,8 @@ def test_hand_made_literal():
 
 
 @pytest.mark.parametrize('chunk_size', [8, 7])
-def test_chunks_are_one_loss(chunk_size):
-  """Smoothing is exact in chunks, too; gradients as well."""
+def test_chunks_do_not_change_loss_and_gradient(chunk_size):
+  """The loss includes label smoothing."""
   batch, context = fake.pair_batch(), fake.context()
   chunked = dataclasses.replace(SMOOTH, chunk_size=chunk_size)
   _assert_close(
@@ -147,7 +147,7 @@ def test_chunks_are_one_loss(chunk_size):
   )
 
 
-def test_smoothing_leaves_out_rows_beyond_the_vocabulary():
+def test_label_smoothing_excludes_vocabulary_padding():
   rng = np.random.default_rng(0)
   hidden = jnp.asarray(rng.normal(size=(5, 8)), jnp.float32)
   table = jnp.asarray(rng.normal(size=(32, 8)), jnp.float32)
@@ -164,8 +164,8 @@ def test_smoothing_leaves_out_rows_beyond_the_vocabulary():
   )
 
 
-def test_weights_are_a_subset():
-  """The pair without a target adds nothing."""
+def test_pair_without_target_has_no_effect():
+  """Compares with the batch without the pair."""
   batch = fake.pair_batch()
   remaining = jax.tree.map(lambda x: np.delete(x, 3, axis=0), batch)
   full_output, gradient = fake.run(SMOOTH, batch, fake.context(train=False))
@@ -173,7 +173,7 @@ def test_weights_are_a_subset():
   _assert_close((full_output.loss, gradient), (part.loss, other))
 
 
-def test_order_of_rows_does_not_matter():
+def test_loss_does_not_depend_on_the_order():
   batch = fake.pair_batch()
   moved = jax.tree.map(lambda x: x[::-1].copy(), batch)
   _assert_close(
@@ -182,7 +182,7 @@ def test_order_of_rows_does_not_matter():
   )
 
 
-def test_batch_of_padding_is_finite():
+def test_empty_batch_has_zero_loss_and_gradient():
   empty = jax.tree.map(np.zeros_like, fake.pair_batch())
   output, gradient = fake.run(SMOOTH, empty, fake.context())
   assert output.loss == (0.0, 0.0)
@@ -193,7 +193,7 @@ def test_batch_of_padding_is_finite():
   )
 
 
-def test_gradient_is_numerical():
+def test_gradient_equals_finite_differences():
   batch, context = fake.pair_batch(), fake.context()
   _, gradient = fake.run(SMOOTH, batch, context)
   rng = np.random.default_rng(0)
@@ -212,8 +212,8 @@ def test_gradient_is_numerical():
   np.testing.assert_allclose(sum(jax.tree.leaves(dots)), numerical, rtol=1e-2)
 
 
-def test_the_decoder_sees_the_past_only():
-  """The loss of a label does not change with what follows it."""
+def test_decoder_is_causal():
+  """The loss of a label does not depend on later tokens."""
   batch = fake.pair_batch()
   other = {**batch, 'paired_token_ids': batch['paired_token_ids'].copy()}
   other['paired_token_ids'][1, 6] = fake.FIRST + int(
@@ -224,7 +224,7 @@ def test_the_decoder_sees_the_past_only():
   assert first[3 + 5, 0] != second[3 + 5, 0]
 
 
-def test_docstring_of_shift():
+def test_make_target_shifts_tokens():
   rows = {'token_ids': jnp.array([[1, 7, 8, 2, 0]])}
   target = teacher_forcing.make_target(rows, jnp.array([5]), fake.SPEC)
   assert target.rows['token_ids'].tolist() == [[5, 7, 8, 0, 0]]
@@ -233,7 +233,7 @@ def test_docstring_of_shift():
   assert target.rows['segment_ids'].tolist() == [[1, 1, 1, 0, 0]]
 
 
-def test_full_rows_lose_nothing():
+def test_make_target_of_full_sequences():
   rows = {'token_ids': jnp.array([[1, 7, 2]])}
   target = teacher_forcing.make_target(rows, jnp.array([5]), fake.SPEC)
   assert target.labels.tolist() == [[7, 2, 0]]
@@ -249,7 +249,7 @@ def test_full_rows_lose_nothing():
     ('eos', [2, 2, 2]),
   ],
 )
-def test_decoder_starts(start, ids):
+def test_decoder_start_ids(start, ids):
   got = teacher_forcing.start_ids(
     jnp.array([1, 0, 2]),
     Translation(decoder_start=start).decoder_start,
@@ -258,7 +258,7 @@ def test_decoder_starts(start, ids):
   assert got.tolist() == ids
 
 
-def test_language_symbols_around_the_source():
+def test_language_suffix_of_the_source():
   batch = fake.batch_of([[[8, 9]], [[8] * 3], []], 5, [1, 2, 0])
   batch['token_ids'][2] = 0
   batch['segment_ids'][2] = 0
@@ -270,7 +270,7 @@ def test_language_symbols_around_the_source():
   ]
 
 
-def test_masked_source_predicts_the_plain_target():
+def test_masked_source_predicts_the_complete_target():
   objective = Translation(
     mask_ratio=0.5,
     mask_probability=1.0,
@@ -287,7 +287,7 @@ def test_masked_source_predicts_the_plain_target():
   np.testing.assert_allclose(output.loss.total, loss.sum(), rtol=1e-5)
 
 
-def test_scheduled_mask_ratio():
+def test_mask_ratio_follows_the_schedule():
   objective = Translation(
     mask_ratio=optax.linear_schedule(0.1, 0.5, 10),
     max_mask_ratio=0.5,
@@ -306,7 +306,7 @@ def test_scheduled_mask_ratio():
   assert masked == [5, 12]
 
 
-def test_a_source_of_one_side_only():
+def test_batch_without_targets_is_rejected():
   batch = {
     k: v for k, v in fake.pair_batch().items() if not k.startswith('paired_')
   }
@@ -314,13 +314,13 @@ def test_a_source_of_one_side_only():
     SMOOTH.rows(batch, fake.context(), jax.random.key(0))
 
 
-def test_vocabulary_without_language_symbols():
+def test_vocabulary_without_language_symbols_is_rejected():
   spec = dataclasses.replace(fake.SPEC, language_symbol_ids=())
   with raises_error(errors.VocabularyError, mentions=(0, 3)):
     fake.run(SMOOTH, fake.pair_batch(), fake.context(spec=spec))
 
 
-def test_model_without_a_decoder(model):
+def test_model_without_a_decoder_is_rejected(model):
   with raises_error(errors.ConfigError, mentions='FakeEncoder'):
     SMOOTH.init_heads(model, jax.random.key(0))
   assert SMOOTH.init_heads(fake.MODEL, jax.random.key(0)) == {}
@@ -336,6 +336,6 @@ def test_model_without_a_decoder(model):
     ({'mask_ratio': 2.0}, 2.0),
   ],
 )
-def test_bad_settings(settings, got):
+def test_invalid_settings_are_rejected(settings, got):
   with raises_error(errors.ConfigError, got=got):
     Translation(**settings)
