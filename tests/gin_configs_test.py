@@ -224,7 +224,7 @@ def test_header_lists_common_overrides(file):
 
 
 def test_operative_configuration_reproduces_the_run(settings_of, tmp_path):
-  """Config.gin of a run is a valid gin file."""
+  """The `config.gin` of a run is a valid gin file."""
   files = [
     'pretrain/mlm_tlm_contrast.gin',
     'models/tiny.gin',

@@ -52,7 +52,7 @@ _CLASSES = {
 
 
 def _bounds(hint: Any, *names: str) -> list[float] | None:
-  """Returns a bound of each number in a type; None if one has no bound."""
+  """Returns a bound of each number in a type, or None without bounds."""
   bounds = []
   for number in validation.numeric_types(hint):
     values = [

@@ -22,7 +22,7 @@ def _read(name: str) -> str:
   return (_ROOT / name).read_text(encoding='utf-8')
 
 
-def test_the_version_is_written_once():
+def test_version_is_defined_only_once():
   assert re.fullmatch(r'\d+\.\d+\.\d+', xlflax.__version__)
   assert yaml.safe_load(_read('CITATION.cff'))['version'] == xlflax.__version__
   assert xlflax.__version__ in _read('CHANGELOG.md')
@@ -30,7 +30,7 @@ def test_the_version_is_written_once():
     assert xlflax.__version__ not in _read(name)
 
 
-def test_setup_knows_the_version_without_importing_xlflax():
+def test_setup_reads_the_version_without_importing_xlflax():
   out = subprocess.run(
     [sys.executable, '-X', 'importtime', 'setup.py', '--version'],
     cwd=_ROOT,
@@ -46,10 +46,11 @@ def _commands(job: dict) -> str:
   return '\n'.join(step.get('run', '') for step in job['steps'])
 
 
-def test_the_workflows_run_lint_tests_docs_and_the_wheel():
+def test_workflow_runs_lint_tests_docs_and_wheel():
   workflow = yaml.safe_load(_read('.github/workflows/checks.yml'))
   jobs = workflow['jobs']
-  assert {'push', 'pull_request'} <= set(workflow[True])  # YAML 1.1's `on`
+  # YAML 1.1 parses `on` as True.
+  assert {'push', 'pull_request'} <= set(workflow[True])
   assert 'make lint' in _commands(jobs['lint'])
   assert 'make docs' in _commands(jobs['docs'])
   assert 'make test' in _commands(jobs['tests'])
@@ -64,7 +65,7 @@ def test_the_workflows_run_lint_tests_docs_and_the_wheel():
       assert ('uses' in step) != ('run' in step)
 
 
-def test_a_button_and_a_token_publish_site_and_package(tmp_path):
+def test_publish_workflow_pushes_site_and_package(tmp_path):
   text = _read('.github/workflows/publish.yml')
   workflow = yaml.safe_load(text)
   assert set(workflow[True]) == {'workflow_dispatch'}
@@ -94,7 +95,7 @@ def test_a_button_and_a_token_publish_site_and_package(tmp_path):
   assert process.stdout == 'here'
 
 
-def test_targets_that_others_name_are_in_the_makefile():
+def test_makefile_has_the_documented_targets():
   targets = set(re.findall(r'^([a-z-]+):', _read('Makefile'), re.MULTILINE))
   files = ['.ci/run', '.github/workflows/checks.yml', 'CONTRIBUTING.md']
   named = {
@@ -105,10 +106,10 @@ def test_targets_that_others_name_are_in_the_makefile():
   assert {'lint', 'test', 'docs'} <= named <= targets
 
 
-def test_hooks_before_commits_run_what_lint_runs():
+def test_pre_commit_hooks_run_ruff_and_mypy():
   config = yaml.safe_load(_read('.pre-commit-config.yaml'))
   (repository,) = config['repos']
-  assert repository['repo'] == 'local'  # needs no network
+  assert repository['repo'] == 'local'  # Local hooks need no network.
   entries = [hook['entry'] for hook in repository['hooks']]
   assert [entry.split()[0] for entry in entries] == [
     '.venv/bin/ruff',
@@ -141,7 +142,7 @@ def _tracked(*patterns: str) -> set[str]:
 
 
 @pytest.mark.slow
-def test_wheel_and_sdist_hold_all_files(distributions):
+def test_wheel_and_sdist_contain_all_files(distributions):
   (wheel,) = distributions.glob('*.whl')
   names = set(zipfile.ZipFile(wheel).namelist())
   expected_files = _tracked(
@@ -184,9 +185,7 @@ def _environment(folder: pathlib.Path, wheel: pathlib.Path) -> pathlib.Path:
 
 
 @pytest.mark.slow
-def test_an_installed_wheel_runs_outside_of_the_checkout(
-  distributions, tmp_path
-):
+def test_installed_wheel_runs_outside_the_checkout(distributions, tmp_path):
   (wheel,) = distributions.glob('*.whl')
   programs = _environment(tmp_path / 'fresh', wheel)
 
@@ -211,8 +210,8 @@ def test_an_installed_wheel_runs_outside_of_the_checkout(
   assert 'parameters' in plan
 
 
-def test_nothing_installs_a_package_that_the_index_lacks():
-  """xlflax is not in the package index, so a checkout is installed.
+def test_documentation_does_not_install_xlflax_from_pypi():
+  """The package index does not contain xlflax, so a checkout is installed.
 
   The setup of TPU machines, `launch/`, accepts `--setup`.
   """

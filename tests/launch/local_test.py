@@ -214,7 +214,7 @@ def test_signal_before_processes_handle_signals_is_not_a_failure(
 
 
 def test_checkpoint_takes_precedence_over_an_interrupted_start(job):
-  """One process saved a checkpoint, and the other did not start."""
+  """One process saved a checkpoint; the other was interrupted at its start."""
   local_job = job('sys.exit((75, 130)[i])')
   assert local_job.supervise() == errors.ExitStatus.STOPPED
 

@@ -131,7 +131,7 @@ def test_sharded_commands_get_no_training_flags(start, tmp_path):
 
 @pytest.mark.parametrize('name', ['cache', 'preprocess', 'vocab'])
 def test_sharded_commands_do_not_limit_the_wait(start, tmp_path, name):
-  """The other tasks of a training run are ended by srun, unlike shards."""
+  """Only for training commands, srun ends the other tasks."""
   options = {'nodes': 4}
   _ended(start(name, '--shard_from_env', options=options))
   assert '--wait=0' in (tmp_path / 'srun').read_text().splitlines()
@@ -189,7 +189,7 @@ def test_requeue_depends_on_the_exit_status(start, tmp_path, status, requeued):
   [
     ('1', 137, True),
     ('2', 137, False),
-    # The run was stopped by a signal.
+    # Stopped by a signal, after a checkpoint or before the first step.
     ('9', 75, True),
     ('9', 130, True),
     ('9', 138, True),

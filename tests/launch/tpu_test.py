@@ -277,7 +277,7 @@ def test_failed_run_is_restarted_on_the_same_tpus(play):
   assert [c.split()[0] for c in play.calls()] == ['create', 'delete']
 
 
-def test_preempted_runs_do_not_count_as_restarts(play):
+def test_runs_stopped_by_a_signal_do_not_count_as_restarts(play):
   job = _test_job(max_restarts=1)
   assert play(job, ['ACTIVE'], [75, 130, 75, 130, 74, 0]) == 0
   assert len(play.runs()) == 6

@@ -56,7 +56,7 @@ def _model(**options):
   ],
 )
 def test_encoder_equals_the_cpu_program(target, options):
-  """The accelerator program is unrolled and uses closed-form gradients."""
+  """The program has unrolled layers, erf GELU, closed-form norms and barriers."""
   model, batch = _model(**options), tiny.make_batch()
   params, want = _run_on_cpu()
   with compile_targets.compiling_for(target):

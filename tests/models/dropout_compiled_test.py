@@ -17,8 +17,8 @@ from xlflax.training.devices import machine_topology
   importlib.util.find_spec('jax_cuda12_plugin') is None,
   reason='needs jax[cuda12]',
 )
-def test_dropout_zeros_are_fused():
-  """Dropout does not share the zeros of the gradient of a gather."""
+def test_dropout_does_not_share_zeros_with_gather_gradients():
+  """The gradient of a gather is a sum into zeros."""
   machine = machine_topology.parse_topology('gpu:H200:1')
   (device,) = compilers.topology_devices(machine)
   device_sharding = jax.sharding.SingleDeviceSharding(device)

@@ -400,7 +400,7 @@ def test_rotary_positions_of_decoders_are_rejected():
 
 
 @pytest.mark.parametrize('length, works', [(10, True), (9, False)])
-def test_cudnn_windows_require_even_lengths(length, works):
+def test_cudnn_masks_require_even_lengths(length, works):
   case = attention_backends.Case('bfloat16', 64, length, True, 0.0, (9, 0))
   if works:
     assert (

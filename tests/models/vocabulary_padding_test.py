@@ -1,4 +1,4 @@
-"""Counts of parameters without the padded rows of embedding tables."""
+"""Parameter counts without vocabulary padding."""
 
 import math
 
@@ -27,12 +27,12 @@ _CONFIG = model_config.EncoderConfig(
     ('model/layers/mlp/wi/kernel', (1, 4, 256), (1, 4, 256)),
   ],
 )
-def test_unpadded_shape(name, shape, unpadded):
+def test_unpadded_shape_and_count(name, shape, unpadded):
   assert vocabulary_padding.unpadded_shape(name, shape, _CONFIG) == unpadded
   count = vocabulary_padding.count_unpadded({name: shape}, _CONFIG)
   assert count == math.prod(unpadded)
 
 
-def test_models_of_other_classes_have_no_padded_rows():
+def test_models_of_other_classes_have_no_padding():
   shape = vocabulary_padding.unpadded_shape('model/token', (256, 4), None)
   assert shape == (256, 4)

@@ -1,8 +1,8 @@
-"""The additional data of XTREME-R in its original format, with gold labels.
+"""Synthetic data of the additional XTREME-R tasks, with gold labels.
 
-The words are those of `xtreme_folder`. The right choice of a premise repeats two
-of its words; an entity's description and the sentence of its mention share
-most of theirs; a question asks by two words of the sentence that answers it.
+The words are those of `xtreme_folder`. The correct choice of a premise repeats
+two of its words. The description of an entity and the sentence of its mention
+have most words in common. A question consists of two words of its answer.
 """
 
 import json
@@ -33,7 +33,7 @@ class Folder(xtreme_folder.Folder):
     for _ in range(size):
       premise, right, other = (self._numbers(4, 6) for _ in range(3))
       right[:2] = self._draw.sample(premise, 2)
-      # XTREME-R's script sets every label to 0: such a file is blind.
+      # The script of XTREME-R sets every label to 0, but this file has labels.
       label = self._draw.randrange(2)
       choices = [right, other] if label == 0 else [other, right]
       texts = [self._sentence(n, language) for n in (premise, *choices)]

@@ -1,4 +1,4 @@
-"""Compares retrieval of ten sentences and round trips with Glot500's programs."""
+"""Compares top-10 retrieval and round-trip alignment with Glot500."""
 
 import argparse
 import sys
@@ -24,12 +24,12 @@ _SIZES = {'hidden_size': 20, 'num_hidden_layers': 3, 'num_attention_heads': 5}
 
 
 class _L2(laser_test._Index):
-  """Exact search by distance: of unit vectors, the order of the products."""
+  """Exact L2 search, which equals inner product search for unit vectors."""
 
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
-  """A tiny XLM-R."""
+  """Folder of a tiny XLM-R model."""
   folder = tmp_path_factory.mktemp('xlmr')
   tokenizer = reference_tokenizers.xlmr(folder)
   tokenizer.save_pretrained(folder)
@@ -54,7 +54,7 @@ def _sentences(draw):
   ]
 
 
-def test_the_ten_nearest_sentences(folder, tmp_path, monkeypatch):
+def test_top_1_and_top_10_accuracy_equal_glot500(folder, tmp_path, monkeypatch):
   faiss = types.ModuleType('faiss')
   faiss.IndexFlatL2, faiss.normalize_L2 = _L2, laser_test._normalize
   monkeypatch.setitem(sys.modules, 'faiss', faiss)
@@ -123,7 +123,7 @@ def test_the_ten_nearest_sentences(folder, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize('seed', range(40))
-def test_round_trips(seed):
+def test_round_trip_alignment_equals_glot500(seed):
   folder = scorers.find_program('Glot500', 'evaluation', 'round-trip')
   program = scorers.load_program(
     'Glot500',
@@ -148,7 +148,7 @@ def test_round_trips(seed):
       links.append((alignment[0] * alignment[1]).astype(bool))
       ours = word_links.link_matrix(similarity, 'argmax')
       np.testing.assert_array_equal(links[-1], ours)
-    else:  # several links of a word
+    else:  # A word can have several links.
       links.append(draw.random((rows, columns)) < 0.4)
   aligns = [
     {i: [(0, j) for j in np.flatnonzero(row)] for i, row in enumerate(link)}

@@ -1,4 +1,4 @@
-"""Compares xsim and xsim++ with LASER's own program."""
+"""Compares xsim and xsim++ with LASER."""
 
 import sys
 import types
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 
 class _Index:
-  """The part of faiss that LASER needs: exact search by inner product."""
+  """Fake faiss index with exact inner product search."""
 
   def __init__(self, size: int):
     self._vectors = np.zeros((0, size), np.float32)
@@ -43,7 +43,7 @@ def laser():
 
 @pytest.mark.parametrize('margin', ['ratio', 'distance', 'absolute'])
 @pytest.mark.parametrize('altered', [0, 60])
-def test_error_rates(laser, tmp_path, margin, altered):
+def test_error_rates_equal_laser(laser, tmp_path, margin, altered):
   generator = np.random.default_rng(altered)
   for noise in (0.6, 1.0, 2.0):
     first = generator.normal(size=(80, 10)) + 1
@@ -52,7 +52,7 @@ def test_error_rates(laser, tmp_path, margin, altered):
     more = near + noise * generator.normal(size=(altered, 10))
     sides = [first, np.concatenate([second, more])]
     sides = [side.astype(np.float32) for side in sides]
-    # Two sentences have one text: either is right.
+    # Pairs of sentences have equal texts, so both are correct.
     texts = [str(i // 2) if i < 20 else str(i) for i in range(80 + altered)]
     (tmp_path / 'text').write_text(''.join(f'{line}\n' for line in texts))
     (tmp_path / 'altered').write_text('{}')

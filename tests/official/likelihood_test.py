@@ -29,7 +29,7 @@ _CHOICES = ['the cat ate apples', 'Die Würde, ein Wort!']
 
 @pytest.fixture(scope='module')
 def scorer_class():
-  """minicons' scorer; what it needs for pictures and word lists is left out."""
+  """Scorer class of minicons, with fake modules for unused dependencies."""
   scorers.find_program('minicons', 'minicons', 'scorer.py')
   with pytest.MonkeyPatch.context() as patch:
     for name, members in (
@@ -50,7 +50,7 @@ def scorer_class():
 
 @pytest.fixture(scope='module', params=['bert', 'xlmr', 'roberta'])
 def model_pair(request, tmp_path_factory):
-  """(folder, the imported run's eval_model) of a tiny masked language model."""
+  """Folder and imported `EvalModel` of a tiny masked language model."""
   folder = tmp_path_factory.mktemp(request.param)
   options = {'do_lower_case': False} if request.param == 'bert' else {}
   tokenizer = getattr(reference_tokenizers, request.param)(folder, **options)
@@ -82,12 +82,14 @@ def model_pair(request, tmp_path_factory):
 @pytest.mark.parametrize(
   'hidden, metric', [('token', 'original'), ('word', 'within_word_l2r')]
 )
-def test_sentences(scorer_class, model_pair, hidden, metric):
+def test_sentence_scores_equal_minicons(
+  scorer_class, model_pair, hidden, metric
+):
   folder, eval_model = model_pair
   theirs = scorer_class(folder, 'cpu')
   texts = _TEXTS
   if hidden == 'word' and 'roberta' in folder:
-    # Its pre-tokenizer takes marks off words; here they belong to them.
+    # The pre-tokenizer of RoBERTa separates punctuation from words.
     texts = [''.join(c for c in t if c.isalpha() or c == ' ') for t in texts]
   scores = pseudo_likelihood.score_sentences(
     eval_model,
@@ -103,7 +105,7 @@ def test_sentences(scorer_class, model_pair, hidden, metric):
   assert scores.sums[:, 2].tolist() == lengths
 
 
-def test_choices_after_a_text(scorer_class, model_pair):
+def test_choice_scores_equal_minicons(scorer_class, model_pair):
   folder, eval_model = model_pair
   theirs = scorer_class(folder, 'cpu')
   examples = [

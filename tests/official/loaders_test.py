@@ -1,4 +1,4 @@
-"""Compares the output of `xlflax tasks convert` with the publishers' loaders."""
+"""Compares the output of `xlflax tasks convert` with published loaders."""
 
 import json
 import random
@@ -21,7 +21,7 @@ _LETTERS = {
 
 
 def _massive():
-  """Their dataset creator, without the package `datasets`."""
+  """Returns the dataset creator of MASSIVE without the `datasets` package."""
   with pytest.MonkeyPatch.context() as patch:
     datasets_module = types.ModuleType('datasets')
     datasets_module.Dataset = object
@@ -31,7 +31,7 @@ def _massive():
 
 
 @pytest.mark.parametrize('locale', _LETTERS)
-def test_massive(locale, tmp_path):
+def test_massive_equals_the_published_loader(locale, tmp_path):
   draw = random.Random(locale)
   rows = []
   for number in range(300):
@@ -83,7 +83,7 @@ def test_massive(locale, tmp_path):
 
 
 def _paragraphs(draw, language):
-  """Paragraphs of some sentences, repeated ones among them."""
+  """Returns paragraphs with partly repeated sentences."""
   paragraphs = []
   for number in range(20):
     sentences = [
@@ -141,7 +141,7 @@ def _compare_lareqa(folder, data, output):
   return len(question_list)
 
 
-def test_lareqa_made_up(tmp_path):
+def test_synthetic_lareqa_equals_the_published_loader(tmp_path):
   draw = random.Random(0)
   data = {
     language: {
@@ -160,7 +160,7 @@ def test_lareqa_made_up(tmp_path):
   assert _compare_lareqa(folder, data, tmp_path / 'out') > 50
 
 
-def test_lareqa_as_it_is_published(tmp_path):
+def test_published_lareqa_equals_the_published_loader(tmp_path):
   folder = scorers.find_program('lareqa', 'xquad-r')
   data = {
     path.stem: json.loads(path.read_text('utf-8'))
@@ -169,7 +169,7 @@ def test_lareqa_as_it_is_published(tmp_path):
   assert _compare_lareqa(folder, data, tmp_path / 'out') == 13_090
 
 
-def test_mewslix_texts():
+def test_mewslix_texts_equal_the_published_loader():
   utils = scorers.load_program('xtreme', 'third_party', 'utils_mewslix.py')
   draw = random.Random(0)
   pieces = (
@@ -224,7 +224,7 @@ def test_mewslix_texts():
     )
 
 
-def test_xcopa_as_it_is_published(tmp_path):
+def test_published_xcopa_is_read(tmp_path):
   folder = scorers.find_program('xcopa', 'data')
   public_data.convert('xcopa', str(folder), str(tmp_path))
   read = 0

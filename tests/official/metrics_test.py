@@ -64,12 +64,10 @@ def _sentences(draw, tags):
   return [[draw.choices(tags, k=size) for size in sizes] for _ in range(2)]
 
 
-def test_intents_and_slots():
+def test_intent_and_slot_scores_equal_massive():
   file = scorers.find_program('massive', 'src/massive/utils/training_utils.py')
-  function_names = (
-    'convert_to_bio',
-    'eval_preds',
-  )  # the rest needs their package
+  # Other functions require the package of MASSIVE.
+  function_names = ('convert_to_bio', 'eval_preds')
   tree = ast.parse(file.read_text())
   tree.body = [
     node for node in tree.body if getattr(node, 'name', '') in function_names
@@ -103,7 +101,7 @@ def test_intents_and_slots():
     ).overall.f1 == pytest.approx(theirs['slot_micro_f1'])
 
 
-def test_parts_of_speech_and_entities(xtreme):
+def test_tagging_scores_equal_xtreme(xtreme):
   draw = random.Random(0)
   entities = ['O', *(f'{m}-{k}' for m in 'BI' for k in ('PER', 'LOC', 'ORG'))]
   for _ in range(150):
@@ -121,7 +119,7 @@ def test_parts_of_speech_and_entities(xtreme):
 
 
 @pytest.mark.parametrize('version', xtreme_tasks.VERSIONS)
-def test_languages(xtreme, version):
+def test_languages_equal_xtreme(xtreme, version):
   official = xtreme.XTREME_VERSIONS_LANG_DICT[version]
   ours = {n: t.languages for n, t in xtreme_tasks.VERSIONS[version].items()}
   if version == xtreme_tasks.XTREME_R:
@@ -134,14 +132,14 @@ def test_languages(xtreme, version):
 
 
 def _rankings(draw):
-  """Query -> ranked documents, and query -> relevant ones."""
+  """Returns ranked documents and relevant documents by query."""
   names = [f'd{i}' for i in range(40)]
   queries = [f'q{i}' for i in range(20)]
   rankings = {q: draw.sample(names, draw.randint(1, 40)) for q in queries}
   return rankings, {q: draw.sample(names, draw.randint(1, 15)) for q in queries}
 
 
-def test_entities_of_mentions_in_the_file_of_a_submission(xtreme):
+def test_submitted_entity_rankings_equal_xtreme(xtreme):
   draw = random.Random(8)
   for _ in range(50):
     rankings, gold = _rankings(draw)
@@ -161,7 +159,7 @@ def test_entities_of_mentions_in_the_file_of_a_submission(xtreme):
     assert 100 * sum(ours) / len(ours) == pytest.approx(expected['map@20'])
 
 
-def test_answers_in_any_language():
+def test_lareqa_average_precision_equals_xtreme():
   official = scorers.load_program('xtreme', 'third_party', 'utils_lareqa.py')
   draw = random.Random(9)
   for _ in range(50):
@@ -174,7 +172,7 @@ def test_answers_in_any_language():
       )
 
 
-def test_mined_pairs(xtreme):
+def test_mining_scores_equal_xtreme(xtreme):
   draw = random.Random(1)
   for _ in range(1000):
     gold, mined = (
@@ -222,7 +220,7 @@ def _same(ours, expected, exact='exact_match'):
   )
 
 
-def test_answers_by_squad_and_by_mlqa_in_every_language(xtreme):
+def test_answer_scores_equal_squad_and_mlqa(xtreme):
   draw = random.Random(2)
   official = scorers.load_program('MLQA', 'mlqa_evaluation_v1.py')
   for _ in range(40):
@@ -239,7 +237,7 @@ def test_answers_by_squad_and_by_mlqa_in_every_language(xtreme):
       _same(ours, official.evaluate(data, predicted, language))
 
 
-def test_questions_without_an_answer_by_squad_v2():
+def test_unanswerable_question_scores_equal_squad_v2():
   draw = random.Random(3)
   official = scorers.load_program('SQuAD-explorer', 'evaluate-v2.0.py')
   for _ in range(100):
@@ -254,7 +252,7 @@ def test_questions_without_an_answer_by_squad_v2():
 
 
 def _tree(draw, count):
-  """Heads of a random tree."""
+  """Returns the heads of a random tree."""
   order = draw.sample(range(1, count + 1), count)
   heads = {order[0]: 0}
   for position, word in enumerate(order[1:], 1):
@@ -285,7 +283,7 @@ def _parsed(draw, count, name):
   )
 
 
-def test_trees(tmp_path):
+def test_parsing_scores_equal_conll_2018(tmp_path):
   official = scorers.load_program(
     'conll2018', 'evaluation_script', 'conll18_ud_eval.py'
   )
@@ -314,8 +312,8 @@ def test_trees(tmp_path):
       assert ours.value == pytest.approx(expected[name].f1, abs=1e-12), name
 
 
-def test_morphology_that_is_predicted():
-  """Trees whose tags, features and lemmas differ from the gold ones."""
+def test_scores_of_predicted_morphology_equal_conll_2018():
+  """Predicted tags, features and lemmas differ from the gold trees."""
   official = scorers.load_program(
     'conll2018', 'evaluation_script', 'conll18_ud_eval.py'
   )
@@ -348,7 +346,7 @@ def test_morphology_that_is_predicted():
       )
 
 
-def test_word_alignment():
+def test_word_alignment_scores_equal_awesome_align():
   official = scorers.load_program('awesome-align', 'tools', 'aer.py')
   draw = random.Random(6)
 
@@ -378,7 +376,7 @@ def test_word_alignment():
 
 
 @pytest.mark.parametrize('language', ['de', 'ja', 'zh'])
-def test_translations_by_the_command_of_sacrebleu(tmp_path, language):
+def test_translation_scores_equal_sacrebleu(tmp_path, language):
   draw = random.Random(7)
   references = [_text(draw).strip() or 'x' for _ in range(2000)]
   hypotheses = [draw.choice([_text(draw).strip(), r]) for r in references]
@@ -403,8 +401,8 @@ def test_translations_by_the_command_of_sacrebleu(tmp_path, language):
   ).value == pytest.approx(chrf, abs=1e-9)
 
 
-def test_the_scorers_say_nothing(xtreme):
-  """The shim keeps the project's own seqeval."""
+def test_scorers_print_nothing(xtreme):
+  """The modules of the scorers do not remain imported."""
   with contextlib.redirect_stdout(io.StringIO()) as printed:
     assert xtreme.accuracy(['a'], ['a']) == {'accuracy': 100}
   assert printed.getvalue() == ''

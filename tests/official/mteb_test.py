@@ -1,7 +1,7 @@
 """Compares metrics and rankings of vectors with the `mteb` package.
 
-It runs wherever mteb 2 can be imported. Scores are drawn with and without
-ties, labels with unusual frequencies, relevance with grades and with none.
+The tests require mteb 2. Random scores have ties or none, labels have unusual
+frequencies, and relevance is graded or zero.
 """
 
 import random
@@ -22,7 +22,7 @@ _CUTS = (10, 20, 100)
 
 
 class _Run:
-  """Stands for a run where only cosines are asked for."""
+  """Fake run for tests that compute only cosines."""
 
   def encode(self, texts, *, languages=None, **options):
     raise NotImplementedError
@@ -34,13 +34,13 @@ def _scored(run, relevance) -> dict[str, float]:
 
 
 def _scores(draw, size: int) -> np.ndarray:
-  """Random ones; some draws have few values, some a single odd one."""
+  """Returns random scores, some of which have few distinct values."""
   values = draw.choice([2, 3, 20, 10**6])
   scores = np.array([draw.randrange(values) for _ in range(size)], float)
   return draw.choice([scores, -scores, scores * 1e-9, scores + 1e9])
 
 
-def test_correlations_of_rated_pairs():
+def test_spearman_equals_mteb():
   from mteb.abstasks.sts import AbsTaskSTS
 
   draw = random.Random(0)
@@ -61,7 +61,7 @@ def test_correlations_of_rated_pairs():
     )
 
 
-def test_average_precision_of_pairs():
+def test_average_precision_equals_mteb():
   from mteb.abstasks.pair_classification import AbsTaskPairClassification
 
   class Task(AbsTaskPairClassification):
@@ -83,7 +83,7 @@ def test_average_precision_of_pairs():
     )
 
 
-def test_v_measure_of_clusters():
+def test_v_measure_equals_mteb():
   from mteb.abstasks.clustering_legacy import AbsTaskClusteringLegacy
 
   draw = random.Random(2)
@@ -102,12 +102,12 @@ def test_v_measure_of_clusters():
 
 
 def _rankings(draw):
-  """Query -> document -> score with ties, and -> grade of relevance."""
+  """Returns scores with ties and relevance grades by query and document."""
   names = [f'd{i}' for i in draw.sample(range(2000), draw.randint(30, 160))]
   run, relevance = {}, {}
   for query in map(str, range(12)):
     ranked_names = draw.sample(names, draw.randint(1, len(names)))
-    # trec_eval keeps 32 bits of a score, as a cosine has.
+    # trec_eval stores scores in 32 bits.
     values = _scores(draw, len(ranked_names)).astype(np.float32)
     run[query] = dict(zip(ranked_names, values.tolist(), strict=True))
     graded = draw.sample(names, draw.randint(1, 20))
@@ -117,7 +117,7 @@ def _rankings(draw):
 
 
 def _sorted(run):
-  """As `Ranking` writes a run: by score, ties by falling id."""
+  """Sorts a run like `Ranking`, by score and descending id."""
   return {
     query: sorted(ranking.items(), key=lambda x: (x[1], x[0]), reverse=True)[
       :100
@@ -126,7 +126,7 @@ def _sorted(run):
   }
 
 
-def test_retrieval_and_reranking():
+def test_retrieval_metrics_equal_mteb():
   from mteb import _evaluators as mteb_evaluators
 
   draw = random.Random(3)
@@ -146,7 +146,8 @@ def test_retrieval_and_reranking():
     assert ours == pytest.approx(
       {
         'ndcg@10': mean('ndcg_cut_10'),
-        'map@20': mean('map_cut_20'),  # no query has more than 20 right ones
+        # No query has more than 20 relevant documents.
+        'map@20': mean('map_cut_20'),
         'mrr@10': scores.mrr['MRR@10'],
         'mrr@20': scores.mrr['MRR@20'],
         'recall@100': mean('recall_100'),
@@ -155,8 +156,8 @@ def test_retrieval_and_reranking():
     )
 
 
-def test_map_where_more_than_k_are_right():
-  """LAReQA divides by k at most, trec_eval by all relevant documents."""
+def test_map_with_more_than_k_relevant_documents():
+  """LAReQA divides by at most k, trec_eval by all relevant documents."""
   from mteb import _evaluators as mteb_evaluators
 
   draw = random.Random(4)
@@ -173,8 +174,8 @@ def test_map_where_more_than_k_are_right():
   )
 
 
-def test_sentences_among_translations():
-  """mteb's accuracy of bitext mining is that of retrieval, one direction."""
+def test_bitext_accuracy_equals_mteb():
+  """The bitext mining accuracy of mteb is retrieval in one direction."""
   from mteb._evaluators.text.bitext_mining_evaluator import (
     BitextMiningEvaluator,
   )
@@ -199,7 +200,7 @@ def test_sentences_among_translations():
     assert ours == pytest.approx(expected['recall'], abs=_TOLERANCE)
 
 
-def test_cosines_of_pairs():
+def test_pair_cosines_equal_scikit_learn():
   from sklearn.metrics import pairwise
 
   model = mteb_encoder.MtebEncoder(_Run())

@@ -30,7 +30,7 @@ VARIABLE = 'XLFLAX_OFFICIAL_SCORERS'
 
 
 def find_program(*parts: str) -> pathlib.Path:
-  """A file of the checkouts; the test is skipped where it lacks."""
+  """Returns a path in the checkouts, or skips the test if it is missing."""
   root = os.environ.get(VARIABLE)
   if not root:
     pytest.skip(f'{VARIABLE} names no folder of checkouts')

@@ -1,4 +1,4 @@
-"""A suite's submission, scored by XTREME's `evaluate.py` as it is."""
+"""Submissions of suites, scored by the official XTREME `evaluate.py`."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def folder(tmp_path_factory):
 
 
 def _sentences(folder):
-  """Language -> its side of Tatoeba; what the model is pretrained on."""
+  """Returns the Tatoeba sentences by language, used for pretraining."""
   scores = {
     language: (folder.data / f'tatoeba/{language}-en.{language}').read_text()
     for language in xtreme.find_xtreme_task('tatoeba').languages
@@ -75,7 +75,7 @@ def space(folder, tmp_path_factory):
 
 
 def _evaluate(space, name, data, *more):
-  """The folder of a suite that `xlflax evaluate` runs on the model."""
+  """Runs a suite with `xlflax evaluate` and returns its folder."""
   subprocess.run(
     [
       *(sys.executable, '-m', 'xlflax.cli', 'evaluate', f'--suite={name}'),
@@ -133,7 +133,7 @@ def ours(suite):
 
 @pytest.fixture(scope='module')
 def extended(space, tmp_path_factory):
-  """XTREME-R's folder with rankings as `xlflax tasks convert` writes them."""
+  """XTREME-R folder with rankings written by `xlflax tasks convert`."""
   folder = extended_folder.Folder(tmp_path_factory.mktemp('extended'))
   folder.write()
   for name in ('mewslix', 'lareqa'):
@@ -151,7 +151,7 @@ def extended_suite(extended, space):
 
 
 def _compare(ours, official, metrics, languages):
-  """Checks that each language's score and the average are the official ones.
+  """Checks that all scores and their average equal the official ones.
 
   Args:
     ours: Entry of a task in `suite.json`.
@@ -170,12 +170,12 @@ def _compare(ours, official, metrics, languages):
     assert set(named) == set(languages)
     assert named == pytest.approx(official[name], abs=1e-6)
   assert ours['score'] == pytest.approx(official['avg_metric'], abs=1e-6)
-  # Neither all right nor all wrong: the comparison says something.
+  # Scores of 0 or 100 would make the comparison trivial.
   assert 0 < official['avg_metric'] < 100
 
 
 @pytest.mark.parametrize('task', xtreme.TASKS)
-def test_every_number_is_the_official_one(ours, official, task):
+def test_xtreme_scores_equal_the_official_scores(ours, official, task):
   task_entry = xtreme.find_xtreme_task(task)
   names = {
     'accuracy': ('accuracy',),
@@ -186,15 +186,13 @@ def test_every_number_is_the_official_one(ours, official, task):
   _compare(ours['tasks'][task], official[task], metrics, task_entry.languages)
 
 
-def test_averages_are_the_official_ones(ours, official):
+def test_xtreme_averages_equal_the_official_averages(ours, official):
   assert ours['xtreme'] == pytest.approx(
     {name: official[group] for group, name in _GROUPS.items()}, abs=1e-6
   )
 
 
-def test_additional_xtreme_r_scores_are_the_official_ones(
-  extended, extended_suite
-):
+def test_xtreme_r_scores_equal_the_official_scores(extended, extended_suite):
   ours = _ours(extended_suite)['tasks']
   official = _official(extended_suite, extended.gold, 'xtreme-r')
   for task in ('xcopa', 'tatoeba'):

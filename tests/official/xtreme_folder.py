@@ -1,6 +1,6 @@
 """A small folder in the format of XTREME's download script, with gold labels.
 
-Sentences consist of fifty words. Words of uneven number are the same in all
+The vocabulary has fifty words. Words with odd numbers are the same in all
 languages, and the other words end in the language's code. The tag, the entity
 and the pair label of a word depend on its number alone, so that a small model
 learns a part of them and makes some errors.
@@ -23,7 +23,7 @@ SIZES = {xtreme.TRAIN: 200, xtreme.VALIDATION: 20, xtreme.TEST: 12}
 
 
 def make_word(number: int, language: str) -> str:
-  """The word of a number from 0 to 49."""
+  """Returns the word with a number from 0 to 49."""
   stem = _SYLLABLES[number // 10] + _SYLLABLES[number % 10]
   return stem if number % 2 or language == 'en' else stem + language
 

@@ -1,4 +1,4 @@
-"""The gin files of ECS: built, traced, and the published settings in them."""
+"""Gin files of ECS: published settings, tracing and parameter counts."""
 
 import pytest
 
@@ -19,7 +19,7 @@ _PLANS = {
 }
 
 
-def test_rows_of_table_1():
+def test_rows_equal_table_1():
   assert set(_ROWS) == set(_PLANS) | {
     'default',
     'wiki_cc',
@@ -35,7 +35,7 @@ def test_rows_of_table_1():
 @pytest.mark.parametrize(
   'row', mark_slow(_ROWS, slow=['sep_emb_l1_3', 'sep_emb_l1_6', 'sep_l1_6'])
 )
-def test_published_settings(row):
+def test_settings_equal_the_paper(row):
   """Section 3.1."""
   settings = rows.trace('ecs', row)
   config = settings.model.config
@@ -49,9 +49,10 @@ def test_published_settings(row):
     'monolingual': 'corpus.mono.en',
     'monolingual_seed_2': 'corpus.mono.en',
   }.get(row, 'corpus.mono')
+  # The schedule is an inverse square root.
   assert rows.rates(settings, 15_000, 30_000, 120_000) == pytest.approx(
     [0.5e-4, 1e-4, 0.5e-4]
-  )  # an inverse square root
+  )
   assert settings.num_train_steps == 200 * 200_000
   (entry,) = settings.objectives.entries
   assert entry.objective.mask_ratio == 0.15
@@ -65,7 +66,7 @@ def test_published_settings(row):
 
 
 @pytest.mark.parametrize('row', _ROWS)
-def test_sharing_plan(row):
+def test_sharing_plan_equals_the_paper(row):
   settings = rows.settings('ecs', row)
   plan = settings.model.config.sharing
   assert _PLANS.get(row) == (plan and (plan.embeddings, plan.layers))
@@ -80,13 +81,13 @@ def test_sharing_plan(row):
     _ROWS, slow={*_PLANS, 'wiki_cc', 'extra_anchors'} - {'sep_emb_l1_6'}
   ),
 )
-def test_tiny_configuration(row):
+def test_tiny_configuration_has_the_same_plan(row):
   rows.check_tiny_row('ecs', row)
   tiny, full = rows.tiny_settings('ecs', row), rows.settings('ecs', row)
   assert tiny.model.config.sharing == full.model.config.sharing
 
 
-def test_parameters():
+def test_parameter_counts_of_joint_and_separate_vocabularies():
   """The joint vocabulary has 80k tokens, and that of a language 40k."""
   joint = vocabulary_spec.make_dummy_spec(80_000, num_languages=2)
   separate_spec = vocabulary_spec.make_dummy_spec(40_000, num_languages=2)

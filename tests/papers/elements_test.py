@@ -1,4 +1,4 @@
-"""The list of the papers' elements: places and deviations exist."""
+"""Checks of the page that lists the elements of the papers."""
 
 import pathlib
 import re
@@ -33,13 +33,13 @@ def _deviations() -> set[str]:
   return {re.sub(r' \([^)]*\)\.?$', '', name).lower() for name in names}
 
 
-def test_each_element_has_a_state():
+def test_elements_have_a_state():
   for cells in _elements():
     assert len(cells) == 4, cells
     assert cells[3].startswith(_STATES), cells
 
 
-def test_places_in_the_code_exist():
+def test_code_paths_exist():
   for element, _, code_path, state in _elements():
     if code_path == '-':
       assert state == 'quoted baseline' or 'script' in element, element
@@ -47,7 +47,7 @@ def test_places_in_the_code_exist():
       assert (_ROOT / code_path.strip('`')).exists(), code_path
 
 
-def test_deviations_have_entries():
+def test_deviations_are_documented():
   entries = _deviations()
   for _, _, _, state in _elements():
     if state.startswith('deviation'):
@@ -56,7 +56,7 @@ def test_deviations_have_entries():
 
 
 @pytest.mark.parametrize('paper', ['ECS', 'VECO', 'PPA', 'MetaXLM'])
-def test_numbers_of_elements(paper):
+def test_numbers_of_elements_in_the_summary(paper):
   rows = _sections()[paper]
   counts = [
     sum(cells[3].startswith(state) for cells in rows) for state in _STATES

@@ -1,4 +1,4 @@
-"""Every row's gin file has the values of docs/hyperparameters.md."""
+"""Compares gin files of the papers with docs/hyperparameters.md."""
 
 import fnmatch
 import functools
@@ -37,7 +37,7 @@ _GIVEN = {
   'TRANSLATED_FILES': {'fr': 'b'},
 }
 _GRID = ('BATCH_SIZE', 'LEARNING_RATE', 'EPOCHS', 'HEAD_LEARNING_RATE')
-# What the table must say about every row of a kind.
+# Settings that the table must contain for every row.
 _PRETRAINING = {'TRAIN_STEPS', 'WARMUP_STEPS', 'LEARNING_RATE'}
 _FINE_TUNING = {'BATCH_SIZE', 'LEARNING_RATE', 'EPOCHS'}
 
@@ -78,7 +78,7 @@ def _required(text: str, name: str) -> bool:
 
 
 @pytest.mark.parametrize('row', _rows())
-def test_row_has_the_values_of_the_table(row):
+def test_gin_file_equals_the_table(row):
   file = f'papers/{row}.gin'
   text = gin_files.read_with_includes(file)
   expected = _expected(row)
@@ -110,7 +110,7 @@ def test_row_has_the_values_of_the_table(row):
     assert str(got) == value or float(got) == float(value), (name, got)
 
 
-def test_every_table_has_rows():
+def test_every_pattern_matches_a_row():
   for patterns, settings in _tables():
     for pattern in patterns:
       assert settings and fnmatch.filter(_rows(), pattern), pattern

@@ -1,4 +1,4 @@
-"""The papers' languages, for the datasets of their rows."""
+"""Language lists of the papers."""
 
 import pytest
 
@@ -17,7 +17,7 @@ _XNLI = 'ar bg de el en es fr hi ru sw th tr ur vi zh'.split()
     ('ppa', 'ppa/250k', 8),
   ],
 )
-def test_datasets_read_the_languages_of_the_paper(file, row, number):
+def test_datasets_use_the_languages_of_the_paper(file, row, number):
   settings = rows._settings((f'papers/{row}.gin', f'languages/{file}.gin'))
   for dataset in settings.datasets:
     assert len(set(dataset.languages)) == len(dataset.languages) == number

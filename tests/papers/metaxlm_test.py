@@ -1,4 +1,4 @@
-"""The gin files of MetaXLM: built, traced, and the published settings."""
+"""Gin files of MetaXLM: published settings and tracing."""
 
 import jax
 import pytest
@@ -15,7 +15,7 @@ _ROWS = rows.of_paper('metaxlm', ('base', 'settings', 'tiny'))
 
 @pytest.fixture(autouse=True)
 def teacher(monkeypatch):
-  """A teacher that is not read from a run's directory."""
+  """Replaces distillation from a run by a fake objective."""
   monkeypatch.setattr(
     distillation.Distillation,
     'init_state',
@@ -32,7 +32,7 @@ def teacher(monkeypatch):
   monkeypatch.setattr(distillation.Distillation, '__call__', no_teacher)
 
 
-def test_rows_of_the_tables():
+def test_rows_equal_the_tables():
   assert _ROWS == sorted(
     ['meta', 'xlm', 'metaxlm', 'dict', 'freezing', 'body', 'emb', 'kd']
   )
@@ -42,7 +42,7 @@ def test_rows_of_the_tables():
 @pytest.mark.parametrize(
   'row', mark_slow(_ROWS, set(_ROWS) - {'xlm', 'metaxlm', 'kd'})
 )
-def test_published_settings(row):
+def test_settings_equal_the_paper(row):
   """Table 7."""
   settings = rows.trace('metaxlm', row)
   config = settings.model.config
@@ -60,7 +60,7 @@ def test_published_settings(row):
 @pytest.mark.parametrize(
   'row', mark_slow(_ROWS, set(_ROWS) - {'xlm', 'metaxlm'})
 )
-def test_tiny_configuration(row):
+def test_tiny_configuration_is_valid(row):
   rows.check_tiny_row('metaxlm', row)
 
 
@@ -75,7 +75,9 @@ def test_tiny_configuration(row):
     ('emb', False, True, False),
   ],
 )
-def test_what_is_taken_over(row, layers, embeddings, dictionaries):
+def test_initialized_parameters_equal_the_paper(
+  row, layers, embeddings, dictionaries
+):
   """Tables 1, 4 and 5."""
   settings = rows.settings('metaxlm', row)
   init = settings.init_from
@@ -94,7 +96,7 @@ def test_what_is_taken_over(row, layers, embeddings, dictionaries):
   assert bool(matching and matching.dictionaries) == dictionaries
 
 
-def test_freezing_trains_embeddings_and_head_only():
+def test_freezing_trains_only_embeddings_and_head():
   """Section 5.4."""
   settings = rows.settings('metaxlm', 'freezing')
   for name, trains in (
@@ -105,8 +107,8 @@ def test_freezing_trains_embeddings_and_head_only():
     assert settings.optimizer.is_trainable(name) == trains
 
 
-def test_parameters():
-  """270M (PPA's table 3 for this shape), within 4 %."""
+def test_parameter_count():
+  """Table 3 of PPA states 270M parameters for these sizes."""
   settings = rows.settings(
     'metaxlm',
     'metaxlm',

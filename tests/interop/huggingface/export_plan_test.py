@@ -64,7 +64,7 @@ def test_training_heads_are_omitted():
   [
     (None, ['xlm-roberta', 'roberta'], 'xlm-roberta'),
     (None, [None, 'roberta'], 'roberta'),
-    # BERT does not support position offsets.
+    # BERT cannot express this configuration.
     (None, ['bert', None], 'roberta'),
     ('xlm-roberta', ['roberta'], 'xlm-roberta'),
   ],

@@ -13,7 +13,7 @@ from xlflax.models.variants import disentangled
 
 
 def test_log_bucket_values():
-  """Buckets are exact up to distance 4, then logarithmic, and odd."""
+  """Buckets are exact up to distance 4, then logarithmic, and antisymmetric."""
   distances = np.array([0, 1, 4, 5, 9, 31, -1, -4, -31])
   buckets = disentangled.log_bucket(jnp.array(distances), buckets=8, maximum=32)
   assert buckets.tolist() == [0, 1, 4, 5, 6, 7, -1, -4, -7]

@@ -1,4 +1,4 @@
-"""Parts of the encoder that each language has for itself."""
+"""Language-specific parameters of encoders."""
 
 import dataclasses
 import functools
@@ -43,7 +43,7 @@ _PLANS = {
   'Sep L1-6': SharingPlan(layers=6),
 }
 _LANGUAGES = 3
-# It adds the same to all scores of a query, which the softmax ignores.
+# The key bias adds a constant to all scores of a query.
 _NO_EFFECT = 'attention/key/bias'
 _ORDINARY = encoder.Encoder(_CONFIG)
 _TOKENS = np.random.default_rng(0).integers(0, 30, (4, 7))
@@ -75,7 +75,7 @@ def _gradient(plan, params, language):
 
 
 @pytest.mark.parametrize('name', mark_slow(_PLANS, set(_PLANS) - {'Sep Emb'}))
-def test_languages_update_their_own_and_shared_parameters(name):
+def test_gradients_update_language_specific_and_shared_parameters(name):
   plan = _PLANS[name]
   """Gradients of a language's batch: its own parts and the shared ones."""
   params = _params(plan)
@@ -101,11 +101,12 @@ def test_languages_update_their_own_and_shared_parameters(name):
     assert shapes['embeddings']['token'] == (3, 30, 8)
     assert shapes['embeddings']['position'] == (3, 10, 8)
     assert shapes['output_bias'] == (3, 30)
-    assert set(gradient['embeddings']) == {'language'}  # a row each already
+    # The table has one embedding per language.
+    assert set(gradient['embeddings']) == {'language'}
 
 
-def _by_hand(plan, params, language):
-  """An ordinary encoder's tree, put together with numpy."""
+def _select_with_numpy(plan, params, language):
+  """Returns the parameters of one language as those of a plain encoder."""
   params = jax.tree.map(np.asarray, params)
   own_params = jax.tree.map(
     lambda x: x[language], params.pop('language_specific')
@@ -126,7 +127,7 @@ def _by_hand(plan, params, language):
 @pytest.mark.parametrize(
   'name', mark_slow(_PLANS, set(_PLANS) - {'Sep Emb', 'Sep Emb + L1-6'})
 )
-def test_selected_tree_is_an_ordinary_encoders(name):
+def test_selected_parameters_equal_those_of_a_plain_encoder(name):
   plan = _PLANS[name]
   want = jax.tree.map(
     jnp.shape,
@@ -141,7 +142,7 @@ def test_selected_tree_is_an_ordinary_encoders(name):
     functools.partial(parameter_sharing.select_language_params, plan)
   )
   for language in range(_LANGUAGES):
-    tree = _by_hand(plan, params, language)
+    tree = _select_with_numpy(plan, params, language)
     assert jax.tree.map(np.shape, tree) == want
     got = traced(params, jnp.int32(language))
     jax.tree.map(np.testing.assert_array_equal, got, tree)
@@ -149,16 +150,19 @@ def test_selected_tree_is_an_ordinary_encoders(name):
   jax.tree.map(np.testing.assert_array_equal, got, tree)
 
 
-def test_logits_differ_by_language_only_below():
+def test_logits_differ_by_language():
   plan = _PLANS['Sep Emb + L1-3']
   params = _params(plan)
-  logits = [np.asarray(_logits(_by_hand(plan, params, i), i)) for i in range(2)]
+  logits = [
+    np.asarray(_logits(_select_with_numpy(plan, params, i), i))
+    for i in range(2)
+  ]
   assert np.abs(logits[0] - logits[1]).max() > 0.1
 
 
 @pytest.mark.slow
-def test_each_language_is_initialised_for_itself():
-  """The shared part is that of a model without a plan."""
+def test_languages_are_initialized_independently():
+  """The shared parameters equal those of a model without a plan."""
   plan = _PLANS['Sep Emb + L1-3']
   params = nn.unbox(model_params.init_params(_model(plan), jax.random.key(0)))
   ordinary = nn.unbox(model_params.init_params(_ORDINARY, jax.random.key(0)))
@@ -175,8 +179,8 @@ def test_each_language_is_initialised_for_itself():
   assert (table[0] != ordinary['embeddings']['token']).mean() > 0.99
 
 
-def test_the_same_start():
-  """All but the rows of pieces is the same in each language."""
+def test_share_init_initializes_languages_equally():
+  """Only the token embeddings differ between languages."""
   plan = SharingPlan(embeddings=True, layers=3, share_init=True)
   spec = VocabularySpec(
     size=30,
@@ -210,7 +214,7 @@ def test_the_same_start():
 
 
 @pytest.mark.parametrize('plan', _PLANS.values(), ids=_PLANS)
-def test_each_further_language_adds_its_own_parts(plan):
+def test_parameter_count_by_number_of_languages(plan):
   params = _params(plan)
   num_own_params = (
     model_params.count_params(params['language_specific']) // _LANGUAGES
@@ -260,7 +264,7 @@ def test_scanned_equals_unrolled(plan):
   )
 
 
-def test_boxes_are_stacked_with_their_axes():
+def test_stacked_boxes_have_logical_axes():
   plan = _PLANS['Sep Emb + L1-3']
   trees = [
     jax.eval_shape(
@@ -279,7 +283,7 @@ def test_boxes_are_stacked_with_their_axes():
   assert kernel.names == ('language', 'layers', 'embed', 'mlp')
 
 
-def test_without_a_plan_nothing_is_selected():
+def test_parameters_are_unchanged_without_a_plan():
   params = {'embeddings': {}}
   assert parameter_sharing.select_language_params(None, params, 0) is params
   assert parameter_sharing.get_sharing_plan(_ORDINARY) is None
@@ -299,19 +303,19 @@ def test_without_a_plan_nothing_is_selected():
     ({'layers': -1}, (-1, 'SharingPlan.layers')),
   ],
 )
-def test_impossible_plans(fields, values):
+def test_invalid_plans_are_rejected(fields, values):
   with raises_error(errors.ConfigError, mentions=values):
     SharingPlan(**fields)
 
 
-def test_layers_that_do_not_exist():
+def test_too_many_layers_are_rejected():
   with raises_error(
     errors.ConfigError, got=9, where='SharingPlan.layers', mentions=8
   ):
     _model(SharingPlan(layers=9))
 
 
-def test_plan_without_a_number_of_languages():
+def test_plan_requires_num_languages():
   model = _model(
     SharingPlan(layers=1), num_languages=None, use_language_embeddings=False
   )

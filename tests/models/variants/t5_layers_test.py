@@ -1,4 +1,4 @@
-"""T5's layers against the reference and against numpy."""
+"""Compares T5 layers with transformers and NumPy."""
 
 import jax
 import jax.numpy as jnp
@@ -28,8 +28,8 @@ def _config(**fields):
 
 @pytest.mark.parametrize('causal', [True, False])
 @pytest.mark.parametrize('rows,farthest', [(32, 128), (8, 20)])
-def test_buckets_equal_the_reference(causal, rows, farthest):
-  """Over distances from -299 to 299."""
+def test_relative_buckets_equal_transformers(causal, rows, farthest):
+  """The distances are -299 to 299."""
   config = _config(relative_buckets=rows, relative_max_distance=farthest)
   places = jnp.arange(300)
   got = t5_layers.relative_buckets(places, places, causal=causal, config=config)
@@ -40,7 +40,7 @@ def test_buckets_equal_the_reference(causal, rows, farthest):
   np.testing.assert_array_equal(got, want.numpy())
 
 
-def test_rms_norm_of_a_literal():
+def test_rms_norm_values():
   """[3, 4] has the root mean square sqrt(12.5)."""
   params = {'scale': jnp.array([1.0, 2.0])}
   got = t5_layers.RmsNorm(_config()).apply(
@@ -51,7 +51,7 @@ def test_rms_norm_of_a_literal():
   )
 
 
-def test_gated_block_is_a_product():
+def test_gated_feed_forward_equals_numpy():
   config = _config(gated_mlp=True, activation='relu')
   layer = t5_layers.FeedForward(config)
   states = jax.random.normal(jax.random.key(0), (1, 3, 8))
@@ -69,7 +69,7 @@ def test_gated_block_is_a_product():
   )
 
 
-def test_a_query_that_sees_nothing_reads_zeros():
+def test_fully_masked_queries_return_zeros():
   layer = t5_layers.Attention(_config())
   states = jax.random.normal(jax.random.key(0), (2, 3, 8))
   mask = jnp.array([True, False])[:, None, None, None]

@@ -1,4 +1,4 @@
-"""VECO's plug-in module: both passes, and the equivalences of the second."""
+"""The plug-in module of VECO and its equivalent implementations."""
 
 import dataclasses
 import functools
@@ -27,7 +27,7 @@ _CONFIG = model_config.EncoderConfig(
   cross_attention=True,
 )
 _RNG = np.random.default_rng(0)
-# Rows of 10 tokens that attend to rows of 7; the second row is not packed.
+# Sequences of 10 tokens that attend to a memory of 7; the second is not packed.
 _X = dict(
   token_ids=_RNG.integers(5, 29, (2, 10)),
   segment_ids=np.array([[1] * 4 + [2] * 3 + [3] * 2 + [0], [1] * 10]),
@@ -35,7 +35,7 @@ _X = dict(
 )
 _MEMORY = _RNG.standard_normal((2, 7, 12), np.float32)
 _MEMORY_SEGMENTS = np.array([[1] * 2 + [2] * 4 + [0], [1] * 5 + [0] * 2])
-# Segments 1 and 2 of the first row; the third has no memory.
+# Spans of segments 1 and 2 of the first sequence; segment 3 has no memory.
 _SPANS = [((0, 4), (0, 2)), ((4, 7), (2, 6))]
 
 
@@ -45,7 +45,7 @@ def _model(**changes):
 
 @functools.cache
 def _params(model):
-  """Random parameters, of which none is zero or one."""
+  """Returns random parameters, none of which is zero or one."""
   shapes = nn.unbox(
     jax.eval_shape(
       lambda key: model_params.init_params(model, key), jax.random.key(0)
@@ -81,7 +81,7 @@ def _plug_in(model, params, **changes):
   )
 
 
-def _without(params):
+def _without_cross_attention(params):
   return {
     **params,
     'layers': {
@@ -92,8 +92,8 @@ def _without(params):
   }
 
 
-def test_equals_the_equations():
-  """The second row, against numpy in float64."""
+def test_plug_in_equals_the_equations():
+  """Compares the second sequence with NumPy in float64."""
   params = _params(_model())
   got = _plug_in(_model(), params)[1]
   want = veco_reference.states(
@@ -105,18 +105,25 @@ def test_equals_the_equations():
   np.testing.assert_allclose(got, want, atol=1e-5)
 
 
-def test_plugged_out_it_is_an_encoder_without():
+def test_plugged_out_module_equals_a_plain_encoder():
   model, plain = _model(), _model(cross_attention=False)
   params = _params(model)
   encode = _apply(model, 'encode')
   np.testing.assert_array_equal(
-    encode(params, **_X), _apply(plain, 'encode')(_without(params), **_X)
+    encode(params, **_X),
+    _apply(plain, 'encode')(_without_cross_attention(params), **_X),
   )
-  assert jax.tree.structure(_without(params)) == jax.tree.structure(
-    _params(plain)
+  assert jax.tree.structure(
+    _without_cross_attention(params)
+  ) == jax.tree.structure(_params(plain))
+  # The program does not use the module.
+  text = encode.lower(_without_cross_attention(params), **_X).as_text()
+  assert (
+    text
+    == _apply(plain, 'encode')
+    .lower(_without_cross_attention(params), **_X)
+    .as_text()
   )
-  text = encode.lower(_without(params), **_X).as_text()  # nothing is missed
-  assert text == _apply(plain, 'encode').lower(_without(params), **_X).as_text()
 
 
 def test_one_seed_initializes_common_parameters_equally():
@@ -125,7 +132,9 @@ def test_one_seed_initializes_common_parameters_equally():
     nn.unbox(model_params.init_params(_model(cross_attention=c), key))
     for c in (True, False)
   )
-  jax.tree.map(np.testing.assert_array_equal, _without(with_it), plain)
+  jax.tree.map(
+    np.testing.assert_array_equal, _without_cross_attention(with_it), plain
+  )
   kernels = with_it['layers']['cross_attention']['query']['kernel']
   np.testing.assert_allclose(kernels.std(axis=(1, 2, 3)), 0.02, rtol=0.3)
   assert (kernels[0] != kernels[1]).all()
@@ -156,8 +165,8 @@ def test_packed_equals_padded(norm_position):
     np.testing.assert_allclose(packed[0, a:b], padded[row, : b - a], atol=3e-6)
 
 
-def test_segments_without_memory_read_zeros():
-  """The third segment, in whatever the other segments' memory holds."""
+def test_segments_without_memory_attend_to_zeros():
+  """The third segment does not depend on the memory of other segments."""
   params = _params(_model())
   states = _plug_in(_model(), params)
   other = _plug_in(_model(), params, memory=-2 * _MEMORY)
@@ -170,7 +179,7 @@ def test_segments_without_memory_read_zeros():
   )
 
 
-def test_text_does_not_see_padding_of_the_memory():
+def test_text_does_not_depend_on_memory_padding():
   changed = np.where(_MEMORY_SEGMENTS[..., None] == 0, 99, _MEMORY)
   text = _X['segment_ids'] > 0
   np.testing.assert_array_equal(
@@ -203,7 +212,7 @@ def _loss(model, params, key):
 
 
 @pytest.mark.slow
-def test_remat_changes_nothing_and_dropout_follows_its_key():
+def test_remat_does_not_change_gradients_and_dropout_uses_the_key():
   params = _params(_model())
   steps = [
     jax.jit(jax.value_and_grad(functools.partial(_loss, model)))
@@ -216,7 +225,7 @@ def test_remat_changes_nothing_and_dropout_follows_its_key():
   assert steps[0](params, jax.random.key(2))[0] != want[0]
 
 
-def test_bfloat16_is_close():
+def test_bfloat16_states_are_close_to_float32():
   params = _params(_model())
   model = _model(dtype='bfloat16')
   states = _apply(model, 'plug_in')(
@@ -290,8 +299,8 @@ def _pair():
   return _X, y
 
 
-def test_features_of_a_pair():
-  """[H_x : S_x] and [H_y : S_y], each S with the other side's H."""
+def test_pair_features():
+  """Features are [H_x : S_x] and [H_y : S_y]; each S reads the other H."""
   x, y = _pair()
   model, params = _model(), _params(_model())
   got = jax.jit(
@@ -314,7 +323,7 @@ def test_features_of_a_pair():
 
 
 @pytest.mark.slow
-def test_gradient_of_the_memory_is_stopped_unless_asked_for():
+def test_stop_gradient_memory():
   x, y = _pair()
   x = dict(x, positions=x['positions'] % 4)
   y = dict(y, positions=np.full((2, 7), 11))
@@ -350,12 +359,12 @@ def test_gradient_of_the_memory_is_stopped_unless_asked_for():
     ),
   ],
 )
-def test_memory_of_another_shape(changes, values):
+def test_invalid_memory_shapes_are_rejected(changes, values):
   with raises_error(errors.ConfigError, mentions=values):
     _plug_in(_model(), _params(_model()), **changes)
 
 
-def test_encoder_without_the_module():
+def test_plug_in_requires_cross_attention():
   plain = _model(cross_attention=False)
   with raises_error(
     errors.ConfigError, where='Encoder.plug_in', mentions='cross_attention'
@@ -363,7 +372,7 @@ def test_encoder_without_the_module():
     _plug_in(plain, _params(plain))
 
 
-def test_an_encoder_decoder_has_no_module():
+def test_encoder_decoders_are_rejected():
   config = encoder_decoder_config.EncoderDecoderConfig(
     family='post_ln',
     num_encoder_layers=1,
