@@ -44,7 +44,7 @@ _changeable = class_registry.changeable_field
 @class_registry.register('trainer')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Trainer:
-  """A pretraining or fine-tuning run.
+  """Definition of a pretraining or fine-tuning run.
 
   A trainer is built by gin, by Python, or from another trainer by
   `dataclasses.replace`. Fields that may change when a run is resumed are
@@ -366,7 +366,7 @@ class Trainer:
     *,
     by: dry_run.By = dry_run.By.AUTO,
   ) -> dict[str, Any]:
-    """Checks the complete configuration and plans the run without training.
+    """Checks the configuration and estimates the run's costs without training.
 
     Args:
       machine: Machine for which the run is planned. This process's devices

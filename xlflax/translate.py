@@ -79,7 +79,7 @@ class LineTranslator:
 
   @validation.validate_call
   def translate(self, lines: Iterable[str]) -> list[list[Hypothesis]]:
-    """Returns the hypotheses for each line, best first.
+    """Returns candidate translations of each line, best first.
 
     Args:
       lines: Lines of text in the source language.

@@ -284,7 +284,7 @@ class SlurmJob(job_base.Job):
     return os.path.join(os.getcwd(), directory)
 
   def context(self) -> dict[str, Any]:
-    """Returns the variables that are available in the template.
+    """Returns the values of the variables in the batch script's template.
 
     - job: This object.
     - directives: Options for sbatch and their values, which become #SBATCH

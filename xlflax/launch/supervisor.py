@@ -41,7 +41,7 @@ _STOP_STATUSES = (errors.ExitStatus.STOPPED, errors.ExitStatus.INTERRUPTED)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WorkerProcess:
-  """Description of a process to start.
+  """Command line, environment and log file of a process to start.
 
   Attributes:
     arguments: Command line of the process.

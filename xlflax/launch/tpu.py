@@ -171,7 +171,7 @@ class TpuJob(job_base.Job):
       )
 
   def context(self) -> dict[str, Any]:
-    """Returns the variables that are available in the template.
+    """Returns the values of the variables in the shell script's template.
 
     - job: This object.
     - location: gcloud flags for the zone and the project.

@@ -16,7 +16,7 @@ from xlflax.utils import environment_variables, errors
 
 
 class Target(NamedTuple):
-  """Device properties that determine which implementations a program uses.
+  """Properties of the device for which a program is compiled.
 
   Attributes:
     platform: Platform of the device, 'cpu', 'gpu' or 'tpu'.
@@ -57,7 +57,7 @@ _compiler_platform: contextvars.ContextVar[str | None] = contextvars.ContextVar(
 
 
 def current_target() -> Target:
-  """Returns the target device for tracing programs.
+  """Returns the properties of the device for which programs are traced.
 
   It is set by `compiling_for`, and otherwise describes the default device.
   """

@@ -65,7 +65,7 @@ def check_sizes(config) -> None:
 
 
 def check_output(config) -> None:
-  """Raises ConfigError if the model does not support untied embeddings.
+  """Raises ConfigError if untied output embeddings are set but not supported.
 
   Args:
     config: `EncoderConfig` to check.

@@ -13,7 +13,7 @@ _Config = encoder_config.EncoderConfig
 
 
 def sinusoidal_positions(length: int, dim: int) -> np.ndarray:
-  """Returns sinusoidal positions (Vaswani et al. 2017, section 3.5).
+  """Returns sinusoidal position embeddings (Vaswani et al. 2017, section 3.5).
 
   Columns 2i and 2i + 1 hold the sine and cosine of p / 10000^(2i / dim).
 
@@ -31,7 +31,9 @@ def sinusoidal_positions(length: int, dim: int) -> np.ndarray:
 
 
 def sinusoid_halves(length: int, dim: int) -> np.ndarray:
-  """Returns sinusoidal positions as in tensor2tensor, sines first.
+  """Returns position embeddings with all sines before all cosines.
+
+  Tensor2Tensor uses this order of columns.
 
   Column i of the first half holds the sine of p / 10000^(i / (dim / 2 - 1)).
   The same column of the second half holds its cosine. If the width is odd, the

@@ -39,7 +39,7 @@ class OutputScaling(enum.StrEnum):
 
 
 class TiedLayers(enum.StrEnum):
-  """Encoder layers that a shallower tied decoder shares."""
+  """Choice of the encoder layers that a shallower tied decoder shares."""
 
   FIRST = 'first'
   LAST = 'last'

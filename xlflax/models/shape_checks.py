@@ -28,7 +28,7 @@ _MAX_OTHER_SIZE = 1 << 22
 def find_shape_problems(
   config: Any, shapes: Collection[tuple[int, ...]]
 ) -> list[str]:
-  """Finds configured sizes that contradict the shapes of the tensors.
+  """Finds configured sizes that are too large for a checkpoint's tensors.
 
   Each layer has its own tensors or an index in stacked tensors. Widths and
   vocabulary sizes are axes of some tensors.

@@ -232,7 +232,7 @@ class Objective(validation.ValidatedFields):
     return ()
 
   def load_state(self, state, *, model, params, vocabulary) -> Any:
-    """Returns the objective's state for a new run, and loads data if required.
+    """Returns the objective's state for a new run, such as a loaded teacher.
 
     The method is called once on the host when a new run starts. A resumed run
     restores the state from its checkpoint.

@@ -205,7 +205,7 @@ def _describe_step(setup, machine, step: step_plan.Step) -> dict[str, Any]:
 def describe_parts(
   setup, machine: machine_topology.DeviceTopology, costs: step_costs.StepCosts
 ) -> list[dict[str, Any]]:
-  """Returns a step's cost for each part of the model and each phase.
+  """Returns a step's costs by model part and phase, such as 'backward'.
 
   Args:
     setup: Model, vocabulary, settings and step functions of the run.
@@ -214,9 +214,10 @@ def describe_parts(
       over all devices.
 
   Returns:
-    For each part and phase 'count' (operations), 'flops', 'bytes' and
-    'seconds', longest first. FLOPs and bytes are sums over all devices. The
-    seconds are the time on one device. The list is empty for CPUs.
+    A dictionary for each part and phase, slowest first, with the keys 'part',
+    'phase', 'count' (number of operations), 'flops', 'bytes' and 'seconds'.
+    FLOPs and bytes are sums over all devices. The seconds are the time on one
+    device. The list is empty for CPUs.
   """
   if machine.accelerator is None:
     return []

@@ -28,7 +28,7 @@ def state_bytes(state: train_state.TrainState) -> dict[str, int]:
 
 
 def replay_bytes(setup: training_setup.Setup) -> dict[str, int]:
-  """Returns the bytes per device that are required to recompute steps.
+  """Returns the bytes per device for a second copy of the train state.
 
   Steps that are checked for data corruption are computed again from a copy of
   the train state.

@@ -240,10 +240,10 @@ def _dataset(name, tasks) -> rich.table.Table:
 
 
 def format_mebibytes(size: float) -> str:
-  """Formats a number of bytes, such as '1,024.0 MiB'."""
+  """Formats a number of bytes in mebibytes, such as '1,024.0 MiB'."""
   return f'{size / 2**20:,.1f} MiB'
 
 
 def format_milliseconds(seconds: float) -> str:
-  """Formats a duration, such as '1,024.00 ms'."""
+  """Formats a duration in milliseconds, such as '1,024.00 ms'."""
   return f'{seconds * 1e3:,.2f} ms'

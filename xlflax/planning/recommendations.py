@@ -37,7 +37,7 @@ _MIN_SAVED_FRACTION = 0.01
 
 
 def describe_sharding(setup: training_setup.Setup, boxed: Any) -> list[str]:
-  """Returns warnings about dimensions and arrays that are not sharded.
+  """Returns warnings about parameter dimensions and arrays without sharding.
 
   Args:
     setup: Model, vocabulary, settings and step functions of the run.

@@ -251,7 +251,7 @@ class _Counter:
     return value
 
   def new_array(self, size: float, level: int = 0, scope: str = '') -> _Value:
-    """Returns a new array in memory.
+    """Adds an array to the simulated memory and returns it.
 
     The results of optimizer updates need no memory, because they replace
     arguments of the step.

@@ -74,7 +74,7 @@ def linear_cka(
 
 
 class LayerCKA:
-  """Accumulates the CKA between the layers of two models over batches.
+  """Accumulator that computes the CKA between two models' layers over batches.
 
   ```
   cka = LayerCKA()

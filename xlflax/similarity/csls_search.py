@@ -112,7 +112,7 @@ class _BoundedKeys:
   def update_mask(
     self, block: np.ndarray, mask: np.ndarray, i: int, j: int
   ) -> None:
-    """Marks entries that may be among the best keys of their query.
+    """Marks a block's entries that may be among the best keys of their query.
 
     These are the entries with the greatest upper bounds on their scores.
     """
@@ -127,7 +127,7 @@ class _BoundedKeys:
       mask[part] |= block[part] - halves > self._limits[part, None]
 
   def merge(self, hits: top_k.Hits, i: int, j: int) -> None:
-    """Updates each query's candidate keys with the entries of one block.
+    """Merges the entries of one block into the candidate keys of each query.
 
     The candidates are the keys with the greatest upper bounds on their scores.
     """
@@ -140,7 +140,7 @@ class _BoundedKeys:
     )
 
   def end_row(self, i: int, count: int) -> None:
-    """Converts the upper bounds stored for a block of queries to cosines."""
+    """Converts the stored upper bounds of a block of queries to cosines."""
     if i < self._start:
       return
     rows = slice(i, i + count)

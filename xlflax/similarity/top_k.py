@@ -20,7 +20,7 @@ def compute_limits(
   first_column: int,
   block: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the scores that entries must exceed to be in the top k.
+  """Returns the scores that a block's entries must exceed to be in the top k.
 
   Args:
     top_k: Pair of the top k entries in each row and the top k entries in each
@@ -114,7 +114,7 @@ def exceeds_limits(
 
 
 def iterate_stripes(block: np.ndarray) -> Iterator[slice]:
-  """Yields slices of a block's rows [N, M] that fit the processor's cache."""
+  """Yields slices of a block's rows that fit in the processor's cache."""
   step = max(1, _CACHED // block.shape[1])
   for start in range(0, len(block), step):
     yield slice(start, start + step)

@@ -92,7 +92,7 @@ def _copied(name: str, folder: pathlib.Path) -> pathlib.Path:
 
 
 def find_written_copy(directory: pathlib.Path, mark: str) -> pathlib.Path:
-  """Returns the path of an output's local copy, or the output's own path.
+  """Returns the path of an output's local copy if that copy is up to date.
 
   If the local copy is missing or outdated, the output's own path is returned.
 

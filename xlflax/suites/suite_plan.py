@@ -39,7 +39,7 @@ class SplitFiles:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TaskPlan:
-  """Plan of a suite task.
+  """Checkpoints, data files and errors of a planned suite task.
 
   Attributes:
     task: Name of the suite task.
@@ -66,7 +66,7 @@ class TaskPlan:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GridPlan:
-  """Plan of a fine-tuning grid.
+  """Trials of a fine-tuning grid, and the numbers of planned and finished runs.
 
   Attributes:
     trials: Names of the grid's trials for each checkpoint.
@@ -81,7 +81,7 @@ class GridPlan:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SuitePlan:
-  """Plan of a suite.
+  """Plan of a suite, with its checkpoints, tasks, grids and printed tables.
 
   Attributes:
     suite: Name of the suite.

@@ -44,7 +44,7 @@ class Evaluated:
 
 
 class Coverage(NamedTuple):
-  """Numbers of scored and expected languages in a mean.
+  """Number of languages in a mean score, and number of languages expected.
 
   Attributes:
     num_languages: Number of languages with a score.
@@ -121,7 +121,7 @@ class TaskResult:
     )
 
   def coverage(self, metric: str) -> Coverage:
-    """Counts the scored and the expected languages in a metric's mean.
+    """Counts the languages in a metric's mean and the expected languages.
 
     Args:
       metric: Name of the metric, such as 'accuracy'.

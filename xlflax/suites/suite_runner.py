@@ -400,7 +400,7 @@ class SuiteRunner:
   def grid_axes(
     self, task: suite_config.SuiteTask
   ) -> tuple[hyperparameter_grid.Axis, ...]:
-    """Returns the axes of a task's grid that `bindings` do not replace."""
+    """Returns the axes of a fine-tuning grid that `bindings` do not set."""
     return tuple(
       axis
       for axis in map(hyperparameter_grid.parse_axis, task.grid)
@@ -410,7 +410,7 @@ class SuiteRunner:
   def load_tests(
     self, task: suite_config.SuiteTask, model: Model
   ) -> list[eval_task.EvalTask]:
-    """Returns the evaluation tasks that a suite task's gin file binds."""
+    """Returns the evaluation tasks configured in a suite task's gin file."""
     return list(
       self.configuration(task, model).parameter(
         'evaluate.evaluate.tasks', what='evaluation tasks'

@@ -17,7 +17,7 @@ _MAX_QUIET_SECONDS = 30.0
 
 
 class Progress:
-  """Logs lines such as 'step 120/5,000 | loss 3.21 | 9,800 tok/s'.
+  """Logger of lines such as 'step 120/5,000 | loss 3.21 | 9,800 tok/s'.
 
   Args:
     first_step: Number of steps that were completed before training starts.

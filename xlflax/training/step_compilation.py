@@ -12,7 +12,7 @@ from xlflax.utils import process_exit
 
 
 class StepCompiler:
-  """Compiles a run's step functions.
+  """Compiler of a run's step functions.
 
   The first step is compiled in a thread while the main thread initializes or
   restores the state, because XLA compiles without holding Python's lock. The

@@ -61,7 +61,7 @@ class StepOutput(NamedTuple):
 
 
 class TrainStepBuilder(NamedTuple):
-  """Builds the step functions that a run executes.
+  """Builder of the step functions that a run executes.
 
   Attributes:
     model: Linen module of the run.

@@ -1,4 +1,4 @@
-"""Detection of the unigram plateau in masked-LM losses.
+"""Detection of masked-LM losses on a plateau at the unigram entropy.
 
 A model first learns token frequencies. Its loss falls to the entropy of the
 tokens that it predicts and may stay there for a long time before the model

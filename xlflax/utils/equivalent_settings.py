@@ -1,8 +1,8 @@
-"""Settings of xlflax that correspond to options of other libraries.
+"""Settings of xlflax that are equivalent to options of other libraries.
 
 Users of Hugging Face Transformers and T5X pass the names that they know, such
 as `--max_steps` or `--gin.MIXTURE_OR_TASK_NAME`. The table `SETTINGS` contains
-the corresponding options, macros and gin parameters of xlflax, for the error
+the equivalent options, macros and gin parameters of xlflax, for the error
 messages about unknown options, unused macros, unknown gin parameters and
 unknown arguments of Python classes.
 """
@@ -374,7 +374,7 @@ SETTINGS: dict[str, Setting] = {
 def suggest_for_option(
   option: str, names: Collection[str], command: str
 ) -> str | None:
-  """Returns a hint with the settings that correspond to an unknown option.
+  """Returns a hint with the settings to use instead of an unknown option.
 
   Args:
     option: Option that the command does not have, such as '--max_steps'.
@@ -395,7 +395,7 @@ def suggest_for_option(
 
 
 def suggest_for_macro(name: str, uses: Collection[str]) -> str | None:
-  """Returns a hint with the settings that correspond to an unused macro.
+  """Returns a hint with the settings to use instead of an unused macro.
 
   Args:
     name: Macro that the configuration does not use, such as 'MAX_STEPS'.
@@ -416,7 +416,7 @@ def suggest_for_macro(name: str, uses: Collection[str]) -> str | None:
 
 
 def suggest_parameters(name: str, names: Collection[str]) -> list[str]:
-  """Returns the parameters of a class that correspond to an unknown name.
+  """Returns the parameters of a class to use instead of an unknown parameter.
 
   Args:
     name: Parameter that a class does not have, such as 'mask_prob'.

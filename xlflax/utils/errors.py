@@ -77,8 +77,8 @@ class ExitStatus(enum.IntEnum):
 def joint_status(statuses: Iterable[int]) -> ExitStatus:
   """Combines the exit statuses of a command's tasks or runs into one status.
 
-  The status of a part that may succeed after a restart takes precedence,
-  because a restart does not repeat parts that are finished.
+  The status of a task or run that may succeed after a restart takes precedence,
+  because a restart does not repeat those that are finished.
 
   Args:
     statuses: The exit status of each task or run.

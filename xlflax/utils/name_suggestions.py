@@ -66,13 +66,13 @@ def did_you_mean(got: str, names: Iterable[str]) -> str | None:
 
 
 def suggest_split(got: str, splits: Iterable[str]) -> str | None:
-  """Suggests a split with a similar or synonymous name, or returns None.
+  """Suggests a data split with a similar or synonymous name, or returns None.
 
   For example, the result for `dev` is 'Did you mean validation?'.
 
   Args:
-    got: The split that was requested.
-    splits: The splits that exist.
+    got: Name of the requested split.
+    splits: Names of the splits that exist.
   """
   splits = list(splits)
   name = _SPLITS_BY_NAME.get(got.lower())

@@ -500,9 +500,9 @@ def convert_class_error(
 ) -> errors.ConfigError | None:
   """Creates the error for an exception of a user-defined class.
 
-  User-defined classes are classes outside of xlflax that extend a class of
-  xlflax. If code of xlflax that the class called raised the exception, the
-  traceback is also logged, because the exception may be a bug of xlflax.
+  User-defined classes are defined outside of xlflax and inherit from an xlflax
+  class. If xlflax code that the class called raised the exception, the
+  traceback is also logged, because the exception may be a bug in xlflax.
 
   Args:
     error: An exception, with its traceback.
@@ -559,13 +559,13 @@ def convert_class_error(
 
 
 def find_definition(function: Any) -> str:
-  """Returns the first line of a Python function, as in `find_user_line`."""
+  """Returns the file, number and text of a Python function's first line."""
   code = inspect.unwrap(function).__code__
   return _format_code_line(code, code.co_firstlineno)
 
 
 def is_user_extension(cls: type) -> bool:
-  """Returns whether a class outside of xlflax extends a class of xlflax."""
+  """Returns whether a class is a user-defined subclass of an xlflax class."""
   return not is_xlflax(cls.__module__) and any(
     is_xlflax(base.__module__) for base in cls.__mro__
   )
@@ -629,8 +629,8 @@ def convert_missing_method(error: BaseException) -> errors.ConfigError | None:
     error: An exception, with its traceback.
 
   Returns:
-    The error, or None if `error` was not raised by a method of a base class of
-    xlflax that the class of the user must override.
+    The error, or None if `error` was not raised by a method of an xlflax base
+    class that the user's class must override.
   """
   if not isinstance(error, NotImplementedError) or str(error):
     return None

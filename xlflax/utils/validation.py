@@ -304,7 +304,7 @@ def numeric_types(hint: Any) -> Iterator[Any]:
 
 
 def check_declared_fields(cls: type) -> None:
-  """Checks that declarations in a class have become fields of a dataclass.
+  """Checks that the fields declared in a class are dataclass fields.
 
   Args:
     cls: The class to check. Only subclasses of a dataclass or of
@@ -816,7 +816,7 @@ def _public_name(cls: type) -> str:
 
 @functools.cache
 def _check_declared_fields(cls: type) -> None:
-  """Checks that declarations in a class have become fields of a dataclass.
+  """Checks that the fields declared in a class are dataclass fields.
 
   Args:
     cls: Subclass of a dataclass or of `ValidatedFields`. A class with its own
@@ -978,7 +978,7 @@ def _undeclared_field(cls: type, name: str) -> errors.ConfigError:
 
 
 def suggest_dataclass(cls: Any, name: str) -> str | None:
-  """Returns a hint if a class with a field lacks the `dataclass` decorator.
+  """Returns a hint if the class that declares a field is not a dataclass.
 
   Args:
     cls: Class that may lack the decorator.

@@ -129,7 +129,7 @@ def _unfused_attention(
 
 
 class Case(NamedTuple):
-  """Properties that determine which backends support an attention call.
+  """Properties of an attention call that determine which backends support it.
 
   Attributes:
     dtype: Data type of queries, keys and values.

@@ -72,7 +72,7 @@ class Mask(flax.struct.PyTreeNode):
 def make_self_attention_mask(
   segment_ids: jax.Array | None, *, causal: bool = False
 ) -> Mask | None:
-  """Returns a self-attention mask that limits positions to their segment.
+  """Returns a mask that restricts self-attention to the same segment.
 
   Args:
     segment_ids: Segment ids, int32 of shape [B, T]. If None, there is one

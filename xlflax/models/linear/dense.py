@@ -28,7 +28,7 @@ def constrain_sharding(states: jax.Array, *axes: str | None) -> jax.Array:
 def constrain_like_weights(
   states: jax.Array, width: tuple[str, ...], *axes: str
 ) -> jax.Array:
-  """Shards an array's width over the same mesh axes as the weights.
+  """Shards an array's 'embed' axis over the same mesh axes as the weights.
 
   Mesh axes that shard the width do not shard the batch, in contrast to the
   sharding of activations.
@@ -188,7 +188,9 @@ _gather_table.defvjp(_gather_table_forward, _gather_table_backward)
 def order_gradients(
   states: jax.Array, weights: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-  """Returns `states` and `weights`, and fixes the order of their gradients.
+  """Delays the gradient of `states` until the gradient of `weights` is summed.
+
+  Returns both arguments unchanged.
 
   The backward pass of `states` starts only after the devices have summed the
   gradient of `weights`. XLA:GPU would otherwise schedule a sum that is used

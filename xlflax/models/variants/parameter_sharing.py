@@ -1,4 +1,4 @@
-"""Partial parameter sharing: each language has a copy of some parameters.
+"""Partial parameter sharing: each language has its own copy of some parameters.
 
 Source: Wu, Conneau et al. (2020), section 4.3. The embeddings (token and
 position, and with them the tied softmax) and the bottom layers of a bilingual

@@ -88,7 +88,7 @@ def relative_buckets(
   causal: bool,
   config: encoder_decoder_config.EncoderDecoderConfig,
 ) -> jax.Array:
-  """Returns the row of the relative position table for each query and key.
+  """Returns each query-key pair's row in the relative position table.
 
   Half of the rows are for exact distances. The distances of the other half grow
   logarithmically up to `relative_max_distance`. Larger distances share the last
@@ -215,7 +215,7 @@ class Attention(nn.Module):
     bias: jax.Array | None = None,
     deterministic: bool,
   ) -> jax.Array:
-    """Attends from hidden states to given keys and values.
+    """Computes attention from hidden states to given keys and values.
 
     Args:
       states: Hidden states from which queries are computed, of shape [B, T, H].
@@ -252,9 +252,9 @@ def _constrain_heads(states: jax.Array) -> jax.Array:
 
 
 class FeedForward(nn.Module):
-  """T5's feed-forward block, which computes act(x W) and a linear map.
+  """T5's feed-forward block, which computes act(x W) followed by a linear map.
 
-  The gated block is a linear map of act(x W0) * (x W1).
+  The gated block computes act(x W0) * (x W1) followed by a linear map.
   """
 
   config: encoder_decoder_config.EncoderDecoderConfig

@@ -76,7 +76,7 @@ def check_memory(
   memory: jax.Array,
   memory_segment_ids: jax.Array | None,
 ) -> None:
-  """Raises ConfigError if cross-attention is missing or shapes do not match.
+  """Raises ConfigError if cross-attention is disabled or shapes do not match.
 
   Args:
     config: Configuration of the encoder.

@@ -18,7 +18,7 @@ from xlflax.utils import errors
 
 
 class RandomWords(enum.Enum):
-  """Set of words for random token replacement.
+  """Set of words from which random replacement tokens are drawn.
 
   Attributes:
     VOCABULARY: All tokens of the vocabulary that are not special.

@@ -91,10 +91,7 @@ class DependencyParsing(finetuning.FineTuning):
       )
 
   def check_dataset(self, dataset) -> None:
-    """Checks the batches of a dataset.
-
-    Its relation names must equal `relations`.
-    """
+    """Checks a dataset's batches, and that its relations equal `relations`."""
     super().check_dataset(dataset)
     batch_requirements.check_class_names(
       dataset, 'relations', self.relations, objective=self.name
@@ -102,7 +99,7 @@ class DependencyParsing(finetuning.FineTuning):
 
   @property
   def num_outputs(self) -> int:
-    """Number of relations."""
+    """Number of dependency relations."""
     return len(self.relations)
 
   def init_output(self, model, rng):

@@ -161,7 +161,7 @@ class FineTuning(objective_base.Objective):
     return Pooling.LAST if pooling is None else pooling
 
   def check_dataset(self, dataset) -> None:
-    """Checks the batches of a dataset.
+    """Checks that a dataset provides the batches that the objective reads.
 
     PLUG_IN features require paired sequences.
     """

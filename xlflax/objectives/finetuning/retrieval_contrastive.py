@@ -85,7 +85,7 @@ class RetrievalContrastive(objective_base.Objective):
   name: str = 'search'
 
   def check_dataset(self, dataset) -> None:
-    """Checks the dataset's batches and its batch and group sizes."""
+    """Checks the dataset's arrays, its batch size and its group size."""
     super().check_dataset(dataset)
     if dataset.batch_size % (self.mini_batch_size or 1):
       raise errors.ConfigError(

@@ -36,7 +36,7 @@ class SequenceRegression(sequence_classification.SequenceClassification):
     finetuning.FineTuning.__post_init__(self)
 
   def check_dataset(self, dataset) -> None:
-    """Checks the batches of a dataset.
+    """Checks that a dataset provides the batches that the objective reads.
 
     Regression has no class names to check.
     """

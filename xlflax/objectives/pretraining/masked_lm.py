@@ -223,7 +223,7 @@ class MaskedLM(objective_base.Objective):
   def score_masked_tokens(
     self, model, params, batch, context: objective_base.ObjectiveContext
   ):
-    """Masks tokens of single sequences and scores the model's predictions.
+    """Masks tokens of a batch and scores the model's predictions for them.
 
     All sequences must use the same language-specific parameters.
 

@@ -146,7 +146,7 @@ def make_handlers(save_concurrent_gb: int | None) -> dict[str, Any]:
 
 
 def split_params(params: Any) -> dict[str, Any]:
-  """Splits a parameter tree into the contents of the checkpoint items.
+  """Splits parameters into the checkpoint items 'params' and 'adapters'.
 
   The item 'adapters' exists only if the parameters contain adapters.
 

@@ -23,7 +23,7 @@ FILE = 'inputs.json'
 def describe_inputs(
   vocabulary_hash: str, loaders: Mapping[str, loader_base.Loader]
 ) -> dict[str, Any]:
-  """Describes the vocabulary and the datasets by their hashes, as plain JSON.
+  """Returns the hashes of the vocabulary and the datasets as plain JSON.
 
   Args:
     vocabulary_hash: Hash of the vocabulary's content.

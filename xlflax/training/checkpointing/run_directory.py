@@ -119,7 +119,7 @@ def claim_run_directory(
   on_config_mismatch: OnConfigMismatch = OnConfigMismatch.ERROR,
   run: str = '',
 ) -> None:
-  """Records a run's description in its directory.
+  """Checks a run's directory and writes the run's configuration to it.
 
   Args:
     model_dir: Model directory of the run.
@@ -240,7 +240,7 @@ def read_json(path: pathlib.Path) -> dict[str, Any]:
 
 
 def run_id(model_dir: pathlib.Path) -> str:
-  """Returns the identifier that a run's files share.
+  """Returns the identifier of a run, as recorded in `model.json`.
 
   Returns '' if the directory does not contain a model.
 

@@ -18,7 +18,7 @@ from xlflax.training import param_tree
 
 
 class Digester:
-  """Computes checksums of pytrees with equal structure, shapes and shardings.
+  """Checksum function for pytrees of a given structure, shapes and shardings.
 
   Args:
     tree: Tree of arrays, or of ShapeDtypeStructs with shardings, all on one

@@ -269,7 +269,7 @@ class Partitioner:
     return unsplit
 
   def kept_whole(self, boxed) -> list['Unsharded']:
-    """Returns the parameter dimensions that are not split over devices.
+    """Returns the parameter dimensions that the sharding rules cannot split.
 
     The number of devices along their mesh axes does not divide their sizes.
 

@@ -10,7 +10,7 @@ _EXEMPTIONS = ('no_proxy', 'NO_PROXY')
 def exempt_coordinator(
   coordinator: str, environment: MutableMapping[str, str]
 ) -> None:
-  """Adds the coordinator's host to the hosts that are reached without a proxy.
+  """Adds the coordinator's host to `no_proxy` if a proxy is configured.
 
   The processes of JAX connect to the coordinator by gRPC, which honors
   `http_proxy`. A proxy usually cannot reach hosts inside the cluster. The

@@ -56,8 +56,8 @@ class Restart:
   def costs(self, step: int) -> dict[str, float | str] | None:
     """Returns the seconds lost to failures, by phase of the restart.
 
-    It is known as soon as the lost steps were repeated. Values with the prefix
-    'processor/' are CPU seconds of this process.
+    The costs are known once the lost steps have been repeated. Values with the
+    prefix 'processor/' are CPU seconds of this process.
 
     Args:
       step: Number of completed steps.

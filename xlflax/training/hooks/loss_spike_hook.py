@@ -50,7 +50,7 @@ class LossSpikeHook(hook_base.Hook):
     self._rewinds = (-1, 0)
 
   def limit_of(self, active: tuple[int, ...]) -> float:
-    """Returns the loss threshold for spikes in steps with given objectives."""
+    """Returns the largest loss of the given objectives that is not a spike."""
     return self._limits.get(_key(active), math.inf)
 
   def wrap_train_step(self, run, train_step, active):

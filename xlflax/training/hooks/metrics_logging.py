@@ -25,7 +25,7 @@ from xlflax.utils import environment_variables
 
 
 class MetricsHook(hook_base.Hook):
-  """Writes the mean metrics of the steps since the last report.
+  """Hook that writes the mean metrics of the steps since the last report.
 
   Args:
     progress_hook: Hook that logs a line at each report and measures the speed.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class NonFiniteHook(hook_base.Hook):
-  """Ends a run with non-finite parameters or too many non-finite steps."""
+  """Hook that ends runs with non-finite parameters or many non-finite steps."""
 
   def after_step(self, run, step, output):
     """See base class."""

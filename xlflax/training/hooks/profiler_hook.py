@@ -44,7 +44,7 @@ class Steps:
 
 
 class ProfilerHook(hook_base.Hook):
-  """Traces a range of training steps with JAX's profiler.
+  """Hook that traces a range of training steps with JAX's profiler.
 
   Args:
     steps: Range of steps to trace.

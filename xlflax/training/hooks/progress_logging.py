@@ -12,7 +12,7 @@ from xlflax.training.hooks import hook_base
 
 
 class ProgressHook(hook_base.Hook):
-  """Logs a run's progress in the first process."""
+  """Hook that logs a run's progress in the first process."""
 
   _progress: progress_lines.Progress | None = None
   _is_first_step = True

@@ -1,4 +1,4 @@
-"""Hook that reports the time lost to failures before a restart."""
+"""Hook that reports the time that a run lost to failures and restarts."""
 
 import logging
 import os
@@ -8,7 +8,7 @@ from xlflax.training.hooks import hook_base
 
 
 class RestartCostHook(hook_base.Hook):
-  """Reports the time lost to a failure once all lost steps have been repeated."""
+  """Hook that reports lost time once all lost steps have been repeated."""
 
   _restart: restarts.Restart | None = None
 

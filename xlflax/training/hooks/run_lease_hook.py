@@ -4,7 +4,7 @@ from xlflax.training.hooks import hook_base
 
 
 class RunLeaseHook(hook_base.Hook):
-  """Ends a run if a different process has taken over its directory.
+  """Hook that ends a run if another process has taken over its directory.
 
   The hook raises RunDirectoryError before the run writes to the directory.
   """

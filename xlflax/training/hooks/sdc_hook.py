@@ -38,7 +38,7 @@ _REQUIREMENTS = {
 
 
 class SilentDataCorruptionHook(hook_base.Hook):
-  """Computes every n-th step twice and compares the results bit for bit.
+  """Hook that computes every n-th step twice and compares the results bitwise.
 
   Args:
     setup: Setup of the run, which specifies the interval between checks.

@@ -5,7 +5,7 @@ from xlflax.training.hooks import hook_base
 
 
 class StepTimeHook(hook_base.Hook):
-  """Compares the step times of all processes at each report.
+  """Hook that compares the step times of all processes at each report.
 
   Args:
     clock: `StepTimes` that measures this process's step times.

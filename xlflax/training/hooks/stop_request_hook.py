@@ -7,7 +7,7 @@ from xlflax.training.hooks import hook_base
 
 
 class StopRequestHook(hook_base.Hook):
-  """Stops all processes after the same step when one receives a signal.
+  """Hook that stops all processes at the same step if one receives a signal.
 
   Args:
     on_request: Function called in another thread when a signal arrives.

@@ -201,7 +201,7 @@ def merge_lora(params: Any, lora: adapter_config.LoRA) -> dict[str, Any]:
 def find_adapter(
   run: saved_run.SavedRun, name: str | None = None
 ) -> adapter_config.Adapter:
-  """Returns an adapter of a run.
+  """Returns a run's adapter by its name, or the only adapter of the run.
 
   Args:
     run: Run with adapters.

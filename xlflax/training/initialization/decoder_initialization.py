@@ -22,7 +22,7 @@ from xlflax.utils import class_registry, errors
 
 
 class Layers(enum.Enum):
-  """Encoder layers that initialize a shallow decoder (VECO, table 4)."""
+  """Choice of encoder layers that initialize a decoder (VECO, table 4)."""
 
   FIRST = 'first'
   LAST = 'last'
@@ -61,7 +61,7 @@ class InitDecoderFromEncoder:
   cross_attention: CrossAttention = CrossAttention.PLUG_IN
 
   def resolve(self, model) -> 'InitDecoderFromEncoder':
-    """Returns a copy with the layers of a tied decoder in `layers`.
+    """Returns a copy in which `layers` are those that a tied decoder shares.
 
     The options of untied decoders are returned unchanged.
 

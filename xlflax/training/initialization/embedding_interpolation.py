@@ -145,7 +145,7 @@ def subword_mixture(
   source_pieces: Sequence[str],
   matched: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Represents each unmatched target token as a mixture of source tokens.
+  """Computes embedding mixtures from the subwords of tokens without a match.
 
   A mixture is the mean of the tokens into which the source vocabulary splits a
   token.

@@ -41,7 +41,7 @@ def check_renames(init: Any) -> None:
 def check_fit(
   init: Any, sources, saved, checkpoint, model, vocabulary=None
 ) -> None:
-  """Checks that a model fits the parameters and positions of a checkpoint.
+  """Checks that a model uses a checkpoint's parameters and position offset.
 
   The model must use all parameters of the checkpoint, unless `init` allows
   them to remain unused, and must have the same position offset.

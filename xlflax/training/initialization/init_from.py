@@ -310,7 +310,7 @@ def check_successor(
   *,
   model_dir: str,
 ) -> None:
-  """Checks that a planned run can start from an earlier planned run.
+  """Checks that a planned run can be initialized from an earlier planned run.
 
   Args:
     init: Value of the run's `init_from`: the runs that provide its initial

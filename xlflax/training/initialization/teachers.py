@@ -69,7 +69,7 @@ class Teacher:
   def load(
     self, *, vocabulary, rows: int, temperature: float
   ) -> objective_base.TeacherParameters:
-    """Reads the teacher's parameters in the order of the student's vocabulary.
+    """Loads the teacher's parameters, with embeddings in student token order.
 
     The input of a token without a match is the teacher's unknown symbol. If k >
     1 tokens of the student match one token of the teacher, each gets 1 / k of
@@ -143,7 +143,7 @@ def reorder_embeddings(
   unknown: int,
   temperature: float,
 ) -> dict[str, Any]:
-  """Reorders an encoder's parameters for a different vocabulary.
+  """Reorders an encoder's embedding rows for a different vocabulary.
 
   For example, output_bias [a, b], source_ids [1, -1, 1, 0], all tokens with an
   id scored and temperature 1 result in [b - log 2, -1e9, b - log 2, a].

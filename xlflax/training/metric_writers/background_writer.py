@@ -13,7 +13,7 @@ _CLOSE_TIMEOUT_SECONDS = 60.0
 
 
 class Background:
-  """Passes metrics to another writer in a background thread.
+  """Metric writer that passes metrics to another writer in a background thread.
 
   A failure of the writer is logged as a warning. Training continues.
 

@@ -22,9 +22,10 @@ from xlflax.utils import errors
 
 
 class RunMetrics:
-  """Writes each report as a JSON line and passes it to other writers.
+  """Metric writer that writes JSON lines and passes reports to other writers.
 
-  A line is `{"step": s, "train": {...}}` or `{"step": s, "eval": {...}}`.
+  Each report is one line, `{"step": s, "train": {...}}` or
+  `{"step": s, "eval": {...}}`.
   Numbers that are not finite are written as null. If the run directory is in a
   bucket, whose objects cannot be appended to, the lines are written to local
   files, which are copied to the bucket every 30 seconds.

@@ -8,7 +8,7 @@ from xlflax.training.metric_writers import metric_writer
 
 
 class Terminal:
-  """Logs the losses of all objectives at each report."""
+  """Metric writer that logs the losses of all objectives at each report."""
 
   def write(self, step: int, metrics: metric_writer.Metrics) -> None:
     """Logs a report's losses. Cross-entropies are in nats."""

@@ -40,7 +40,7 @@ class Subject:
 
 
 class WandbWriter:
-  """Writes metrics to a Weights & Biases run."""
+  """Metric writer for a Weights & Biases run."""
 
   def __init__(self, subject: Subject):
     wandb = _import_library('wandb')
@@ -66,7 +66,7 @@ class WandbWriter:
 
 
 class MlflowWriter:
-  """Writes metrics to an MLflow run, which is identified by a tag."""
+  """Metric writer for an MLflow run, which is identified by a tag."""
 
   def __init__(self, subject: Subject):
     mlflow = _import_library('mlflow')

@@ -132,10 +132,9 @@ class Optimizer(validation.ValidatedFields, abc.ABC):
     )
 
   def check(self, tree) -> None:
-    """Checks the patterns that select parameters against a parameter tree.
+    """Checks that each parameter pattern of the optimizer matches a parameter.
 
-    Each pattern must match a parameter, and at least one parameter must be
-    trained.
+    At least one parameter must be trained.
 
     Args:
       tree: Parameters as a tree.

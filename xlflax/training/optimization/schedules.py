@@ -38,7 +38,7 @@ class Schedule(validation.ValidatedFields, abc.ABC):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Peaked(Schedule):
-  """Base class of schedules with a peak.
+  """Base class of schedules with a maximum value, `peak_value`.
 
   Attributes:
     peak_value: Maximum value of the schedule. If None, the default learning

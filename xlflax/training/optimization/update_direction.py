@@ -29,7 +29,7 @@ _MIN_PROJECTION = 1e-7
 
 
 def warn_of_ascent(optimizer: optimizers.Optimizer, params: Any) -> None:
-  """Logs a warning if a user-defined optimizer moves along the gradient.
+  """Logs a warning if a user-defined optimizer increases the loss.
 
   Args:
     optimizer: Optimizer of the run. Optimizers of xlflax are not checked.
@@ -90,9 +90,10 @@ def warn_of_ignored_rate(optimizer: optimizers.Optimizer, params: Any) -> None:
 
 
 def ignores_learning_rate(optimizer: optimizers.Optimizer, params: Any) -> bool:
-  """Returns whether the updates of small parameters ignore the learning rate.
+  """Returns whether an optimizer's updates do not depend on the learning rate.
 
-  If the updates are 0, the result is False.
+  The optimizer updates small parameters (see `find_ascending_parameters`). If
+  the updates are 0, the result is False.
 
   Args:
     optimizer: Optimizer to check.
@@ -111,7 +112,7 @@ def ignores_learning_rate(optimizer: optimizers.Optimizer, params: Any) -> bool:
 def find_ascending_parameters(
   optimizer: optimizers.Optimizer, params: Any
 ) -> list[str]:
-  """Returns the names of the parameters that an optimizer moves uphill.
+  """Returns the names of parameters that an optimizer moves up the gradient.
 
   The optimizer updates small parameters with a constant gradient, and once more
   with the opposite gradient. A parameter moves uphill if both displacements

@@ -152,7 +152,7 @@ def _scores(options, refs, query, key, slices, blocks) -> jax.Array:
 
 
 def _drop(options, refs, slices, *arrays):
-  """Sets dropped elements to zero without rescaling the other elements."""
+  """Applies a dropout mask to arrays without rescaling the kept elements."""
   if 'row_bits' not in refs:
     return arrays
   keep = dropout.pair_keep_mask(

@@ -84,7 +84,7 @@ class _Scores:
     return attention_weights
 
   def drop(self, row_bits, column_bits, *arrays):
-    """Sets dropped elements to zero without rescaling the other elements."""
+    """Applies a dropout mask to arrays without rescaling the kept elements."""
     if row_bits is None:
       return arrays
     keep = dropout.pair_keep_mask(
