@@ -55,7 +55,7 @@ class Settings:
 
 
 def configured(settings: Settings) -> gin_config.Configuration:
-  """Returns the training configuration.
+  """Returns the gin configuration of the demo's training run.
 
   The bindings in the settings override bindings in the gin files.
   """

@@ -10,7 +10,10 @@ from xlflax.training.devices.partitioning import Partitioner
 
 
 def row_multiple(partitioner: Partitioner | None) -> int:
-  """Returns the number that must divide the size of a sharded batch."""
+  """Returns the number by which the size of a batch must be divisible.
+
+  A batch whose size is not divisible cannot be sharded over the devices.
+  """
   return 1 if partitioner is None else partitioner.batch_divisor
 
 

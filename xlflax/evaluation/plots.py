@@ -95,7 +95,7 @@ def hide_spines(axes) -> None:
 
 
 def add_legend(canvas, grid: Iterable, names: Sequence[str]) -> None:
-  """Adds a shared legend that fits the width of the figure.
+  """Adds a shared legend that is not wider than the figure.
 
   Args:
     canvas: Figure with constrained layout. Its height is increased to make
@@ -190,7 +190,7 @@ def line_panels(
 
 
 def wrap_name(name: str, inches: float) -> str:
-  """Wraps a name so that each line fits a width in inches."""
+  """Wraps a name so that no line is wider than `inches`."""
   return textwrap.fill(name, max(8, int(inches / _LETTER_WIDTH)))
 
 
@@ -285,7 +285,10 @@ def bar_chart(
   intervals: Intervals | None = None,
   baselines: Mapping[str, Mapping[str, float | None]] | None = None,
 ) -> figure.Figure:
-  """Draws groups of bars, with one bar per model, in one or more rows.
+  """Draws a bar chart of scores, grouped by language or task.
+
+  Each group has one bar per model. The groups are divided into one or more rows
+  of the figure.
 
   Args:
     title: Figure title.

@@ -201,7 +201,7 @@ def result_identity(
   parameters: str = 'default',
   sentence: sentence_embedding.SentenceEmbedding | None = None,
 ) -> dict[str, Any]:
-  """Returns the identity of a result, excluding its checkpoint, as JSON values.
+  """Returns JSON values that identify a result, except for its checkpoint.
 
   Args:
     task: Evaluation task. Its settings and the text that it reads are part of
@@ -315,7 +315,9 @@ def write_result(
 def read_result(
   file: pathlib.Path, *, directory: pathlib.Path | None = None
 ) -> eval_task.EvalResult | None:
-  """Reads a result with any task settings. Returns None if it is unusable.
+  """Reads a stored result. Returns None if the file is unusable.
+
+  The result may have any task settings.
 
   Args:
     file: JSON file that contains the result. The result is unusable if the file
@@ -390,7 +392,7 @@ def _restore_result(record: dict[str, Any]) -> eval_task.EvalResult:
 def find_results(
   directory: pathlib.Path, task: str | None = None
 ) -> dict[Group, dict[Step, eval_task.EvalResult]]:
-  """Returns all results of a run, first by group and then by training step.
+  """Returns all results of a run, by result group and training step.
 
   In each group, the untrained model is first.
 

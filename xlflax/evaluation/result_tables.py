@@ -56,7 +56,7 @@ _COLUMNS = (*result_store.Group._fields, 'step', 'metric', 'value')
 
 
 class Recorded(NamedTuple):
-  """Description of a task that has stored results but no task object.
+  """Stand-in for the `EvalTask` of stored results, used to create tables.
 
   Attributes:
     name: Name of the evaluation task.
@@ -130,7 +130,7 @@ def print_tables(
   results: Results,
   console: rich.console.Console,
 ) -> None:
-  """Prints one table per task with scores.
+  """Prints a table of scores for each task.
 
   The rows are languages or language pairs, the columns are checkpoints.
 
@@ -497,7 +497,7 @@ def _rows(task, by_step, columns, languages: Sequence[str]):
 def mean_of_parts(
   values: Sequence[float | None], *, geometric: bool = False
 ) -> float | None:
-  """Returns the mean over languages, or None if a value is missing.
+  """Returns the mean score over languages, or None if a score is missing.
 
   Args:
     values: Scores of the languages.
@@ -657,7 +657,10 @@ def summary_line(task: eval_task.EvalTask, result: eval_task.EvalResult) -> str:
 
 
 def join_parts(parts: Sequence[str]) -> str:
-  """Joins the names of languages or files, as in 'de, fr and the mean'."""
+  """Formats a list of names for a sentence, such as 'de, fr and the mean'.
+
+  The names are languages or files, or 'mean' for their mean score.
+  """
   names = ['the mean' if part == 'mean' else part for part in parts]
   *first, last = names
   return f'{", ".join(first)} and {last}' if first else last
@@ -720,7 +723,7 @@ def describe_layers(result: eval_task.EvalResult) -> str:
 
 
 def label_intervals(metric: str, intervals: Iterable[str]) -> str:
-  """Returns the part of a table's title that explains its intervals.
+  """Returns the part of a table title that explains the confidence intervals.
 
   It is '± 95 % interval', or '[95 % interval]' for metrics without a range, and
   empty if none of the scores has an interval.
@@ -742,7 +745,7 @@ def label_split(split: str) -> str:
 
 
 def add_split(name: str, split: str) -> str:
-  """Returns a name of a task with its split, such as 'retrieval (test)'.
+  """Returns a task's name and split as text, such as 'retrieval (test)'.
 
   Data without splits have only the name of the task.
 

@@ -79,7 +79,9 @@ def check_exists(
 
 
 def primary_metric(task: eval_task.EvalTask) -> str:
-  """Returns the primary metric in the first language, such as 'tagging/f1/de'.
+  """Returns the full name of a task's main metric, such as 'tagging/f1/de'.
+
+  The metric is measured in the first language of the task.
 
   If the languages of the task are unknown, the mean is used: 'tagging/f1/mean'.
   """

@@ -106,7 +106,7 @@ class SentenceEmbedding:
     return ', '.join(parts)
 
   def prompt(self, *names: str) -> str:
-    """Returns the first existing prompt in `names`, or the default prompt."""
+    """Returns the prompt of the first name with a prompt, or the default."""
     for name in names:
       if name in self.prompts:
         return self.prompts[name]

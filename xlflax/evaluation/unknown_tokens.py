@@ -52,7 +52,9 @@ def is_unknown(tokens: Sequence[int], spec: VocabularySpec) -> np.ndarray:
 def find_high_rates(
   metric: str, results: Sequence[eval_task.EvalResult]
 ) -> dict[str, float]:
-  """Returns unknown-token rates that are too high to compare a metric.
+  """Returns the rates of unknown tokens that are too high for a comparison.
+
+  With a high rate, the likelihoods of different models cannot be compared.
 
   Args:
     metric: Name of the metric to compare.

@@ -134,7 +134,7 @@ class GridReport:
   def test_spreads(
     self, setting: model_selection.Setting
   ) -> dict[str, model_selection.Spread]:
-    """Returns a setting's test scores over seeds, keyed by 'task/metric'."""
+    """Returns a setting's test scores for all seeds, by 'task/metric'."""
     tests = [
       self.tests[result.trial.name]
       for result in setting.results

@@ -1,4 +1,4 @@
-"""Training of a hyperparameter grid's trials and records of their results."""
+"""Training of a hyperparameter grid's trials, and records of their results."""
 
 import dataclasses
 import enum

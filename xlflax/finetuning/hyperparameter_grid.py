@@ -170,7 +170,7 @@ def untrained_trials(trials: Sequence[Trial]) -> tuple[Trial, ...]:
 
 
 def group_by_setting(trials: Sequence[Trial]) -> dict[str, list[Trial]]:
-  """Groups trials by hyperparameter setting, with one trial per seed."""
+  """Groups the trials whose hyperparameters differ only in the seed."""
   trials_by_setting: dict[str, list[Trial]] = {}
   for trial in trials:
     trials_by_setting.setdefault(trial.setting, []).append(trial)

@@ -178,7 +178,10 @@ class _Examples:
     parts: Sequence[str],
     max_examples: int | None = None,
   ) -> None:
-    """Adds the first `max_examples` examples of each language or file."""
+    """Adds the files and the hashed examples of a source to the collection.
+
+    Only the first `max_examples` examples of each language or file are hashed.
+    """
     self.files.update(map(os.path.abspath, _list_files(source)))
     for part in parts:
       self.hashes.update(map(_hash_texts, source.load(part)[:max_examples]))

@@ -18,7 +18,7 @@ from xlflax.storage import manifests
 
 
 class Requirement(enum.Enum):
-  """Requirement that determines whether a file must exist and is verified."""
+  """Rule that states whether a file must exist and whether it is verified."""
 
   REQUIRED = 'required'
   # Damage is reported, but a missing file is not.
@@ -29,7 +29,7 @@ class Requirement(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ArtifactFiles:
-  """Group of files in an artifact, with the consequence of damage.
+  """Group of files in a directory, and the consequence if they are damaged.
 
   Attributes:
     patterns: Patterns of paths relative to the directory. `*` also matches `/`.
@@ -70,9 +70,9 @@ class ArtifactType:
   nested: tuple[tuple[str, 'ArtifactType'], ...] = ()
 
   def has_marker(self, directory: pathlib.Path) -> bool:
-    """Returns whether a directory contains a file that marks this artifact type.
+    """Returns whether a directory contains a file that only this type has.
 
-    No other artifact type has a file that matches `markers`.
+    Such a file matches one of the patterns in `markers`.
     """
     return any(
       next(iter(directory.glob(marker)), None) is not None
@@ -80,7 +80,7 @@ class ArtifactType:
     )
 
   def files_for(self, name: str) -> ArtifactFiles:
-    """Returns the group of files that a path belongs to.
+    """Returns the group of files whose patterns match a path.
 
     Args:
       name: Path of a file, relative to a directory of this type.

@@ -17,7 +17,7 @@ _DAMAGE_ERRORS = (OSError, ValueError, KeyError, TypeError, RecursionError)
 
 
 def read_manifest_files(directory: pathlib.Path) -> set[str]:
-  """Returns the files listed in the manifest, or none if it is unreadable."""
+  """Returns the files in the manifest, or an empty set if it is unreadable."""
   try:
     manifest = manifests.read_manifest(directory)
   except errors.RunDirectoryError:
@@ -51,7 +51,7 @@ def read_metrics_digest(directory: pathlib.Path) -> str:
 
 
 def make_file_repair(directory: pathlib.Path, name: str) -> RepairFn | None:
-  """Returns a repair function for a file of a run, or None if unrepairable.
+  """Returns a function that repairs a file of a run, or None if impossible.
 
   Args:
     directory: Model directory of the run.

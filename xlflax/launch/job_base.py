@@ -55,7 +55,7 @@ class TaskCommand:
 
   @contextlib.contextmanager
   def adding_location(self) -> Iterator[None]:
-    """Context that adds `location` to the errors raised inside it."""
+    """Context manager that adds `location` to errors raised inside it."""
     try:
       yield
     except errors.XlflaxError as error:

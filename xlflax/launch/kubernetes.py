@@ -157,7 +157,7 @@ class SecretVariable:
 
   @classmethod
   def parse(cls, text: str) -> Self:
-    """Parses `VARIABLE=SECRET:KEY`.
+    """Parses a secret variable in the format `VARIABLE=SECRET:KEY`.
 
     Raises:
       ConfigError: If the text does not have this format.

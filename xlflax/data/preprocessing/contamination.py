@@ -63,7 +63,7 @@ class Decontamination:
   ngram_size: validation.PositiveInt = 13
 
   def identity(self) -> dict:
-    """Returns the digests of the evaluation files and the n-gram size.
+    """Returns the n-gram size and the digests of the evaluation files.
 
     This JSON data determines which lines are considered contaminated.
     """
@@ -77,7 +77,7 @@ class Decontamination:
 def find_contaminated_lines(
   corpus: Corpus, decontamination: Decontamination
 ) -> dict[str, np.ndarray]:
-  """Finds the training lines that have text in common with evaluation texts.
+  """Finds the training lines that contain a passage from the evaluation texts.
 
   Args:
     corpus: Corpus whose training text is checked.
@@ -111,7 +111,7 @@ def find_contaminated_lines(
 
 
 def compute_keys(texts: Iterable[str], words: int) -> np.ndarray:
-  """Returns hash keys of all passages of a certain length in the texts.
+  """Returns the distinct hashes of all passages of `words` words in the texts.
 
   Args:
     texts: Texts whose passages are hashed.
@@ -119,7 +119,7 @@ def compute_keys(texts: Iterable[str], words: int) -> np.ndarray:
       single passage.
 
   Returns:
-    The distinct keys in ascending order, uint64 of shape [keys].
+    The hashes in ascending order, uint64 of shape [keys].
   """
   texts = iter(texts)
   keys = [np.zeros(0, np.uint64)]
@@ -135,7 +135,7 @@ def find_matching_lines(
 
   Args:
     file: File in a corpus directory.
-    evaluation_keys: Keys of the passages in the evaluation texts, as returned
+    evaluation_keys: Hashes of the passages in the evaluation texts, as returned
       by `compute_keys`, uint64 of shape [keys].
     words: Length of a passage in English words.
 
@@ -160,7 +160,7 @@ def find_matching_lines(
 
 
 def read_sides(file: TextFile) -> Iterator[Sequence[str]]:
-  """Yields the text, or source and target, of each line in a corpus file.
+  """Yields the texts of each line: one text, or a source and its translation.
 
   NUL characters are removed. A line of NUL characters is an empty text.
   """
@@ -172,7 +172,7 @@ def read_sides(file: TextFile) -> Iterator[Sequence[str]]:
 def hash_passages(
   texts: Sequence[str], words: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Hashes all passages of a certain length in the texts.
+  """Hashes all passages of `words` words in the texts.
 
   A passage starts at every token and ends where the weights of its tokens, in
   English words, add up to `words`. A shorter text is a single passage.
@@ -182,7 +182,7 @@ def hash_passages(
     words: Length of a passage in English words.
 
   Returns:
-    The keys of all passages, uint64 of shape [passages], and the index of the
+    The hash of each passage, uint64 of shape [passages], and the index of the
     text that contains each passage, int64 of shape [passages].
   """
   tokens_of_texts = [split_tokens(text) for text in texts]
@@ -239,7 +239,7 @@ def split_tokens(text: str) -> list[str]:
 
 @functools.lru_cache(maxsize=1 << 18)
 def token_weight(token: str) -> int:
-  """Returns a token's length in thousandths of an English word.
+  """Returns a token's length, measured in thousandths of an English word.
 
   A word in a script with spaces has the length `ENGLISH_WORD` (1000). In
   scripts without spaces, a token is a character and has a smaller length.

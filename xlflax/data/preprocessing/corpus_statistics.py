@@ -310,7 +310,7 @@ class _LanguageSample:
     self._lines: list[tuple[int, Sequence[str]]] = []
 
   def add(self, texts: Sequence[str]) -> None:
-    """Adds the next line of the file to the candidates for the sample."""
+    """Adds the next line of the file and may identify its language."""
     if all(prior is None for prior in self._priors):
       return
     self._num_lines += 1
@@ -324,7 +324,11 @@ class _LanguageSample:
     self._lines.clear()
 
   def finish(self) -> None:
-    """Identifies the languages of a small file's sample after its last line."""
+    """Identifies the languages of the sampled lines if the file is small.
+
+    It must be called after the last line. Sampled lines of larger files are
+    identified by `add`.
+    """
     for _, texts in heapq.nsmallest(
       _MIN_IDENTIFIED_LINES, self._lines, key=operator.itemgetter(0)
     ):

@@ -118,7 +118,7 @@ def mask_first_occurrences(keys: np.ndarray) -> np.ndarray:
 
 
 def band_keys(texts: Iterable[str], deduplication: Deduplication) -> np.ndarray:
-  """Returns hash keys of each text. Duplicate texts have a key in common.
+  """Returns MinHash keys of each text. Near duplicates usually share a key.
 
   There is one key for each band of a text's MinHash signature. Equal texts have
   equal keys. For exact deduplication, there is one band.

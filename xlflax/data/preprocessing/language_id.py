@@ -151,7 +151,7 @@ def file_priors(file: TextFile) -> tuple[Prior | None, ...]:
 
 
 def sampling_key(number: int) -> int:
-  """Returns the sampling key of a line, evenly distributed in [0, 2^64).
+  """Returns a key in [0, 2^64) that determines whether a line is sampled.
 
   The lines with the smallest keys are spread evenly over a file, without a
   fixed period that could coincide with a period of the text.

@@ -29,7 +29,9 @@ _EMPTY_DIGEST = checksums.digest_content('')
 def lock_output(
   output: pathlib.Path, shard: tuple[int, int] | None = None
 ) -> contextlib.AbstractContextManager[None]:
-  """Context in which no other process can write to the output directory.
+  """Returns a context manager that locks the output directory.
+
+  In the context, no other process can write to the directory.
 
   See `file_lock.lock_directory`.
 

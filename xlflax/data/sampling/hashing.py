@@ -45,9 +45,9 @@ def mix_bits(values: np.ndarray) -> np.ndarray:
 
 
 def draw_words(key, counters: np.ndarray) -> np.ndarray:
-  """Returns a pseudorandom 64-bit integer for each counter.
+  """Returns the 64-bit integers at given positions in a pseudorandom sequence.
 
-  Each key defines a random sequence. The counters are positions in it.
+  Each key defines a different sequence.
 
   Args:
     key: 64-bit key that selects the random sequence, or one key for each
@@ -55,7 +55,7 @@ def draw_words(key, counters: np.ndarray) -> np.ndarray:
     counters: Non-negative positions in the random sequence, [n].
 
   Returns:
-    The words, uint64 [n].
+    The integers, uint64 [n].
   """
   if isinstance(key, int):
     key = np.full(1, key & _MASK, np.uint64)

@@ -79,7 +79,7 @@ def limit_rates(rates: np.ndarray, max_rate: float | None) -> np.ndarray:
 def replay_rates(
   rates: np.ndarray, is_new: np.ndarray, fraction: float
 ) -> np.ndarray:
-  """Scales rates so that tasks without a new language get a given total rate.
+  """Scales rates so that tasks in old languages have the total rate `fraction`.
 
   Old tasks are tasks without text in a new language.
 
@@ -196,7 +196,7 @@ def apportion_draws(credit: np.ndarray, total: int) -> np.ndarray:
 def apportion_at_most(
   credit: np.ndarray, max_draws: np.ndarray, rates: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Rounds numbers of draws to integers without exceeding the given maxima.
+  """Rounds each task's number of draws to an integer of at most its maximum.
 
   The rounding follows `apportion_draws`. The excess is distributed among the
   other tasks in proportion to their rates. For example, the draws for

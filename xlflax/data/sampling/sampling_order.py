@@ -14,10 +14,11 @@ _ALL_BITS = 2**64 - 1
 
 
 class RowSchedule:
-  """Tasks to sample in each step, and the keys that shuffle each task.
+  """Schedule that defines each step's tasks and the order within each task.
 
-  The keys depend on the names of the tasks and not on their indices, so that
-  the order within a task does not change if a task is added to the mixture.
+  A key determines the order within each task. The keys depend on the names of
+  the tasks and not on their indices, so that the order within a task does not
+  change if a task is added to the mixture.
 
   Attributes:
     tasks: Names of the tasks, sorted.
@@ -89,7 +90,7 @@ class RowSchedule:
     return self._schedule.slots(step)
 
   def swaps(self, tasks: np.ndarray, uses: np.ndarray) -> list[int]:
-    """Returns, for each sequence, a bit mask of the text pairs to swap.
+    """Returns a bit mask of the text pairs to swap within each sequence.
 
     In a swapped pair, the source and the target are exchanged.
 

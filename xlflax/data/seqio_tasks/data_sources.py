@@ -75,7 +75,7 @@ class TextSource(seqio.FunctionDataSource):
 
 
 def create_text_source(text: text_source.TextRows) -> TextSource:
-  """Returns a data source for rows of text, given their column types."""
+  """Returns a SeqIO data source that yields the rows of `text`."""
   return TextSource(
     text,
     types={
@@ -113,7 +113,7 @@ def numpy_examples(dataset: tf.data.Dataset) -> Iterator:
 
 @contextlib.contextmanager
 def converting_task_errors(name: str) -> Iterator[None]:
-  """Context in which errors of a task are converted to CorpusError.
+  """Context manager that converts errors in a task to CorpusError.
 
   The name of the task becomes the location of an error without a location.
 
@@ -164,7 +164,7 @@ def converting_task_errors(name: str) -> Iterator[None]:
 
 
 def original_error(error: tf.errors.OpError) -> Exception:
-  """Returns the XlflaxError that caused a TensorFlow error, if there is one."""
+  """Returns the XlflaxError behind a TensorFlow error, or the error itself."""
   message = str(error)
   for source_error in reversed(_source_errors):
     if str(source_error) in message:

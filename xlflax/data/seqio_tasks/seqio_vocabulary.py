@@ -62,7 +62,7 @@ class SeqioVocabulary(seqio.Vocabulary):
     )
 
   def piece(self, index: int) -> str:
-    """Returns the token that has the given id in the feature's language.
+    """Returns the token with the given id in the language of this vocabulary.
 
     See `Vocabulary.piece`.
     """

@@ -189,7 +189,7 @@ def remove_task(name: str) -> None:
 
 
 def record_module_tasks(file: str, names: Sequence[str]) -> None:
-  """Records the tasks that a user module registers, to name them in errors.
+  """Records which tasks a user module registered, for error messages.
 
   Args:
     file: File of the module.
@@ -337,7 +337,9 @@ def num_examples(name: str, split: str = TRAIN) -> int:
 
 @contextlib.contextmanager
 def cached_sizes(sizes: Mapping[tuple[str, str], int]) -> Iterator[None]:
-  """Context in which `num_examples` returns given sizes without counting.
+  """Context manager that makes `num_examples` return known sizes.
+
+  Without it, `num_examples` may count the examples of a task.
 
   Args:
     sizes: Number of examples by task name and split.

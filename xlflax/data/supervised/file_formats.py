@@ -26,7 +26,7 @@ _formats: dict[str, 'Format'] = {}
 
 
 class Takes(enum.Enum):
-  """Arguments that the reader of a file format accepts.
+  """Positional arguments with which the reader of a file format is called.
 
   FILE: (path, language), to read one file at a time. FILES: (paths, (first
   language, second language)), to read all files of a language split together.
@@ -115,10 +115,10 @@ def register_reader(
 
 
 def format_names(*takes: Takes) -> tuple[str, ...]:
-  """Returns the names of the file formats whose readers take certain arguments.
+  """Returns the names of formats whose readers accept given argument types.
 
   Args:
-    *takes: Kinds of reader arguments to select. If empty, all formats are
+    *takes: Types of reader arguments to select. If empty, all formats are
       returned.
   """
   _import_readers()
@@ -197,7 +197,7 @@ def read_files(format: str, paths: Paths, part: str, **options) -> Reading:
 
 
 def check_options(format: str, options: Mapping[str, Any]) -> None:
-  """Raises a ConfigError if a format's reader lacks one of the options."""
+  """Raises a ConfigError if a format's reader does not support an option."""
   available_options = find_reader(format).options
   unknown = sorted(set(options) - set(available_options))
   if unknown:

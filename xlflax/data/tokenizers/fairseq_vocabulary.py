@@ -31,7 +31,7 @@ FILE = 'sentencepiece.bpe.model'
 
 
 class IdLayout(enum.StrEnum):
-  """Order of token ids that replaces the order in a SentencePiece model."""
+  """Order of token ids that differs from the ids in the SentencePiece model."""
 
   FAIRSEQ = 'fairseq'
   T5 = 't5'

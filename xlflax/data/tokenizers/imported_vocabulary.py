@@ -108,7 +108,7 @@ class Layout:
 
 
 def check_ids(ids: Collection[int]) -> None:
-  """Checks that token ids are valid integers and mostly consecutive.
+  """Checks that token ids are non-negative integers with few gaps.
 
   Raises:
     VocabularyError: If an id is not a non-negative integer, or if it is much

@@ -181,7 +181,9 @@ def write_reservoirs(
   reservoirs: Mapping[str, Reservoir],
   origin: Origin,
 ) -> None:
-  """Writes the lines drawn by one of n jobs as one shard of a text sample.
+  """Writes the lines that one job has sampled as a shard of the text sample.
+
+  If n jobs sample the text in parallel, each job writes one of n shards.
 
   Args:
     directory: Directory of the sample, which is the same for all shards.

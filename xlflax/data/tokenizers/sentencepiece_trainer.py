@@ -17,7 +17,7 @@ _NUM_BYTES = 256
 
 
 class Recorder:
-  """Iterable of training sentences that updates a hash and stores exceptions.
+  """Iterable that hashes the sentences it yields, and records an exception.
 
   Attributes:
     error: Exception raised while reading the sentences, or None.

@@ -61,7 +61,7 @@ class MultilingualText(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Quota:
-  """Numbers of available sentences and of sentences to draw for a language.
+  """Number of sentences that a language has, and the number to draw.
 
   Attributes:
     available: Number of sentences available for the language.

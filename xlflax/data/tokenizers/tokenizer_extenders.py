@@ -72,7 +72,7 @@ class TokenizerExtender:
     raise NotImplementedError
 
   def count_characters(self, texts: Iterable[str]) -> Counter[str]:
-    """Counts characters, which are represented by tokens such as `a` or `##a`.
+    """Counts the characters in texts, written as tokens such as `a` or `##a`.
 
     The result is empty for tokenizers that compose all characters of bytes.
     """
@@ -87,7 +87,7 @@ class TokenizerExtender:
     return left + right
 
   def can_merge(self, token: str) -> bool:
-    """Returns whether a token may be part of a merge.
+    """Returns whether a token may be merged with an adjacent token.
 
     The token must consist of letters of a single word.
     """
@@ -270,7 +270,7 @@ class TokenizersExtender(TokenizerExtender):
     return left + right.removeprefix(self._prefix)
 
   def can_merge(self, token: str) -> bool:
-    """Returns whether a token may be part of a merge; see the base class."""
+    """Returns whether merges of a token are allowed; see the base class."""
     if self._is_byte_level:
       content = token_normalization.byte_level_content(token)
       return content is not None and _is_word_part_in_bytes(content)

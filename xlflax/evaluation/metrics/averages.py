@@ -51,7 +51,7 @@ def transfer_gap(
 def head_tail_averages(
   scores: Mapping[str, float], head_languages: Collection[str]
 ) -> dict[str, float]:
-  """Computes the means over head languages, tail languages and all languages.
+  """Computes mean scores over head (high-resource), tail and all languages.
 
   Glot500 (ImaniGooghari et al., 2023, section 4) reports these means, where the
   head languages are those of XLM-R. A language with another script than the
@@ -76,7 +76,7 @@ def head_tail_averages(
 def group_head_tail(
   languages: Iterable[str], head_languages: Collection[str]
 ) -> dict[str, list[str]]:
-  """Divides languages into head and tail languages.
+  """Divides languages into head (high-resource) and tail languages.
 
   Args:
     languages: Language codes.

@@ -33,7 +33,7 @@ Runs = example_statistics.Statistics | Sequence[example_statistics.Statistics]
 
 @dataclasses.dataclass(frozen=True)
 class Significance:
-  """Difference of two models' scores with its confidence interval and p-value.
+  """Difference between two models' scores, with interval and p-value.
 
   All scores are in the metric's unit.
 

@@ -78,7 +78,7 @@ FEATURES = frozenset(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ContentScores:
-  """Dependency parsing scores for content words.
+  """Dependency parsing scores for content words: CLAS, MLAS and BLEX.
 
   The statistics contain the numbers of correct, predicted and gold content
   words for each sentence.
@@ -100,7 +100,7 @@ class ContentScores:
 def content_word_scores(
   gold: Sequence[Any], predicted: Sequence[Any]
 ) -> ContentScores:
-  """Computes content-word scores of predicted dependency trees.
+  """Computes CLAS, MLAS and BLEX of predicted dependency trees.
 
   Args:
     gold: N trees with `heads`, `relations`, `tags`, `features` (such as

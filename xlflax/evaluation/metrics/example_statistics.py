@@ -67,7 +67,10 @@ class Aggregate(enum.Enum):
 
   @property
   def of_all(self) -> Callable[[Any, Any], float] | None:
-    """Function that scores all examples, or None to score summed statistics."""
+    """Function that computes the score from two columns of statistics, or None.
+
+    None if the score is computed from the sums of the columns.
+    """
     return _OF_ALL.get(self)
 
 

@@ -67,7 +67,7 @@ def of_sentences(
   mined: Collection[Pair],
   gold: Collection[Pair],
 ) -> example_statistics.Statistics:
-  """Counts the correct, mined and gold pairs of each first-language sentence.
+  """Counts correct, mined and gold pairs for each first-language sentence.
 
   Args:
     sentences: Ids of the first language's sentences.

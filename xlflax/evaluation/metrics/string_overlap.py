@@ -82,7 +82,7 @@ def _strings(words: Sequence[str]) -> set[str]:
 def nearest_by_ngrams(
   first: Sequence[str], second: Sequence[str], *, block_size: int = 1024
 ) -> BidirectionalNeighbors:
-  """Finds nearest neighbors by character trigrams, in both directions.
+  """Finds each text's nearest neighbor in the other language by trigrams.
 
   The similarity is the cosine of trigram counts, weighted by ln((1 + n) / (1 +
   n_t)) + 1, where n is the number of all texts and n_t is the number of texts

@@ -101,13 +101,14 @@ def entity_scores(gold: Tags, predicted: Tags) -> EntityScores:
 
 
 def run_scores(gold: Tags, predicted: Tags) -> EntityScores:
-  """Computes XTREME's part-of-speech F1 over runs of equal tags.
+  """Computes XTREME's part-of-speech F1, which scores spans of equal tags.
+
+  A span consists of adjacent words with the same tag; see `tag_runs`.
 
   The score is micro-averaged. `NOUN NOUN` is correct or wrong as a unit, so the
-  score differs from the accuracy of the same predictions. See `tag_runs` for
-  the definition of a run. seqeval 0.0.12, the version at the time of XTREME,
-  computes this score. Versions from 1.0 on remove the first letter of such tags
-  and join CCONJ and SCONJ.
+  score differs from the accuracy of the same predictions. seqeval 0.0.12, the
+  version at the time of XTREME, computes this score. Versions from 1.0 on
+  remove the first letter of such tags and join CCONJ and SCONJ.
   """
   _check_lengths(gold, predicted)
   return _span_scores(gold, predicted, tag_runs)
@@ -142,7 +143,7 @@ def repair_iob2(tags: Iterable[str]) -> list[str]:
 
 
 def join_neighboring_entities(tags: Iterable[str]) -> list[str]:
-  """Converts tags to IOB2 and joins adjacent words of the same type.
+  """Converts tags to IOB2 and joins adjacent words of one type to an entity.
 
   For example, `B-time B-time O I-day` becomes `B-time I-time O B-day`. MASSIVE
   annotates the types of words without the boundaries of entities.
@@ -160,13 +161,15 @@ def join_neighboring_entities(tags: Iterable[str]) -> list[str]:
 
 
 def tag_runs(tags: Sequence[str]) -> list[Span]:
-  """Returns each run of equal tags with its first and last positions.
+  """Returns the spans of adjacent words that have the same tag.
 
-  A word whose tag starts with B, E or S (SCONJ, SYM) is a run of its own, and a
-  word whose tag starts with O or a full stop is not part of a run, because
+  A span consists of a tag and the positions of its first and last word.
+
+  A word whose tag starts with B, E or S (SCONJ, SYM) is a separate span, and a
+  word whose tag starts with O or a full stop is not part of a span, because
   seqeval interprets these characters as entity prefixes.
 
-  For example, `DET NOUN NOUN SYM SYM` has the runs DET 0-0, NOUN 1-2, SYM 3-3
+  For example, `DET NOUN NOUN SYM SYM` has the spans DET 0-0, NOUN 1-2, SYM 3-3
   and SYM 4-4.
   """
   spans: list[Span] = []

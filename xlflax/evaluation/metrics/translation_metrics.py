@@ -179,7 +179,7 @@ def chrf(
 
 
 def tokenizer_for(language: str) -> tuple[str, tuple[str, ...]]:
-  """Returns the name of a language's sacreBLEU tokenizer, and any notes on it.
+  """Returns a language's sacreBLEU tokenizer, and a note if it is 'char'.
 
   Languages with Chinese characters use `zh`. Japanese and Korean use MeCab, or
   characters with a note if MeCab is not installed. Other scripts without spaces

@@ -38,7 +38,7 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Detail:
-  """Details next to a score: confidence interval, significance mark and link.
+  """Details shown next to a score, such as its confidence interval.
 
   Attributes:
     interval: 95 % confidence interval. None if per-example scores are not
@@ -79,7 +79,10 @@ def collect_details(
   samples: int,
   seed: int,
 ) -> dict[tuple[str, str, str], Detail]:
-  """Returns each score's confidence interval, significance mark and link.
+  """Returns the details to show next to each score, such as its interval.
+
+  The details are the confidence interval, the significance mark and the link to
+  the predictions.
 
   Args:
     tables: Score table of each model.

@@ -79,7 +79,7 @@ class ModelResults:
 
 
 class LanguageGroup(enum.Enum):
-  """Relation of a test set's languages to the start model.
+  """Group of a test set's languages: new, old or neither.
 
   Attributes:
     NEW: A new language, or a pair with a new language.
@@ -101,7 +101,7 @@ _Draws = dict[tuple[result_store.Group, str, str], bootstrap.Drawn | None]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScoreChange:
-  """Change in a test score between a model and its further trained version.
+  """Change in a test score of the start model due to further training.
 
   Attributes:
     task: Name of the evaluation task.
@@ -110,7 +110,7 @@ class ScoreChange:
     metric: Name of the metric.
     language: Language, language pair or file of the score, or `OLD_MEAN` for
       the mean over old languages.
-    group: Relation of the language to the start model.
+    group: Group of the language: new, old or neither.
     model: Name of the model that was initialized from the start model and
       trained further.
     before: Mean score of the start model over its runs.
@@ -251,7 +251,7 @@ def compare_results(
   samples: int = 1000,
   seed: int = 0,
 ) -> tuple[list[ScoreChange], list[str]]:
-  """Compares the scores of a start model with those of models trained from it.
+  """Compares a start model's scores with those of models initialized from it.
 
   Args:
     models: Results of the start model, followed by those of the models that

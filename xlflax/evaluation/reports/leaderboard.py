@@ -96,7 +96,9 @@ class Summary:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-  """Comparison of two models on one test-set score or mean score, in points.
+  """Comparison of two models' scores on a test set, or of their mean scores.
+
+  All scores are in points.
 
   Attributes:
     task: Task to which the test set belongs, or ALL for a mean over tasks.

@@ -33,10 +33,10 @@ Differences = Mapping[str, bootstrap.Significance]
 def compared_metrics(
   group: result_store.Group, runs: Sequence[Any]
 ) -> list[str]:
-  """Returns the metrics of a group that have tables in a report.
+  """Returns the metrics by which a report compares runs on an evaluation task.
 
-  It is the primary metric. If it is a perplexity of tokens that cannot be
-  compared between the runs, the metrics of the results that do not depend on
+  The first is the primary metric. If it is a perplexity of tokens that cannot
+  be compared between the runs, the metrics of the results that do not depend on
   the vocabulary follow. The metric by which a run was selected on a development
   set of the task is also included.
 
@@ -446,7 +446,9 @@ def describe_vocabulary_problem(
   *,
   display_name: str | None = None,
 ) -> list[str]:
-  """Names the metric to compare if perplexities cannot be compared.
+  """Explains why the perplexities of runs cannot be compared, if they cannot.
+
+  The sentence names a metric that can be compared instead.
 
   The list is empty if perplexities can be compared, or if the results contain
   metrics that do not depend on the vocabulary.

@@ -219,7 +219,7 @@ class HeadTask(labeled_task.LabeledTask):
     return gold, predictions
 
   def general_notes(self) -> tuple[str, ...]:
-    """Returns notes that apply to all languages or files."""
+    """Returns notes for the result that apply to all languages or files."""
     return ()
 
   def _counterpart_notes(self, objective: Any) -> list[str]:
@@ -298,7 +298,7 @@ class HeadTask(labeled_task.LabeledTask):
     ]
 
   def scored_layers(self, eval_model: eval_task.EvalModel) -> tuple[int, ...]:
-    """Returns the layer that the head reads if the objective specifies one."""
+    """Returns the layer that the head reads, or () if none is specified."""
     layer = head_predictions.objective_of(
       eval_model, self.objective, self.HEAD
     ).layer
@@ -394,7 +394,7 @@ def with_clusters(
   statistics: Mapping[str, example_statistics.Statistics],
   clusters: Sequence[str],
 ) -> dict[str, example_statistics.Statistics]:
-  """Adds cluster names, which group examples for bootstrap resampling."""
+  """Adds each example's cluster, whose examples are resampled together."""
   return {
     metric: dataclasses.replace(statistic, clusters=np.array(clusters))
     for metric, statistic in statistics.items()

@@ -430,7 +430,7 @@ def group_queries(
 def judged_queries(
   data: beir.RankedDocuments, queries: Sequence[str]
 ) -> dict[str, Mapping[str, float]]:
-  """Returns relevance judgments for the queries with a relevant document.
+  """Returns the relevance judgments of queries with relevant documents.
 
   Args:
     data: Queries, documents and relevance judgments.

@@ -104,7 +104,7 @@ class Parsing(head_task.HeadTask):
   unseen: UnseenLabelPolicy = UnseenLabelPolicy.WRONG
 
   def general_notes(self) -> tuple[str, ...]:
-    """Returns notes that apply to all languages or files."""
+    """Returns notes for the result that apply to all languages or files."""
     punctuation = 'excluded' if self.exclude_punctuation else 'included'
     return (
       f'punctuation is {punctuation}; subtypes of relations do not count',

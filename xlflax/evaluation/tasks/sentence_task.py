@@ -61,7 +61,7 @@ class SentenceTask(eval_task.EvalTask):
   def encoding(
     self, eval_model: eval_task.EvalModel, notes: list[str] | None = None
   ) -> SentenceEmbedding:
-    """Applies the task's overrides to the model's sentence-vector definition.
+    """Returns the model's sentence-vector settings with the task's overrides.
 
     Args:
       eval_model: Model with its own sentence-vector definition.
@@ -285,7 +285,7 @@ class SentenceTask(eval_task.EvalTask):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CollectionTask(SentenceTask):
-  """Base class for tasks that find translations in two sentence collections."""
+  """Base class for tasks that match translations in two sets of sentences."""
 
   CENTRE = Centering.AUTO
   source: Any

@@ -320,7 +320,7 @@ class _TensorParts:
     self._incomplete: dict[str, list[Any]] = {}
 
   def add(self, assignment: Assignment, value) -> list[Any] | None:
-    """Stores one part of a tensor. After the last part, returns all parts."""
+    """Stores one part of a tensor. Returns all parts if none is missing."""
     index, count = assignment.part
     parts = self._incomplete.setdefault(assignment.tensor, [None] * count)
     parts[index] = value

@@ -371,7 +371,7 @@ def import_adapter(
   name: str = 'default',
   step: int | None = None,
 ) -> adapter_config.LoRA:
-  """Writes a run that combines a base model and a LoRA adapter in PEFT format.
+  """Writes a run with a base model and a LoRA adapter read from PEFT files.
 
   Adapters of different ranks and scales are converted to one rank and scale:
   smaller matrices are padded with zeros, and B is scaled.
@@ -456,7 +456,7 @@ class _PeftConfig:
   alpha_pattern: dict[str, float]
 
   def scale(self, module: str, rank: int) -> float:
-    """Returns the factor that PEFT applies to a module's update.
+    """Returns the factor by which PEFT multiplies a module's LoRA update.
 
     Args:
       module: Name of the adapted module.

@@ -109,7 +109,7 @@ def top_names(
 
 
 def is_vocabulary_table(parameter: str) -> bool:
-  """Returns whether a parameter has one row per token."""
+  """Returns whether a parameter has one row per token in the vocabulary."""
   return parameter in ('model/encoder/token', 'model/output')
 
 

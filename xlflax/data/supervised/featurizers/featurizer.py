@@ -80,7 +80,7 @@ class Featurizer:
     return settings
 
   def fields(self, length: int, spec: VocabularySpec) -> dict[str, Field]:
-    """Returns the batch keys and shapes of sequences with `length` tokens."""
+    """Returns each array's shape and padding, given the sequence length."""
     raise NotImplementedError
 
   def check_labels(
@@ -230,7 +230,7 @@ def warn_of_frame(row_maker: Featurizer, vocabulary: Any) -> None:
 def pair_frame(
   spec: VocabularySpec, separator: SpecialTokenTemplate
 ) -> list[int]:
-  """Returns the special tokens of a sequence with two texts."""
+  """Returns the ids of the special tokens around and between two texts."""
   row = text_row([np.zeros(0, np.int32)] * 2, (0, 0), spec, separator=separator)
   return row[batch_keys.TOKEN_IDS].tolist()
 

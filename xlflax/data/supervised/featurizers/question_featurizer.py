@@ -51,7 +51,12 @@ class Window(NamedTuple):
     return int(self.row[batch_keys.CONTEXT_MASK].sum())
 
   def characters(self, start: int, end: int) -> tuple[int, int]:
-    """Converts a range of sequence positions to characters of the context."""
+    """Returns the character span in the context for a range of tokens.
+
+    Args:
+      start: Position of the first token in the sequence.
+      end: Position of the last token in the sequence.
+    """
     shift = self.first - self.offset
     return (
       int(self.spans.starts[start + shift]),

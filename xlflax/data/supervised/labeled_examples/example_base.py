@@ -58,7 +58,7 @@ class Example:
 
   @property
   def has_words(self) -> bool:
-    """True unless the example is a sentence that was split into zero words."""
+    """False if the example is a sentence without words, otherwise True."""
     return True
 
   @property

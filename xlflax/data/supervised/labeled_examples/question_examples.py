@@ -62,7 +62,7 @@ class Question(example_base.Example):
 
   @property
   def cluster(self) -> str:
-    """Title of the article, or the context if the title is empty.
+    """Key for grouping questions: the article title or, if empty, the context.
 
     Bootstrap resampling draws all questions of an article or context together,
     because their scores are not independent.

@@ -100,7 +100,7 @@ def read_belebele(
 def read_belebele_training(
   path: str | os.PathLike, language: str, *, split: str | None = None
 ) -> file_reading.Reading:
-  """Reads the TSV file that Belebele's script for training data writes.
+  """Reads Belebele's training set from the TSV file that its script writes.
 
   Args:
     path: Path of the file.

@@ -31,7 +31,7 @@ Key = int | str
 
 
 class Columns:
-  """First values of each column in a file of labeled examples.
+  """Values in the first rows of a file of labeled examples, by column.
 
   Columns that the reader does not use are included.
   """

@@ -341,7 +341,7 @@ def _read_tags(
 
 
 def detect_scheme(sentences: Sequence[Sequence[str]]) -> Scheme:
-  """Detects the tagging scheme of sentences.
+  """Detects the tagging scheme, such as IOB1, from the tags of sentences.
 
   Returns:
     PLAIN, unless some tags mark entities and all others are `O`. IOBES if a tag

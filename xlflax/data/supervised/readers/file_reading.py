@@ -232,7 +232,7 @@ def malformed_line_error(
   got: Any = None,
   fix: str | None = None,
 ) -> errors.CorpusError:
-  """Creates the error for a line or file that violates its format.
+  """Creates the error for a line or file that violates the file format.
 
   Args:
     what: Sentence that describes the violated requirement.
@@ -251,7 +251,7 @@ def format_column_count(fields: Sequence[str]) -> str:
 
 
 def check_not_json(line: str, path: str | os.PathLike, number: int) -> None:
-  """Raises a CorpusError if a line of a tagged file is a JSON object.
+  """Raises a CorpusError if a line should contain a tagged word but is JSON.
 
   Args:
     line: First line of the file that contains a word.

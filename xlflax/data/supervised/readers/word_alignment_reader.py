@@ -140,7 +140,7 @@ class _SkippedLink(NamedTuple):
   location: str
 
   def describe(self) -> str:
-    """Returns a warning about the skipped link, with its file and line."""
+    """Returns a warning with the file and line of a skipped alignment link."""
     return (
       f'{self.location}: Skipping the link {self.text}, which is past the end '
       f'of a sentence ({self.num_words[0]} and {self.num_words[1]} words)'

@@ -404,7 +404,7 @@ def _get_files(files: Mapping[str, Any], part: str) -> Any:
 
 
 def fingerprint_of(parts: tuple[str, ...], load: Callable[[str], Any]) -> str:
-  """Returns a hash of language splits and their contents.
+  """Returns a hash of the names and contents of language splits.
 
   If a language split cannot be loaded, the text of the error is hashed instead.
 

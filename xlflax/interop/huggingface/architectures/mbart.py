@@ -92,7 +92,9 @@ def read_options(
 def write_options(
   config: encoder_decoder_config.EncoderDecoderConfig, **fixed: Any
 ) -> tuple[dict[str, Any], list[str]]:
-  """Converts a configuration to options. This is the inverse of `read_options`.
+  """Converts a model configuration to `config.json` options.
+
+  This is the inverse of `read_options`.
 
   Args:
     config: Configuration of the model.

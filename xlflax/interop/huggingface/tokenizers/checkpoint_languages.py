@@ -193,7 +193,7 @@ def _check_languages(codes: Any) -> tuple[str, ...]:
 def find_languages(
   folder: pathlib.Path, settings: Mapping, options: Mapping
 ) -> tuple[str, ...]:
-  """Returns an imported model's default languages, if the user chooses none.
+  """Returns the languages of an imported model if the user chooses none.
 
   Args:
     folder: Folder with tokenizer files.
