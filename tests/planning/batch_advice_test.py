@@ -1,4 +1,4 @@
-"""Advice about larger batches."""
+"""Tests of advice about larger batches."""
 
 import re
 
@@ -18,8 +18,8 @@ def _advise(machine=_H200, **changes):
   return recommendations.advise_batch(machine, **values | changes)
 
 
-def test_a_larger_batch_shares_the_update():
-  """Doubling saves 1.25 of 60 ms, and doubling again 0.63 ms, at least 1 %."""
+def test_larger_batch_is_recommended():
+  """Doubling twice saves 1.25 ms and 0.63 ms of 60 ms, at least 1 % each."""
   (text,) = _advise()
   assert re.search(r'\b4 times', text)
   assert '45.0 GiB' in text  # 5 + 4 * (15 - 5)
@@ -35,5 +35,5 @@ def test_a_larger_batch_shares_the_update():
     dict(machine=machine_topology.parse_topology('cpu:8')),
   ],
 )
-def test_no_advice(changes):
+def test_larger_batch_is_not_recommended(changes):
   assert _advise(**changes) == []

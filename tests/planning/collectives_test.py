@@ -1,4 +1,4 @@
-"""Collectives counted in a hand-made program and in a compiled one."""
+"""Tests of counting collectives in compiled programs."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from xlflax.training.devices import accelerators
 Collective = collectives.Collective
 
 
-def test_hand_made_program():
+def test_collectives_of_a_handwritten_program():
   counts = collectives.find_collectives(
     sharded_programs.TEXT, devices=4, per_node=2
   )
@@ -22,7 +22,7 @@ def test_hand_made_program():
   }
 
 
-def test_groups_of_one_exchange_nothing():
+def test_groups_of_one_device_are_ignored():
   text = sharded_programs.TEXT.replace('{{0,2},{1,3}}', '{{0},{1},{2},{3}}')
   counts = collectives.find_collectives(text, devices=4, per_node=2)
   assert 'all-reduce' not in {c.kind for c in counts}
@@ -43,12 +43,12 @@ def test_groups_of_one_exchange_nothing():
     (Collective('all-reduce', 8, 1, 'f32', (), 64), 112, 0),
   ],
 )
-def test_bytes_sent(collective, sent, outside):
+def test_sent_bytes_of_collectives(collective, sent, outside):
   assert collective.sent == sent
   assert collective.sent_outside == outside
 
 
-def test_seconds_are_those_of_the_slower_link():
+def test_seconds_are_limited_by_the_slower_link():
   device = accelerators.Accelerator(
     platform='gpu',
     name='x',
@@ -86,24 +86,24 @@ def test_seconds_are_those_of_the_slower_link():
     ('source_target_pairs={{0,1},{3,2}}', [[0, 1], [3, 2]]),
   ],
 )
-def test_groups(attributes, expected):
+def test_replica_groups_are_parsed(attributes, expected):
   np.testing.assert_array_equal(
     replica_groups.parse_replica_groups(attributes, 4), expected
   )
 
 
-def test_groups_in_an_unknown_form():
+def test_unknown_format_of_replica_groups_is_rejected():
   with pytest.raises(ValueError, match='replica_groups=<new>'):
     replica_groups.parse_replica_groups('replica_groups=<new>', 4)
 
 
 @pytest.fixture(scope='module')
 def compiled():
-  """6 scanned layers of 64 x 64 over data 2 x fsdp 4, nodes of 4."""
+  """Program of 6 scanned layers of 64 x 64 on data 2 x fsdp 4 devices."""
   return sharded_programs.layers(data=2, fsdp=4)
 
 
-def test_compiled_program(compiled):
+def test_collectives_of_a_compiled_program(compiled):
   """Weights are gathered in bfloat16, twice for each layer; the gradient is
   scattered in a node and reduced across nodes."""
   counts = collectives.find_collectives(compiled, devices=8, per_node=4)

@@ -1,4 +1,4 @@
-"""The least that devices send, counted by hand."""
+"""Tests of the lower bound of communication, compared with counts by hand."""
 
 import math
 
@@ -12,7 +12,7 @@ from xlflax.training.optimization import optimizers
 
 
 def _sent(mesh, **fields):
-  """The bytes; sizes of parameters that are split, and of those that are not."""
+  """Returns the sent bytes and the sizes of sharded and replicated parameters."""
   setup = training_setup.Setup(
     training_setup_test.make_settings(
       partitioner=partitioning.Partitioner(**mesh), **fields
@@ -27,7 +27,7 @@ def _sent(mesh, **fields):
   return communication_lower_bound.minimum_bytes_sent(setup), split, replicated
 
 
-def test_copies_are_all_reduced():
+def test_replicated_gradients_are_all_reduced():
   sent, split, replicated = _sent({'data': 8})
   assert not split and sent == 4 * 2 * 7 / 8 * sum(replicated.values())
   half, *_ = _sent({'data': 8}, model=tiny.make_model(dtype='bfloat16'))
@@ -35,7 +35,7 @@ def test_copies_are_all_reduced():
 
 
 def test_sharded_parameters_are_gathered_and_gradients_scattered():
-  """By two devices; four others have the same half. Norms are whole."""
+  """Two devices share a copy, and four devices have the same half."""
   mesh = {'data': 4, 'fsdp': 2}
   sent, split, replicated = _sent(mesh)
   halves = sum(split.values()) / 2

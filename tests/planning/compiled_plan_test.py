@@ -1,4 +1,4 @@
-"""Plans for described machines: memory, warnings, and what is compiled."""
+"""Tests of plans for described machines."""
 
 import dataclasses
 import functools
@@ -34,7 +34,7 @@ def _settings(devices: str, **fields):
 
 @pytest.fixture(scope='module')
 def h200_plan():
-  """8 H200 in two nodes; the vocabulary is sizes only."""
+  """A plan for 8 H200 in two nodes with a vocabulary specification."""
   return dry_run.make_plan(_settings('gpu:H200:8/4'), by=dry_run.By.ESTIMATE)
 
 
@@ -58,10 +58,10 @@ def test_plan_for_a_described_machine(h200_plan):
 
 
 @pytest.mark.slow
-def test_collectives_of_the_plan(h200_plan):
-  """Each layer's weights are gathered in both passes, inside of nodes.
+def test_plan_contains_collectives(h200_plan):
+  """The weights of each layer are gathered within nodes in both passes.
 
-  Only of the table of tokens, which is split over all, half crosses them.
+  Only the embedding table is sharded over all nodes.
   """
   gathered = h200_plan['collectives']['all-gather']
   assert gathered['count'] >= 2 * 2 * 6  # passes, layers, kernels
@@ -77,8 +77,8 @@ def test_collectives_of_the_plan(h200_plan):
   assert (step['fraction'], step['tokens']) == (1.0, 8 * 12)
 
 
-def test_parts_of_the_step(h200_plan):
-  """Both layers are in one row, and the parts add up to the step."""
+def test_parts_add_up_to_the_step(h200_plan):
+  """A row contains the costs of both layers."""
   (step,) = h200_plan['steps']
   parts = {(row['part'], row['phase']): row for row in step['parts']}
   assert len(parts) == len(step['parts'])
@@ -95,7 +95,7 @@ def test_parts_of_the_step(h200_plan):
   assert 'optimizer' in printed.getvalue()
 
 
-def test_rates_of_the_plan(h200_plan):
+def test_plan_contains_speed_and_mfu(h200_plan):
   estimate = h200_plan['estimate']
   assert h200_plan['seconds_per_step'] == estimate['seconds_per_step']
   assert estimate['tokens_per_second'] == pytest.approx(
@@ -108,7 +108,7 @@ def test_rates_of_the_plan(h200_plan):
 
 
 @pytest.mark.slow
-def test_cpus_have_memory_by_xla_and_no_roofline():
+def test_cpu_plan_has_memory_and_no_estimate():
   plan = dry_run.make_plan(_settings('cpu:2'))
   used = plan['memory']
   assert plan['estimate'] is None
@@ -126,8 +126,8 @@ def _setup(devices, **fields):
   return training_setup.Setup(_settings(devices, **fields))
 
 
-def test_replayed_steps_need_room_for_a_second_state():
-  """And XLA's own checker is planned for TPUs, wherever that is done."""
+def test_replay_requires_memory_for_a_second_state():
+  """XLA's checker is accepted for described TPUs and rejected for GPUs."""
   setup = _setup('tpu:v5e:4', sdc_check_every=100, xla_sdc_check=True)
   step = types.SimpleNamespace(peak=1000, batch=10, memory={'temporary': 100})
   used = compiled_plan.memory_per_device(setup, [step])
@@ -137,7 +137,7 @@ def test_replayed_steps_need_room_for_a_second_state():
     _setup('gpu:H100:2', sdc_check_every=100, xla_sdc_check=True)
 
 
-def test_split_state_falls_as_the_number_of_devices():
+def test_sharded_state_is_divided_by_the_number_of_devices():
   def split(count):
     return memory.sharded_state_bytes(
       _setup(f'gpu:H200:{count}').factory.abstract_sharded
@@ -152,9 +152,9 @@ def test_split_state_falls_as_the_number_of_devices():
     assert split_parts['not_split'] < split_parts['whole'] / 4
 
 
-def test_layers_are_not_split_over_the_data_axis(h200_plan):
+def test_layers_are_not_sharded_over_the_data_axis(h200_plan):
   config = tiny.make_model().config
-  # Parameters and two moments of AdamW, float32.
+  # Parameters and two moments of AdamW in float32.
   table = 3 * 4 * config.table_size * config.hidden_dim
   sizes = h200_plan['sharding']
   assert sizes['whole'] >= table
@@ -182,8 +182,8 @@ def _warnings(monkeypatch, *, big=1, **fields):
   return recommendations.describe_sharding(setup, _boxed(setup))
 
 
-def test_dimensions_that_do_not_divide(monkeypatch):
-  """Two layers of width 12 over fsdp = 8; 2 heads over tensor = 8."""
+def test_indivisible_dimensions_are_reported(monkeypatch):
+  """Covers width 12 over fsdp = 8, and 2 heads over tensor = 8."""
   model = tiny.make_model(hidden_dim=12, num_heads=2, mlp_dim=32)
   warnings = _warnings(monkeypatch, model=model)
   (text,) = (w for w in warnings if 'mlp/wi/kernel' in w)
@@ -208,8 +208,8 @@ def test_dimensions_that_do_not_divide(monkeypatch):
   assert 'pad_vocab_size_multiple = 8' in text
 
 
-def test_arrays_that_nothing_splits(monkeypatch):
-  """Norms have no rule that splits them; small ones are not worth a word."""
+def test_large_replicated_arrays_are_reported(monkeypatch):
+  """No rule shards norms. Small arrays are not reported."""
   warnings = _warnings(monkeypatch)
   assert any(
     w.startswith('model/layers/mlp_norm/scale [2, 16]') and '(0.0 MiB)' in w
@@ -219,7 +219,7 @@ def test_arrays_that_nothing_splits(monkeypatch):
   assert _warnings(monkeypatch, big=2**20) == []
 
 
-def test_state_that_is_on_every_device(monkeypatch):
+def test_fully_replicated_state_is_reported(monkeypatch):
   setup = _setup('gpu:H200:8', partitioner=partitioning.Partitioner(data=-1))
   boxed = _boxed(setup)
   assert recommendations.describe_sharding(setup, boxed) == []
@@ -228,8 +228,8 @@ def test_state_that_is_on_every_device(monkeypatch):
   assert '3.0 GiB' in text and 'Partitioner.fsdp' in text
 
 
-def test_memory_that_is_not_there(monkeypatch):
-  """On GPUs it is the share that the run will take, or that is set."""
+def test_memory_shortage_is_reported(monkeypatch):
+  """On GPUs, only a fraction of the memory is available."""
   machine = machine_topology.parse_topology('gpu:V100:8')
   for name in ('XLA_CLIENT_MEM_FRACTION', 'XLA_PYTHON_CLIENT_MEM_FRACTION'):
     monkeypatch.delenv(name, raising=False)
@@ -264,10 +264,10 @@ def test_memory_that_is_not_there(monkeypatch):
   )
 
 
-def test_arithmetic_that_is_not_there():
+def test_unsupported_dtype_is_reported():
   half = tiny.make_model(dtype='bfloat16')
 
-  def said(devices, **fields):
+  def describe(devices, **fields):
     settings = _settings(devices, **fields)
     return ' '.join(
       recommendations.describe_dtype_support(
@@ -275,8 +275,8 @@ def test_arithmetic_that_is_not_there():
       )
     )
 
-  assert 'V100 has no bfloat16' in said('gpu:V100:8', model=half)
-  assert said('gpu:H200:8') == said('tpu:v5p:8') == ''
+  assert 'V100 has no bfloat16' in describe('gpu:V100:8', model=half)
+  assert describe('gpu:H200:8') == describe('tpu:v5p:8') == ''
 
 
 def test_bfloat16_is_recommended_on_gpus():
@@ -291,8 +291,8 @@ def test_bfloat16_is_recommended_on_gpus():
   assert recommend('gpu:H200:8', model=half) == recommend('tpu:v5p:8') == []
 
 
-def test_optimizers_of_other_shapes_are_replicated(monkeypatch):
-  """Adafactor's factored moments are on every device, and said to be."""
+def test_replicated_optimizer_states_are_reported(monkeypatch):
+  """The factored moments of Adafactor are replicated."""
   monkeypatch.setattr(recommendations, 'MIN_WARNED_BYTES', 128)
   setup = _setup(
     'gpu:H200:8',
@@ -304,7 +304,7 @@ def test_optimizers_of_other_shapes_are_replicated(monkeypatch):
   )
 
 
-def test_every_accelerator_can_be_planned_for():
+def test_topologies_of_all_accelerators_are_parsed():
   for accelerator in accelerators.TABLE:
     machine = machine_topology.parse_topology(
       f'{accelerator.platform}:{accelerator.name}:8'
@@ -332,7 +332,7 @@ def test_documented_devices_are_known():
 
 
 @pytest.mark.parametrize('devices', ['gpu:H200:1', 'tpu:v6e:1'])
-def test_one_device_is_planned_for_by_estimate(devices):
+def test_estimated_plan_for_one_device(devices):
   plan = dry_run.make_plan(_settings(devices), by=dry_run.By.ESTIMATE)
   assert plan['basis'].startswith('an estimate')
   assert plan['memory']['total'] > 0 and plan['collectives'] == {}

@@ -1,4 +1,4 @@
-"""The compilers of devices that are not there."""
+"""Tests of compiling for devices that are not available."""
 
 import importlib.metadata
 import importlib.util
@@ -34,7 +34,9 @@ def _without_packages(monkeypatch):
     ('cpu:8', 'the properties of CPUs are not in the table'),
   ],
 )
-def test_unavailable_reasons(monkeypatch, devices, reason):
+def test_unavailable_compilers_are_reported_with_a_reason(
+  monkeypatch, devices, reason
+):
   _without_packages(monkeypatch)
   machine = machine_topology.parse_topology(devices)
   assert compilers.unavailable_reason(machine) == reason
@@ -43,7 +45,7 @@ def test_unavailable_reasons(monkeypatch, devices, reason):
       dry_run.check_compiler(machine)
 
 
-def test_plugins_of_either_cuda(monkeypatch):
+def test_plugins_of_both_cuda_versions_are_accepted(monkeypatch):
   original_find_spec = importlib.util.find_spec
   monkeypatch.setattr(
     importlib.util,
@@ -60,7 +62,7 @@ def test_plugins_of_either_cuda(monkeypatch):
   assert compilers.compiler_version(machine).startswith('jax-cuda13-plugin ')
 
 
-def test_rocm_is_no_compiler_of_nvidia(monkeypatch):
+def test_rocm_plugin_is_not_used_for_nvidia_gpus(monkeypatch):
   original_find_spec = importlib.util.find_spec
   monkeypatch.setattr(
     importlib.util,
@@ -74,7 +76,7 @@ def test_rocm_is_no_compiler_of_nvidia(monkeypatch):
   )
 
 
-def test_devices_that_the_compilers_do_not_know(monkeypatch):
+def test_unsupported_devices_are_reported(monkeypatch):
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: object())
   assert 'V100' in compilers.unavailable_reason(
     machine_topology.parse_topology('gpu:V100:8')
@@ -102,7 +104,7 @@ def test_devices_that_the_compilers_do_not_know(monkeypatch):
     ('tpu:v7:2', 'tpu7x:1x1x1', {'chips_per_host_bounds': (1, 1, 1)}),
   ],
 )
-def test_names_of_slices(devices, name, more):
+def test_topology_names_of_tpu_slices(devices, name, more):
   topology = compilers.topology_name(machine_topology.parse_topology(devices))
   assert topology == {'topology_name': name, **more}
 
@@ -131,15 +133,15 @@ def _runs(devices):
 @pytest.mark.skipif(
   importlib.util.find_spec('libtpu') is None, reason='needs libtpu'
 )
-def test_compiling_for_tpus():
+def test_step_is_compiled_for_tpus():
   _runs('tpu:v6e:4')
 
 
 @pytest.mark.skipif(
   importlib.util.find_spec('libtpu') is None, reason='needs libtpu'
 )
-def test_a_plan_by_the_compiler():
-  """Memory, kernels and times are those of the compiled step."""
+def test_plan_uses_the_compiled_step():
+  """Memory, kernels and times are taken from the compiled step."""
   machine = machine_topology.parse_topology('tpu:v6e:8')
   settings = training_setup_test.make_settings(
     partitioner=partitioning.Partitioner()
@@ -160,7 +162,7 @@ def test_a_plan_by_the_compiler():
   reason='needs jax[cuda12]',
 )
 @pytest.mark.parametrize('name', ['H200', 'A100-80GB', 'L40S', 'B200'])
-def test_compiling_for_gpus(name):
+def test_step_is_compiled_for_gpus(name):
   _runs(f'gpu:{name}:4')
 
 
@@ -169,7 +171,7 @@ def test_compiling_for_gpus(name):
   importlib.util.find_spec('jax_cuda12_plugin') is None,
   reason='needs jax[cuda12]',
 )
-def test_a_backend_that_only_the_described_machine_has():
+def test_cudnn_attention_is_compiled_for_a_described_gpu():
   machine = machine_topology.parse_topology('gpu:H200:1')
   settings = training_setup_test.make_settings(
     model=tiny.make_model(dtype='bfloat16', attention_backend='cudnn'),
@@ -180,7 +182,7 @@ def test_a_backend_that_only_the_described_machine_has():
   assert parts['attention'] > 0
 
 
-def test_the_version_of_a_compiler(monkeypatch):
+def test_compiler_version(monkeypatch):
   monkeypatch.setattr(importlib.metadata, 'version', lambda name: '0.0.42.1')
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: name)
   machine = machine_topology.parse_topology('tpu:v6e:1')

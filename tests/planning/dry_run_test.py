@@ -1,4 +1,4 @@
-"""The dry run's figures."""
+"""Tests of the plan of a dry run."""
 
 import dataclasses
 import io
@@ -17,7 +17,7 @@ from xlflax.training.optimization import optimizers
 
 @dataclasses.dataclass
 class _Loader:
-  """Two tasks; says when it is closed."""
+  """Loader of two tasks that records whether it is closed."""
 
   dataset: object
   closed: bool = False
@@ -58,8 +58,10 @@ def result():
 
 
 @pytest.mark.slow
-def test_a_dummy_vocabulary_requires_no_start_model(monkeypatch, tmp_path):
-  """The run that `init_from` names may be trained later."""
+def test_dummy_vocabulary_does_not_require_the_initial_run(
+  monkeypatch, tmp_path
+):
+  """The run in `init_from` may be trained later."""
   settings = training_setup_test.make_settings(
     init_from=str(tmp_path / 'missing')
   )
@@ -70,7 +72,7 @@ def test_a_dummy_vocabulary_requires_no_start_model(monkeypatch, tmp_path):
   assert dry_run.make_plan(settings)['total_steps'] == 100
 
 
-def test_parameters(result):
+def test_plan_contains_numbers_of_parameters(result):
   sizes = {
     n: leaf.size for n, leaf in param_tree.flatten_params(result.params).items()
   }
@@ -86,19 +88,21 @@ def test_parameters(result):
   assert parameters['modules']['model/output_bias'] == 64
 
 
-def test_memory_per_device(result):
-  """Half of what 'embed' shards lies on each device of fsdp = 2."""
+def test_plan_contains_memory_per_device(result):
+  """With fsdp = 2, each device stores half of the sharded parameters."""
   memory = result.made['memory']
   total_bytes = sum(leaf.size * 4 for leaf in jax.tree.leaves(result.params))
   assert total_bytes / 2 < memory['parameters'] < total_bytes
-  assert 0 < memory['optimizer'] < 2 * memory['parameters']  # some are frozen
+  assert (
+    0 < memory['optimizer'] < 2 * memory['parameters']
+  )  # Some parameters are frozen.
   assert memory['batch'] == 4 * 1 * 12 * 4  # arrays, rows, tokens, bytes
   assert memory['temporary'] > 0
   assert memory['total'] == sum(v for k, v in memory.items() if k != 'total')
 
 
-def test_replay_cost(result):
-  """A copy of the state, its step included, and one step in 20 more."""
+def test_plan_contains_the_cost_of_replay(result):
+  """Replay requires a copy of the state and repeats one step in 20."""
   memory, replay = result.made['memory'], result.made['replay']
   state = memory['parameters'] + memory['optimizer'] + memory['other_state']
   assert memory['replay'] == replay['memory'] == state + 4
@@ -115,7 +119,7 @@ def test_replay_cost(result):
   assert 'memory per device: copy of the state' in printed.getvalue()
 
 
-def test_datasets(result):
+def test_plan_contains_epochs_of_datasets(result):
   first, second = result.made['datasets']['mono']
   assert (first['task'], first['batches'], first['epochs']) == (
     'de',
@@ -129,7 +133,7 @@ def test_datasets(result):
   )
 
 
-def test_time(result):
+def test_plan_contains_measured_time(result):
   plan = result.made
   assert plan['flops_per_step'] > 0 and plan['seconds_per_step'] > 0
   assert 'measured on this machine' in plan['seconds_per_step_basis']

@@ -1,4 +1,4 @@
-"""The texts that describe GPUs to XLA."""
+"""Tests of GPU target configurations for XLA."""
 
 import pathlib
 import re
@@ -16,7 +16,7 @@ def _of(name):
   return next(a for a in accelerators.TABLE if a.name == name)
 
 
-def test_every_chip_is_an_accelerator_with_its_memory():
+def test_chips_match_their_accelerators():
   for accelerator in accelerators.TABLE:
     chip = accelerator.chip
     if chip is None:
@@ -24,13 +24,12 @@ def test_every_chip_is_an_accelerator_with_its_memory():
     assert accelerator.platform == 'gpu'
     assert accelerators.find_by_kind(chip.description) is accelerator
     assert 0.9 < chip.memory / accelerator.memory < 1.11
-    # Float32 lanes do an addition and a multiplication a cycle: tens of
-    # TFLOP/s, and far less than the tensor cores.
+    # Float32 lanes compute one fused multiply-add per cycle.
     vector = 2 * chip.cores * chip.lanes * chip.clock * 1e9
     assert 15e12 < vector < accelerator.flops
 
 
-def test_text():
+def test_target_config_of_known_gpus():
   text = gpu_targets.gpu_target_config(_of('H200'))
   assert 'core_count: 132' in text and 'memory_bandwidth: 4800000000000' in text
   assert 'major: 9 minor: 0 feature_extension: ACCELERATED_FEATURES' in text
@@ -40,7 +39,7 @@ def test_text():
   assert ada.count('{') == ada.count('}')
 
 
-def test_versions_are_those_of_the_lock():
+def test_library_versions_match_the_lock_file():
   lock = (_ROOT / 'requirements' / 'gpu.lock').read_text()
   for package, field in (
     ('cuda-runtime', 'runtime_version'),
@@ -52,6 +51,6 @@ def test_versions_are_those_of_the_lock():
     assert f'{field} {{ major: {major} minor: {minor} }}' in text
 
 
-def test_a_gpu_of_which_nothing_is_known():
+def test_unknown_gpu_is_rejected():
   with pytest.raises(errors.ConfigError, match='H200'):
     gpu_targets.gpu_target_config(_of('V100'))

@@ -80,7 +80,7 @@ def _sum(costs, field='bytes'):
 
 @pytest.fixture(scope='module', params=[True, False], ids=['scan', 'no scan'])
 def layer(request):
-  """The bytes of one layer by (part, phase, kind), in units of A."""
+  """Bytes of one layer by (part, phase, kind) in units of A."""
   two, four = (
     _sum(_count(num_layers=n, scan_layers=request.param)) for n in (2, 4)
   )
@@ -88,7 +88,7 @@ def layer(request):
 
 
 @pytest.mark.slow
-def test_matmuls_of_a_layer(layer):
+def test_matmul_traffic_of_a_layer(layer):
   """MLP: x (A), h (4 A), h (4 A) and y (A) are read or written, and weights of
   2 x 0.5 A. Attention: four projections read A and write A, with weights of 0.5
   A in total. The backward pass has twice as many matmuls."""
@@ -100,7 +100,7 @@ def test_matmuls_of_a_layer(layer):
   assert 17 <= backward <= 20  # Some matmuls compute sums.
 
 
-def test_attention_kernels_of_a_layer(layer):
+def test_attention_traffic_of_a_layer(layer):
   """Forward: q, k, v and the output. Backward: one kernel reads q, k, v and the
   gradient and writes dq, and one writes dk and dv."""
   forward = layer['attention', 'forward', Kind.ATTENTION]
@@ -109,7 +109,7 @@ def test_attention_kernels_of_a_layer(layer):
   assert backward == pytest.approx(5 + 6, rel=0.05)
 
 
-def test_norms_of_a_layer(layer):
+def test_norm_traffic_of_a_layer(layer):
   """Two norms. Forward: the statistics and the result each read the residual
   and the output of the block, and the result is written (5 A). Backward: the
   kernel reads x and the gradient and writes one array (3 A), and writes two
@@ -124,7 +124,7 @@ def test_norms_of_a_layer(layer):
   assert backward == pytest.approx(2 * (3 + sums), rel=0.05)
 
 
-def test_element_wise_operations_of_a_layer(layer):
+def test_elementwise_traffic_of_a_layer(layer):
   """GELU reads 4 A and writes 4 A. Its gradient reads 8 A and writes 4 A, and
   the sum of the bias gradient reads 4 A again. Dropout and biases of the
   outputs add at most 2 A forward and 4 A backward for each block. The backward
@@ -136,7 +136,7 @@ def test_element_wise_operations_of_a_layer(layer):
   assert 5 <= layer['attention', 'backward', Kind.MEMORY] <= 12
 
 
-def test_update_of_a_layer(layer):
+def test_update_traffic_of_a_layer(layer):
   """AdamW in float32 reads the parameter, the gradient and two moments, and
   writes three of them: 28 bytes per parameter. The gradient norm reads the
   gradient once more, and layers that are not stacked may add a copy."""
@@ -150,7 +150,7 @@ def test_update_of_a_layer(layer):
   'norm_position', mark_slow(['pre', 'post'], slow=['post'])
 )
 def test_costs_grow_linearly_with_the_number_of_layers(scan, norm_position):
-  """Once, each layer without a scan was counted with all layers before it."""
+  """Regression test: without a scan, layers were counted more than once."""
   totals = [
     _count(num_layers=n, scan_layers=scan, norm_position=norm_position).total(
       'bytes'
@@ -162,11 +162,11 @@ def test_costs_grow_linearly_with_the_number_of_layers(scan, norm_position):
 
 
 @pytest.mark.parametrize('accelerator', ['gpu:H200', 'tpu:v5e'])
-def test_devices_divide_the_work(accelerator):
+def test_costs_are_divided_by_the_number_of_devices(accelerator):
   """Eight devices with eight times the batch have eight times the traffic.
 
-  Once, kernels that run on shards were counted with the arrays of all devices,
-  and each launch was counted once per device.
+  Regression test: kernels on shards were counted with the arrays of all
+  devices, and each launch was counted once per device.
   """
   counts = {
     n: _count(
@@ -191,7 +191,7 @@ def test_devices_divide_the_work(accelerator):
   assert counts[8].peak_bytes <= 8.8 * counts[1].peak_bytes
 
 
-def test_head_and_embeddings():
+def test_costs_of_head_and_embeddings():
   """N = 16 x 19 + ... = 320 scored positions (rounded up) and V = 10,112.
 
   The head has three matmuls of 2 N V D FLOPs. Element-wise passes over the

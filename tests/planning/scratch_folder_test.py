@@ -1,4 +1,4 @@
-"""Folders of compilers, which a killed plan does not leave."""
+"""Tests of temporary folders of compilers."""
 
 import pathlib
 import signal
@@ -20,14 +20,14 @@ with scratch_folder.scratch_folder() as folder:
 """
 
 
-def test_the_folder_is_gone_afterwards():
+def test_folder_is_removed_on_exit():
   with scratch_folder.scratch_folder() as folder:
     (folder / 'dump.txt').write_text('HloModule x')
   assert not folder.exists()
 
 
 @pytest.mark.parametrize('number', [signal.SIGKILL, signal.SIGTERM])
-def test_a_killed_process_leaves_no_folder(number):
+def test_folder_of_a_killed_process_is_removed(number):
   process = subprocess.Popen(
     [sys.executable, '-c', _PROGRAM], stdout=subprocess.PIPE, text=True
   )

@@ -1,4 +1,4 @@
-"""A partitioned program written by hand, and small compiled ones."""
+"""A handwritten partitioned program and small compiled programs."""
 
 import jax
 import jax.numpy as jnp
@@ -76,7 +76,7 @@ def layers(
   rows: int = 16,
   width: int = 64,
 ) -> str:
-  """Partitioned HLO of a step of gradient descent on scanned layers exp(x W).
+  """Returns the partitioned HLO of a step of gradient descent on scanned layers exp(x W).
 
   Weights [length, width, width] are split over fsdp, rows over both axes.
   """

@@ -23,7 +23,7 @@ def _bytes(costs, kind=Kind.MEMORY):
   return sum(o.count * o.bytes for o in costs.operations if o.kind is kind)
 
 
-def test_a_matmul_reads_its_operands_and_writes_its_result():
+def test_matmul_reads_operands_and_writes_the_result():
   costs = _costs(jnp.dot, (64, 32), (32, 16))
   (matmul,) = costs.operations
   assert matmul.kind is Kind.MATMUL and matmul.rows == 64
@@ -31,14 +31,14 @@ def test_a_matmul_reads_its_operands_and_writes_its_result():
   assert matmul.bytes == 2 * (64 * 32 + 32 * 16 + 64 * 16)
 
 
-def test_element_wise_operations_are_one_kernel():
-  """Two arrays are read and one is written, whatever is between them."""
+def test_elementwise_operations_are_fused():
+  """Two arrays are read and one is written for any intermediate operations."""
   costs = _costs(lambda x, y: jnp.tanh(x * y) + x, (64, 32), (64, 32))
   (kernel,) = costs.operations
   assert kernel.bytes == 3 * 64 * 32 * 2
 
 
-def test_operations_between_matmuls_are_written_for_the_second_one():
+def test_operations_between_matmuls_are_written_once():
   def mlp(x, w, v):
     return jnp.maximum(x @ w, 0) @ v
 
@@ -47,7 +47,7 @@ def test_operations_between_matmuls_are_written_for_the_second_one():
 
 
 def test_normalization_reads_its_input_twice():
-  """The statistics read it once; the result needs them first."""
+  """The statistics are computed before the result."""
 
   def normalize(x):
     mean = x.mean(-1, keepdims=True)
@@ -58,8 +58,8 @@ def test_normalization_reads_its_input_twice():
   assert 3 * array <= _bytes(costs) <= 3 * array + 8 * statistics
 
 
-def test_gradient_of_normalization():
-  """By hand: 2 reads forward, and x and its gradient twice backward."""
+def test_bytes_of_the_gradient_of_normalization():
+  """2 reads forward, and x and its gradient twice backward."""
 
   def loss(x, y):
     mean = x.mean(-1, keepdims=True)
@@ -73,7 +73,7 @@ def test_gradient_of_normalization():
   assert 4 * array <= _bytes(costs) <= 8 * array
 
 
-def test_a_reduction_with_two_results_reads_its_operand_once():
+def test_reduction_with_two_results_reads_its_operand_once():
   """The result needs the maximum and the sum, so x is read a second time."""
 
   def log_softmax(x):
@@ -91,7 +91,7 @@ def test_a_reduction_with_two_results_reads_its_operand_once():
   assert 3 * array <= _bytes(costs) <= 3 * array + 8 * statistics
 
 
-def test_loops_count_once_per_iteration():
+def test_loop_bodies_are_counted_per_iteration():
   def layers(x, weights):
     return jax.lax.scan(lambda x, w: (x @ w, None), x, weights)[0]
 
@@ -99,7 +99,7 @@ def test_loops_count_once_per_iteration():
   assert costs.total('flops') == 5 * 2 * 64 * 32 * 32
 
 
-def test_an_update_in_place_moves_only_what_it_updates():
+def test_in_place_update_counts_only_updated_rows():
   def scatter(table, rows):
     return table.at[jnp.array([3, 5])].add(rows)
 
@@ -108,7 +108,7 @@ def test_an_update_in_place_moves_only_what_it_updates():
 
 
 @pytest.mark.parametrize('has_bias_epilogues', [False, True])
-def test_matmuls_of_some_devices_add_a_bias(has_bias_epilogues):
+def test_bias_epilogues_are_fused_into_matmuls(has_bias_epilogues):
   """Otherwise, the sum is written before the second matmul reads it. A sum of
   two matrices, or with a matrix that is used twice, is never free."""
 
@@ -149,7 +149,9 @@ def test_matmuls_of_some_devices_add_a_bias(has_bias_epilogues):
   'has_accumulation, has_barrier, expected',
   [(True, True, 0), (True, False, 3), (False, False, 4)],
 )
-def test_matmuls_add_gradients(has_accumulation, has_barrier, expected):
+def test_gradient_accumulation_is_fused_into_matmuls(
+  has_accumulation, has_barrier, expected
+):
   """In units of one array. A matmul result that already includes an addition is
   added to another matmul result in a separate kernel, unless a barrier
   separates them. Without accumulation, three arrays are read and one is
@@ -185,7 +187,7 @@ def test_kernels_without_matmuls_are_limited_by_memory():
   assert sum(map(flops.count_equation, jaxpr.eqns)) == 0
 
 
-def test_peak_memory_is_that_of_arrays_that_exist_together():
+def test_peak_memory_counts_simultaneously_live_arrays():
   """Two products of 64 x 64 exist while the third is computed."""
 
   def product(x):
@@ -214,12 +216,12 @@ def _matmul_equation(function, *shapes, dtype=jnp.bfloat16):
     (250_004, jnp.bfloat16, False),
   ],
 )
-def test_rows_of_logits_are_aligned_to_16_bytes(columns, dtype, is_aligned):
+def test_misaligned_rows_of_logits_are_found(columns, dtype, is_aligned):
   equation = _matmul_equation(jnp.dot, (4928, 768), (768, columns), dtype=dtype)
   assert (step_costs.misaligned_arrays(equation) == ()) == is_aligned
 
 
-def test_heads_of_a_projection_are_one_dimension():
+def test_heads_of_a_projection_are_merged_for_alignment():
   """12 heads of size 10 are rows of 240 bytes; the scores are not aligned."""
 
   def project(x, kernel):

@@ -1,4 +1,4 @@
-"""Estimated times, compared with arithmetic by hand."""
+"""Tests of estimated times, compared with values computed by hand."""
 
 import collections
 import dataclasses
@@ -32,7 +32,7 @@ def _time(*operations, machine=_H200, counts=_NONE, **options):
   return step_time.estimate_time(costs, machine, counts, **options)
 
 
-def test_the_measured_step_by_hand():
+def test_estimate_equals_a_value_computed_by_hand():
   """XLM-R base, 64 x 512 tokens, V = 250,002, bfloat16, on one H200.
 
   The FLOPs and bytes of the compiled step: layers 16.70 TFLOP, head 5.68
@@ -63,18 +63,18 @@ def test_the_measured_step_by_hand():
   assert old.total == pytest.approx(74.01e-3, abs=5e-5)
 
 
-def test_a_kernel_takes_the_longer_of_its_two_times():
+def test_kernel_time_is_the_maximum_of_compute_and_memory_time():
   slow_memory = _operation(Kind.MATMUL, flops=719e9, bytes=7e12)
   assert _time(slow_memory).matmuls == pytest.approx(2.0)
 
 
-def test_alignment_does_not_matter_on_a_tpu():
+def test_alignment_is_ignored_on_tpus():
   matmul = _operation(Kind.MATMUL, flops=1e12, misaligned=('x',))
   time = _time(matmul, machine=machine_topology.parse_topology('tpu:v6e:1'))
   assert time.misaligned == 0
 
 
-def test_devices_share_the_work_and_keep_the_whole_update():
+def test_replicated_update_is_not_divided_by_the_number_of_devices():
   work = _operation(Kind.MEMORY, bytes=3.5e12)
   update = dataclasses.replace(work, phase='update')
   eight = machine_topology.parse_topology('gpu:H200:8')
@@ -84,8 +84,8 @@ def test_devices_share_the_work_and_keep_the_whole_update():
   assert sharded.memory == pytest.approx(1 / 8)
 
 
-def test_communication_beyond_the_computation_is_exposed():
-  """450 GB/s in a node at 80 %: 0.36e9 bytes take 1 ms."""
+def test_communication_longer_than_computation_is_exposed():
+  """At 80 % of 450 GB/s, 0.36e9 bytes take 1 ms."""
   counts = collections.Counter(
     {Collective('collective-permute', 8, 1, 'f32', (), 0.36e9): 3}
   )
@@ -124,13 +124,13 @@ def _trace(vocabulary_size, **fields):
 
 
 @pytest.fixture
-def every_matmul_counts(monkeypatch):
+def check_all_matmuls(monkeypatch):
   monkeypatch.setattr(step_costs, '_MIN_CHECKED_FLOPS', 0)
   monkeypatch.setattr(recommendations, '_MIN_REPORTED_FRACTION', 0.0)
 
 
-@pytest.mark.usefixtures('every_matmul_counts')
-def test_a_misaligned_vocabulary_is_reported_with_its_fix():
+@pytest.mark.usefixtures('check_all_matmuls')
+def test_misaligned_vocabulary_is_reported_with_a_fix():
   """The logits are misaligned in all three matmuls of the head."""
   setup, costs = _trace(10_002, pad_vocab_size_multiple=1)
   (warning,) = recommendations.describe_misalignment(setup, _H200, costs)
@@ -138,7 +138,7 @@ def test_a_misaligned_vocabulary_is_reported_with_its_fix():
   assert sum(o.count for o in costs.operations if o.misaligned) == 3
 
 
-@pytest.mark.usefixtures('every_matmul_counts')
+@pytest.mark.usefixtures('check_all_matmuls')
 @pytest.mark.parametrize('vocabulary_size', [119_547, 250_002])
 def test_padded_vocabularies_are_aligned(vocabulary_size):
   setup, costs = _trace(vocabulary_size, pad_vocab_size_multiple=128)
@@ -146,15 +146,15 @@ def test_padded_vocabularies_are_aligned(vocabulary_size):
   assert not [o for o in costs.operations if o.misaligned]
 
 
-@pytest.mark.usefixtures('every_matmul_counts')
+@pytest.mark.usefixtures('check_all_matmuls')
 def test_misaligned_widths_are_reported():
   setup, costs = _trace(10_112, mlp_dim=510)
   (warning, *_) = recommendations.describe_misalignment(setup, _H200, costs)
   assert '510' in warning and 'mlp_dim' in warning
 
 
-def test_shapes_that_cost_almost_nothing_are_not_reported(monkeypatch):
-  """The matmuls of a step of 8 x 12 tokens take much less than its launches."""
+def test_misaligned_shapes_of_negligible_cost_are_not_reported(monkeypatch):
+  """The kernel launches of a step of 8 x 12 tokens take most of the time."""
   monkeypatch.setattr(step_costs, '_MIN_CHECKED_FLOPS', 0)
   setup, costs = _trace(10_002, pad_vocab_size_multiple=1)
   assert [o for o in costs.operations if o.misaligned]

@@ -1,4 +1,4 @@
-"""Parsing of XLA:TPU dumps; the compiler's threads are left alone."""
+"""Tests of compiling for TPUs and parsing XLA:TPU dumps."""
 
 import pathlib
 import threading
@@ -25,7 +25,7 @@ Total bytes: 9999 (9.8KiB)
 """
 
 
-def test_memory():
+def test_memory_report_is_parsed():
   assert tpu_dumps.parse_memory(_BUFFERS, _REPORT) == {
     'arguments': 2097152 + 262144,
     'outputs': 1024,
@@ -35,7 +35,7 @@ def test_memory():
 
 
 class _Lowered:
-  """A compiler that writes its files, and then goes on."""
+  """Compiler that writes its files and continues to run."""
 
   def __init__(self, names, then):
     self._names, self._then = names, then
@@ -48,7 +48,7 @@ class _Lowered:
     self._then()
 
 
-def test_a_command_does_not_wait_for_the_machine_code(tmp_path, monkeypatch):
+def test_command_does_not_wait_for_machine_code(tmp_path, monkeypatch):
   remaining = []
   monkeypatch.setattr(process_exit, 'is_command', lambda: True)
   monkeypatch.setattr(process_exit, 'abandon_thread', remaining.append)
@@ -68,16 +68,16 @@ def test_a_command_does_not_wait_for_the_machine_code(tmp_path, monkeypatch):
   forever.set()
 
 
-def test_a_compiler_that_writes_nothing(tmp_path):
+def test_missing_dump_is_an_error(tmp_path):
   lowered = _Lowered({}, lambda: None)
   tpu_dumps.compile_program(lowered, {'fast': True}, tmp_path)
   with pytest.raises(errors.TrainingError, match='XLA_FLAGS'):
     tpu_dumps.read_program(tmp_path)
 
 
-def test_a_refusal_is_raised(tmp_path):
-  def refuse():
+def test_compiler_errors_are_raised(tmp_path):
+  def fail():
     raise jax.errors.JaxRuntimeError('INTERNAL: no')
 
   with pytest.raises(jax.errors.JaxRuntimeError, match='no'):
-    tpu_dumps.compile_program(_Lowered({}, refuse), {'fast': True}, tmp_path)
+    tpu_dumps.compile_program(_Lowered({}, fail), {'fast': True}, tmp_path)

@@ -1,4 +1,4 @@
-"""Runs converted to Hugging Face directories and back."""
+"""Tests of converting runs to Hugging Face directories and back."""
 
 import dataclasses
 import shutil
@@ -32,8 +32,8 @@ def run(make_run, tmp_path_factory):
   return _open(make_run(tmp_path_factory.mktemp('runs') / 'run', [10]))
 
 
-def test_hugging_face_and_back(run, sentences, tmp_path):
-  """The vectors are unchanged, and the tokenizer is that of the run."""
+def test_run_is_unchanged_after_export_and_import(run, sentences, tmp_path):
+  """The vectors and the tokenizer are equal."""
   folder, texts = tmp_path / 'folder', sentences('de', 3)
   plain_run = _write_plain(run, tmp_path / 'run')
   assert xlflax.to_huggingface(plain_run, folder, model_type='bert') == []

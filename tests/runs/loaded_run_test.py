@@ -1,4 +1,4 @@
-"""Opening, encoding, evaluating, translating and converting from Python."""
+"""Tests of the methods of `xlflax.Run`."""
 
 import shutil
 import types
@@ -46,13 +46,13 @@ def run(directory):
   return _open(directory)
 
 
-def test_a_run_in_a_notebook(run):
+def test_run_has_an_html_representation(run):
   text = run._repr_html_()
   assert '<th>checkpoints</th><td>10, 20</td>' in text
   assert 'Encoder' in text and 'num_layers' in text
 
 
-def test_a_run_opens_at_a_checkpoint(directory, run, eval_model):
+def test_run_is_opened_at_a_checkpoint(directory, run, eval_model):
   assert run.steps == [10, 20]
   assert run.step == 20
   assert run.model == eval_model.model
@@ -67,7 +67,7 @@ def test_a_run_opens_at_a_checkpoint(directory, run, eval_model):
   )
 
 
-def test_parameters_of_another_step(run, eval_model):
+def test_parameters_of_another_step_are_restored(run, eval_model):
   assert run.params() is run.params(20)
   scale = [
     float(run.params(step)['model']['embeddings']['token'].std())
@@ -93,7 +93,7 @@ def test_parameters_of_another_step(run, eval_model):
     ('newest', "'last', 'best' or 'untrained'"),
   ],
 )
-def test_unknown_checkpoints(directory, step, message):
+def test_unknown_checkpoints_are_rejected(directory, step, message):
   with pytest.raises(errors.XlflaxError, match=message):
     _open(directory, step=step)
 
@@ -106,7 +106,7 @@ def test_unknown_checkpoints(directory, step, message):
     (dict(layer=0, pooling='mean'), 0, Pooling.MEAN),
   ],
 )
-def test_encode_is_a_layer_of_the_states(
+def test_encode_returns_a_pooled_layer_of_hidden_states(
   run, sentences, options, layer, pooling
 ):
   texts = [*sentences('de', 5), *sentences('ja', 4)]
@@ -120,8 +120,7 @@ def test_encode_is_a_layer_of_the_states(
   np.testing.assert_array_equal(vectors, expected)
 
 
-def test_states_of_tokens(run, sentences):
-  """Their mean over a text's tokens equals the text's vector at every layer."""
+def test_mean_of_token_states_equals_the_text_vector(run, sentences):
   texts = [*sentences('de', 2), *sentences('ja', 1)]
   codes = ['de', 'de', 'ja']
   hidden_states = run.states(texts, languages=codes)
@@ -139,7 +138,7 @@ def test_states_of_tokens(run, sentences):
   assert cut.shape == (3, 2, 16)
 
 
-def test_a_masked_place_is_filled(run, sentences):
+def test_fill_mask_predicts_the_masked_token(run, sentences):
   (text,) = sentences('de', 1)
   prefix, _, suffix = text.partition(' ')
   (predictions,) = run.fill_mask(
@@ -165,12 +164,12 @@ def test_a_masked_place_is_filled(run, sentences):
 
 
 @pytest.mark.parametrize('text', ['none', '<mask> and <mask>'])
-def test_one_place_is_masked(run, text):
+def test_fill_mask_requires_exactly_one_mask(run, text):
   with pytest.raises(errors.ConfigError, match='<mask>'):
     run.fill_mask([text], languages='de')
 
 
-def test_one_language_for_all_texts(run, sentences):
+def test_single_language_applies_to_all_texts(run, sentences):
   texts = sentences('ja', 3)
   vectors = run.encode(texts, languages='ja')
   np.testing.assert_array_equal(
@@ -179,7 +178,7 @@ def test_one_language_for_all_texts(run, sentences):
   assert np.abs(vectors - run.encode(texts, languages='de')).max() > 1e-3
 
 
-def test_encode_layers(run, sentences):
+def test_encode_layers_returns_all_layers(run, sentences):
   texts = sentences('de', 3)
   layers = run.encode_layers(texts, languages='de')
   assert layers.shape == (3, 3, 16)
@@ -190,7 +189,7 @@ def test_encode_layers(run, sentences):
 
 
 @pytest.mark.slow
-def test_attention_between_two_texts(run, sentences):
+def test_attention_weights_of_a_pair(run, sentences):
   (first,), (second,) = sentences('de', 1), sentences('ja', 1)
   pair_weights = run.attention_weights(first, second, languages=['de', 'ja'])
   length = len(pair_weights.token_ids)
@@ -239,7 +238,7 @@ def test_encode_rejects_invalid_arguments(run, texts, options, message):
 
 
 def test_languages_outside_the_vocabulary_are_logged(run, caplog):
-  """They do not change the vectors of a model that does not depend on them."""
+  """A warning suffices for a model that does not depend on languages."""
   eval_model = types.SimpleNamespace(
     needs_languages=False,
     model=types.SimpleNamespace(config=None),
@@ -264,7 +263,7 @@ def test_evaluate_writes_and_returns_results(run, corpus):
   assert untrained.metrics != result.metrics
 
 
-def test_evaluate_needs_a_readable_checkpoint(directory, tmp_path, corpus):
+def test_evaluate_requires_a_readable_checkpoint(directory, tmp_path, corpus):
   copy = tmp_path / 'run'
   shutil.copytree(directory, copy)
   shutil.rmtree(copy / 'eval', ignore_errors=True)
@@ -277,7 +276,7 @@ def test_evaluate_needs_a_readable_checkpoint(directory, tmp_path, corpus):
     _open(copy).evaluate([task])
 
 
-def test_translate(copying_run):
+def test_translate_returns_translations(copying_run):
   run = _open(copying_run)
   texts = ['the dog sleeps', '', 'warm milk']
   assert run.translate(texts, source='en', target='de', beam_size=2) == texts
