@@ -1,4 +1,4 @@
-"""Observations of the papers, from the files of the analyses."""
+"""Tests of observations computed from files of analyses."""
 
 import math
 
@@ -29,7 +29,7 @@ def _write_alignment(directory, errors):
   analysis_report.write(directory, analysis)
 
 
-def test_rows_are_read_from_the_folder_of_an_analysis(tmp_path):
+def test_rows_of_an_analysis_are_read(tmp_path):
   _write_alignment(tmp_path / 'alignment', _ALIGNMENT_ERRORS)
   rows = observations.read_rows(tmp_path / 'alignment')
   values = observations.values_by_layer(rows, 'aer', series='MLM and TLM')
@@ -42,7 +42,7 @@ def test_missing_analysis_has_no_rows(tmp_path):
   assert observations.read_rows(tmp_path / 'cka-biased') == []
 
 
-def test_table_of_one_analysis(tmp_path, capsys):
+def test_table_of_an_analysis_is_printed(tmp_path, capsys):
   errors = _ALIGNMENT_ERRORS | {'MLM and TLM': [0.6, 0.5, 0.7]}
   _write_alignment(tmp_path / 'alignment-en-de', errors)
   observations.main([str(tmp_path)])

@@ -1,4 +1,4 @@
-"""Commands of the studies report missing input files."""
+"""Tests of the commands of the studies."""
 
 import importlib
 import pathlib
@@ -81,7 +81,7 @@ def test_missing_inputs_are_reported(tmp_path, capsys, name):
 
 
 @pytest.mark.parametrize('name', _ARGUMENTS)
-def test_help(capsys, name):
+def test_help_is_printed(capsys, name):
   module = importlib.import_module(f'studies.{name}')
   with pytest.raises(SystemExit) as raised:
     module.main(['--help'])
@@ -89,9 +89,7 @@ def test_help(capsys, name):
   assert 'studies.' + name.removesuffix('.__main__') in capsys.readouterr().out
 
 
-def test_the_runner_of_tiny_runs_starts_the_program_that_builds_corpora(
-  tmp_path,
-):
+def test_runner_starts_the_corpus_builder(tmp_path):
   (tmp_path / 'data').mkdir()
   study_runner = runner.Runner(tmp_path / 'data', tmp_path / 'work', [])
   with pytest.raises(RuntimeError, match='exit status'):

@@ -1,4 +1,4 @@
-"""CKA and sentence retrieval over layers, from the files of both analyses."""
+"""Tests of the correlation of CKA and sentence retrieval over layers."""
 
 import math
 
@@ -24,7 +24,7 @@ def _rows(series, values, accuracy):
   return cka, sentences
 
 
-def test_correlation_over_layers():
+def test_correlation_over_layers_equals_numpy():
   expected = np.corrcoef(_CKA, _ACCURACY)[0, 1]
   cka, sentences = _rows('a', _CKA, _ACCURACY)
   name = ('a', 'en-fr', '9')
@@ -35,7 +35,7 @@ def test_correlation_over_layers():
   assert correlations == {name: pytest.approx(-expected)}
 
 
-def test_too_few_layers_and_constant_values():
+def test_correlation_of_few_or_constant_values_is_undefined():
   assert correlation.layer_correlations(*_rows('a', _CKA[:2], _ACCURACY)) == {}
   correlations = correlation.layer_correlations(
     *_rows('a', [0.5] * 3, _ACCURACY)

@@ -1,4 +1,4 @@
-"""Learning curves by epoch, from the results of evaluations."""
+"""Tests of learning curves by epoch."""
 
 import csv
 
@@ -21,7 +21,7 @@ def _write_result(run, step, score, *, split='test'):
   )
 
 
-def test_scores_by_epoch(tmp_path):
+def test_test_scores_are_plotted_by_epoch(tmp_path):
   """Steps become epochs, and scores of the validation set are not used."""
   for step, score in ((50, 1.5), (100, 2.5), (400, 3.0)):
     _write_result(tmp_path / 'veco', step, score)
@@ -46,14 +46,14 @@ def test_scores_by_epoch(tmp_path):
   assert (tmp_path / 'out/curves.png').read_bytes().startswith(b'\x89PNG')
 
 
-def test_a_run_without_results(tmp_path):
+def test_run_without_results_is_an_error(tmp_path):
   _write_result(tmp_path / 'veco', 50, 1.5)
   with raises_error(errors.CheckpointError, got='bleu/en-fr'):
     learning_curves.read_curve(tmp_path / 'veco', 'bleu/en-fr', 10)
 
 
 @pytest.mark.parametrize('steps', ['0', '-1'])
-def test_the_length_of_an_epoch_is_positive(steps, tmp_path):
+def test_steps_per_epoch_must_be_positive(steps, tmp_path):
   with pytest.raises(SystemExit):
     learning_curves.main(
       [f'--steps_per_epoch={steps}', '--output=x', str(tmp_path)]

@@ -1,4 +1,4 @@
-"""The study of recipes: its tables from the recorded results, and its runs."""
+"""Tests of the tables and runs of the study of recipes."""
 
 import pathlib
 
@@ -21,7 +21,7 @@ def test_published_tables_follow_from_recorded_results(capsys):
   assert set(rows) <= set(published)
 
 
-def test_conditions_train_on_the_tokens_that_they_declare(
+def test_conditions_train_on_the_declared_number_of_tokens(
   monkeypatch, tmp_path
 ):
   commands = []

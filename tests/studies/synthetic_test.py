@@ -1,4 +1,4 @@
-"""The study of synthetic languages: its files, tasks and suite."""
+"""Tests of the files, tasks and suite of synthetic languages."""
 
 import pathlib
 
@@ -26,7 +26,7 @@ def toy(tmp_path_factory) -> pathlib.Path:
   return directory
 
 
-def test_equal_options_give_equal_bytes(toy, tmp_path):
+def test_equal_options_generate_equal_files(toy, tmp_path):
   _write(tmp_path / 'again')
   paths = [path for path in toy.rglob('*') if path.is_file()]
   assert len(paths) > 50
@@ -35,7 +35,7 @@ def test_equal_options_give_equal_bytes(toy, tmp_path):
     assert copy.read_bytes() == path.read_bytes()
 
 
-def test_every_family_is_read(toy):
+def test_task_families_are_read(toy):
   codes = generator.read_options(toy).codes
   for family in sources.FAMILIES:
     source = sources.labeled_dataset(toy, family, 'test')
@@ -57,7 +57,7 @@ def test_seqio_tasks_are_registered(toy):
 
 
 @pytest.mark.parametrize('name', ['suite', 'measured_suite'])
-def test_the_suite_reads_the_files(toy, name):
+def test_suite_reads_the_files(toy, name):
   paths = [str(_ROOT)]
   built = gin_config.load_gin_files(
     [f'studies/synthetic/{name}.gin'], (), paths

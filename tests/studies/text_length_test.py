@@ -1,9 +1,9 @@
-"""The study of false drops, on two small texts."""
+"""Tests of the study of dropped lines on two small texts."""
 
 from studies.text_length import __main__ as study
 
 
-def test_tables(tmp_path, capsys, monkeypatch):
+def test_tables_are_printed(tmp_path, capsys, monkeypatch):
   monkeypatch.setattr(study, 'read_django', lambda: [('th', ['ไทย' * 30] * 2)])
   (tmp_path / 'udhr').mkdir()
   (tmp_path / 'ntrex').mkdir()

@@ -1,11 +1,11 @@
-"""Transfer of the labels of Chinese characters to segmented words."""
+"""Tests of transferring labels of Chinese characters to words."""
 
 import pytest
 
 from studies.papers import word_labels
 
 
-def test_labels_of_words():
+def test_words_receive_the_labels_of_their_characters():
   labels = word_labels.transfer_labels(
     '我在北京大学学习',
     ['O', 'O', 'B-ORG', 'I-ORG', 'I-ORG', 'I-ORG', 'O', 'O'],
@@ -34,7 +34,7 @@ def test_words_are_split_at_entities():
   ]
 
 
-def test_adjacent_entities_and_long_items():
+def test_adjacent_entities_are_separated():
   labels = word_labels.transfer_labels(
     ['2006', '年', '京', '沪'],
     ['O', 'O', 'B-LOC', 'B-LOC'],
@@ -43,12 +43,12 @@ def test_adjacent_entities_and_long_items():
   assert labels == [('2006年', 'O'), ('京', 'B-LOC'), ('沪', 'B-LOC')]
 
 
-def test_files():
+def test_label_files_are_converted():
   lines = ['北 B-LOC', '京 I-LOC', '', '好\tO']
   labels = list(word_labels.convert(lines, lambda text: [text]))
   assert labels == ['北京\tB-LOC', '', '好\tO']
 
 
-def test_other_words():
+def test_words_that_do_not_match_the_characters_are_rejected():
   with pytest.raises(ValueError, match='京'):
     word_labels.transfer_labels(['北', '京'], ['O', 'O'], ['北'])

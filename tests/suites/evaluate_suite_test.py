@@ -1,4 +1,4 @@
-"""Suites over training that costs nothing: failures, files, several models."""
+"""Tests of evaluating suites with fake training."""
 
 import csv
 import json
@@ -38,7 +38,7 @@ fakes.Counted.name = '{name}'
 
 @pytest.fixture
 def make_suite(tmp_path, training_gin, fake_training):
-  """A suite of a tuned task, one with its models, a plain and a broken one."""
+  """Returns a function that creates a suite with tuned, plain and broken tasks."""
   del fake_training
   initialization = """
 from xlflax import evaluate
@@ -103,7 +103,7 @@ def _run(suite, runs, tmp_path, **fields):
 
 
 @pytest.mark.slow
-def test_all_tasks(make_suite, runs, tmp_path):
+def test_results_of_all_tasks_are_reported(make_suite, runs, tmp_path):
   report = _run(make_suite(), runs[:1], tmp_path)
   results = report.results_by_task('mlm@20')
   assert results['tuned'].setting == 'LEARNING_RATE=0.4'
@@ -113,10 +113,10 @@ def test_all_tasks(make_suite, runs, tmp_path):
     'accuracy/en': (0.8,),
     'accuracy/fr': (0.5,),
   }
-  # The broken task is all that is missing.
+  # Only the broken task has no result.
   assert {f.task for f in report.failures} == {'mlm@20: broken'}
   trials = [name for name in fakes.CALLS if 'SEED' in name]
-  assert len(trials) == len(set(trials)) == 4  # tuned once, for two tasks
+  assert len(trials) == len(set(trials)) == 4  # Both tasks use the same grid.
   assert (tmp_path / 'out' / 'mlm@20' / 'tuned' / 'trials').is_dir()
 
 
@@ -145,8 +145,8 @@ def test_bindings_replace_axes_of_the_grid(make_suite, runs, tmp_path, caplog):
 
 
 @pytest.mark.slow
-def test_the_best_checkpoint_of_each_run(make_suite, runs, tmp_path):
-  """The best steps of two runs differ; the perplexity is low at the best."""
+def test_best_checkpoint_of_each_run_is_evaluated(make_suite, runs, tmp_path):
+  """The best steps of the two runs differ. A lower perplexity is better."""
   for run, values in zip(runs, ((3.0, 5.0), (5.0, 3.0)), strict=True):
     (pathlib.Path(run) / 'metrics.jsonl').write_text(
       ''.join(
@@ -174,7 +174,7 @@ def test_the_best_checkpoint_of_each_run(make_suite, runs, tmp_path):
 
 
 @pytest.mark.slow
-def test_files(make_suite, runs, tmp_path):
+def test_results_are_written_outside_of_the_run(make_suite, runs, tmp_path):
   with read_only.only_read(pathlib.Path(runs[0])):
     _run(make_suite('tuned', 'plain'), runs[:1], tmp_path)
   out = tmp_path / 'out'
@@ -200,19 +200,19 @@ def test_files(make_suite, runs, tmp_path):
 
 
 @pytest.mark.slow
-def test_nothing_finished_is_computed_again(make_suite, runs, tmp_path):
+def test_finished_results_are_not_recomputed(make_suite, runs, tmp_path):
   suite = make_suite('tuned', 'plain')
   first = _run(suite, runs[:1], tmp_path)
   again = _run(suite, runs[:1], tmp_path)
   assert fakes.CALLS == []
   assert again.to_json() == first.to_json()
   _run(suite, runs, tmp_path)
-  assert len(fakes.CALLS) == 4 + 2 + 1  # all of the second model
+  assert len(fakes.CALLS) == 4 + 2 + 1  # all evaluations of the second model
 
 
 @pytest.mark.slow
 def test_results_of_several_calls_are_merged(make_suite, runs, tmp_path):
-  """One job for each task gives the suite's average."""
+  """Separate jobs for the tasks give the same report."""
   suite = make_suite('plain', 'tuned')
   full_report = _run(suite, runs[:1], tmp_path)
   for folder in ('results', 'mlm@20'):
@@ -228,7 +228,9 @@ def test_results_of_several_calls_are_merged(make_suite, runs, tmp_path):
 
 
 @pytest.mark.slow
-def test_failures_are_those_of_the_call(make_suite, runs, tmp_path):
+def test_report_contains_failures_of_the_current_call(
+  make_suite, runs, tmp_path
+):
   suite = make_suite('plain', 'broken')
   assert _run(suite, runs[:1], tmp_path, names=['broken']).failures
   report = _run(suite, runs[:1], tmp_path, names=['plain'])
@@ -241,7 +243,7 @@ def test_failures_are_those_of_the_call(make_suite, runs, tmp_path):
 
 
 @pytest.mark.slow
-def test_costs_add_up_over_calls(make_suite, runs, tmp_path):
+def test_costs_are_summed_over_calls(make_suite, runs, tmp_path):
   suite = make_suite('plain')
   costs = []
   for _ in range(2):
@@ -261,7 +263,7 @@ def test_costs_add_up_over_calls(make_suite, runs, tmp_path):
   assert (costs[0].device_seconds, costs[0].device) == (0, 'cpu')
 
 
-def test_models_side_by_side(make_suite, runs, tmp_path):
+def test_models_are_compared(make_suite, runs, tmp_path):
   report = _run(make_suite('plain'), runs, tmp_path)
   assert report.models == ['mlm@20', 'tlm@20']
   text = (tmp_path / 'out' / 'report' / 'leaderboard.md').read_text()
@@ -271,7 +273,7 @@ def test_models_side_by_side(make_suite, runs, tmp_path):
 
 
 @pytest.mark.slow
-def test_some_tasks_and_steps(make_suite, runs, tmp_path):
+def test_selected_tasks_and_steps_are_evaluated(make_suite, runs, tmp_path):
   report = _run(
     make_suite(), runs[:1], tmp_path, names=['plain'], steps=[10, 20]
   )
@@ -281,7 +283,9 @@ def test_some_tasks_and_steps(make_suite, runs, tmp_path):
 
 
 @pytest.mark.slow
-def test_watching_a_run(make_suite, runs, tmp_path):
+def test_watched_run_is_evaluated_until_it_is_finished(
+  make_suite, runs, tmp_path
+):
   saved_run.mark_finished(tmp_path / 'mlm', 20)
   report = _run(
     make_suite('plain'), runs[:1], tmp_path, watch=True, poll_seconds=0.01
@@ -298,12 +302,14 @@ def test_watching_a_run(make_suite, runs, tmp_path):
     (dict(watch=True), '--continuous'),
   ],
 )
-def test_mistakes(make_suite, runs, tmp_path, fields, values):
+def test_invalid_arguments_are_rejected(
+  make_suite, runs, tmp_path, fields, values
+):
   with raises_error(errors.XlflaxError, mentions=values):
     _run(make_suite('plain'), runs, tmp_path, **fields)
 
 
-def test_a_suite_of_unknown_models():
+def test_task_with_an_unknown_grid_is_rejected():
   with raises_error(errors.ConfigError, got='b', mentions=('a', 's')):
     suite_config.Suite(
       name='s',
@@ -315,10 +321,10 @@ def test_a_suite_of_unknown_models():
     )
 
 
-def test_another_run_of_the_same_name_is_refused(
+def test_different_run_with_the_same_name_is_rejected(
   make_suite, make_run, tmp_path
 ):
-  """A folder's name does not tell a run; the same run may be moved."""
+  """The same run is accepted in another folder."""
   suite, folders = make_suite('plain'), [tmp_path / 'a', tmp_path / 'b']
   for folder in folders:
     folder.mkdir()
@@ -332,7 +338,7 @@ def test_another_run_of_the_same_name_is_refused(
   assert again.to_json() == first.to_json() and fakes.CALLS == []
 
 
-def test_statistics_are_no_predictions(tmp_path):
+def test_statistics_files_are_not_exported_as_predictions(tmp_path):
   path = tmp_path / eval_task.statistics_file('de')
   path.write_text('{}')
   for version, task in (('xtreme-r', 'mewslix'), ('xtreme', 'udpos')):
@@ -349,7 +355,7 @@ def test_statistics_are_no_predictions(tmp_path):
 
 
 def test_predictions_of_all_test_tasks_are_found(tmp_path):
-  """A seed has one folder per test task; the first seed's are exported."""
+  """The predictions of the first seed are exported."""
   folders = [tmp_path / name for name in ('a0', 'b0', 'a1', 'b1')]
   for folder in folders:
     folder.mkdir()
@@ -368,8 +374,8 @@ def test_predictions_of_all_test_tasks_are_found(tmp_path):
   assert result._predictions('b') == str(folders[1] / 'b.tsv')
 
 
-def test_tasks_of_one_task_are_no_seeds():
-  """Two with one metric are refused; a part that failed loses no other."""
+def test_results_of_test_tasks_are_merged():
+  """Duplicate metrics are rejected, and failed parts do not remove others."""
   empty_result = suite_report.TaskResult(
     task='t', family='f', label='m', step=20
   )

@@ -1,4 +1,4 @@
-"""The low-resource suite on small synthetic data in the publishers' formats."""
+"""Tests of the low-resource suite on small synthetic data."""
 
 import json
 
@@ -63,7 +63,7 @@ def test_all_tasks_have_head_and_tail_averages(tmp_path, make_run, capsys):
     )
 
 
-def test_converted_files(tmp_path):
+def test_data_is_converted_to_the_files_of_the_tasks(tmp_path):
   data = low_resource_data.write_data(tmp_path)
   assert (data / 'taxi1500/swh/dev.tsv').read_text().splitlines() == [
     'a b ,\tsports',

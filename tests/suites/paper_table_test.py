@@ -1,4 +1,4 @@
-"""Paper tables: selection, means, differences, and the shipped tables."""
+"""Tests of paper tables."""
 
 import csv
 import io
@@ -117,7 +117,7 @@ def test_mean_requires_all_columns(table):
   assert comparison.measured == {('base', 'a'): 50.0}
 
 
-def test_runs_and_tasks(table):
+def test_tasks_are_selected_by_run(table):
   assert table.tasks_by_run == {
     'base': {'task', 'qa'},
     'base_fr': {'task'},
@@ -137,7 +137,7 @@ def test_runs_and_tasks(table):
     ({'summary': ('e',)}, 'e'),
   ],
 )
-def test_names_are_checked(tmp_path, fields, got):
+def test_unknown_names_are_rejected(tmp_path, fields, got):
   published = _write(
     tmp_path / 'table.csv', ['base,,Base,base,s,,70,60,50,40,58.3']
   )
@@ -153,13 +153,13 @@ def test_names_are_checked(tmp_path, fields, got):
     (['x,,X,x,s,,one,2,3,4,5'], 'one'),
   ],
 )
-def test_rows_are_checked(tmp_path, lines, got):
+def test_invalid_rows_are_rejected(tmp_path, lines, got):
   table = _table(_write(tmp_path / 'table.csv', lines))
   with raises_error(errors.ConfigError, got=got):
     table.check(['task', 'qa'])
 
 
-def test_missing_and_malformed_files(tmp_path):
+def test_missing_and_malformed_files_are_rejected(tmp_path):
   with raises_error(errors.ConfigError, got='none.csv'):
     _table('none.csv').check(['task', 'qa'])
   (tmp_path / 'table.csv').write_text('name,a\nx,1\n')
@@ -167,7 +167,7 @@ def test_missing_and_malformed_files(tmp_path):
     _table(str(tmp_path / 'table.csv')).check(['task', 'qa'])
 
 
-def test_runs_without_a_selected_task_are_named(table, tmp_path, caplog):
+def test_runs_without_a_selected_task_are_reported(table, tmp_path, caplog):
   for name in ('base', 'more_fr'):
     (tmp_path / 'runs' / name).mkdir(parents=True)
     (tmp_path / 'runs' / name / run_directory.MODEL).write_text('{}')
@@ -255,7 +255,7 @@ def _make_suite(tmp_path, training_gin, published):
 def test_suite_writes_the_table(
   make_run, fake_training, training_gin, tmp_path
 ):
-  """The two best settings of each run are tested, and only on its tasks."""
+  """The two best settings of each run are tested only on the tasks of the run."""
   del fake_training
   published = _write(
     tmp_path / 'table.csv',
@@ -333,7 +333,7 @@ def _report(*results):
   )
 
 
-def test_means_without_the_labels_of_a_language_are_left_out(table):
+def test_means_with_unlabeled_languages_are_omitted(table):
   notes: list[str] = []
   blind = labeled_examples.ClassifiedText(id='0', language='ar', text='a')
   head_task.with_gold_labels([blind], ['x'], 'ar', notes)
@@ -398,8 +398,8 @@ def test_each_paper_has_tables():
 
 
 @pytest.mark.parametrize('name', _shipped())
-def test_shipped_tables(name):
-  """Names agree, and the printed averages are the means of their columns."""
+def test_shipped_tables_are_consistent(name):
+  """The printed averages are the means of their columns."""
   suite = _build(name)
   table = suite.table
   assert suite.name == name
@@ -452,7 +452,7 @@ def test_rows_have_as_many_columns_as_the_header(tmp_path, row):
     _table(published).check(['task', 'qa'])
 
 
-def test_published_scores_are_utf8(tmp_path):
+def test_published_scores_must_be_utf8(tmp_path):
   published = _write(
     tmp_path / 'table.csv', ['base,,Base,base,s,,70,60,50,40,58.3']
   )

@@ -35,7 +35,7 @@ which xlflax deviates from a recipe are listed below the recipe's table and in a
 
 
 def build_page() -> str:
-  """Returns the page, generated from the gin files."""
+  """Generates the page from the gin files."""
   parts = [_HEADER]
   for recipe, suites in _RECIPES.items():
     built_suites = [build_suite(name, recipe) for name in suites]
@@ -93,7 +93,7 @@ def read_setting(config: gin_config.Configuration, name: str) -> Any:
   if '.' not in name:
     try:
       return config.macro(name)
-    except errors.CorpusError:  # The macro reads data that does not exist.
+    except errors.CorpusError:  # The macro requires data that does not exist.
       return 'on the dev set'
   try:
     return config.parameter(name)

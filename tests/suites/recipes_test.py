@@ -1,4 +1,4 @@
-"""Published recipes of suites: each setting arrives where it is used."""
+"""Tests of the published recipes of suites."""
 
 import pathlib
 
@@ -12,7 +12,7 @@ from xlflax.suites import suite_result_store
 from xlflax.utils import errors
 
 
-def test_the_page_is_as_the_files_say(request):
+def test_page_matches_the_gin_files(request):
   text = recipe_table.build_page()
   if request.config.getoption('--regenerate_goldens'):
     recipe_table.PAGE.write_text(text)
@@ -28,7 +28,7 @@ def test_the_page_is_as_the_files_say(request):
     ('panx', dict(peak=2e-5, warmup=0, decay=0.0)),
   ],
 )
-def test_training_is_that_of_the_scripts(task, expected):
+def test_training_settings_match_the_scripts_of_xtreme(task, expected):
   """The settings match train_*.sh and third_party/run_*.py of XTREME."""
   suite_task = recipe_table.build_suite('xtreme', 'xtreme').task(task)
   config = recipe_table.load_configuration(suite_task, *suite_task.recipe)
@@ -42,7 +42,7 @@ def test_training_is_that_of_the_scripts(task, expected):
   assert optimizer.b2 == 0.999 and optimizer.clip_norm == 1.0
 
 
-def test_vectors_are_those_of_the_scripts():
+def test_retrieval_settings_match_the_scripts_of_xtreme():
   suite = recipe_table.build_suite('xtreme', 'xtreme')
   for name, pooling in (('tatoeba', 'mean_all'), ('bucc2018', 'first')):
     task = suite.task(name)
@@ -55,7 +55,7 @@ def test_vectors_are_those_of_the_scripts():
     assert values == [pooling, 8, 512, 'none']
 
 
-def test_xtreme_r_adds_to_the_settings_of_xtreme():
+def test_xtreme_r_recipe_extends_the_xtreme_recipe():
   ours, base = (
     recipe_table.build_suite('xtreme_r', name)
     for name in ('xtreme-r', 'xtreme')
@@ -78,24 +78,24 @@ def test_xtreme_r_adds_to_the_settings_of_xtreme():
   )
 
 
-def test_the_recipe_of_xtreme_r_is_found_by_its_name(capsys):
+def test_xtreme_r_recipe_is_found_by_name(capsys):
   arguments = ['--suite=xtreme_r', '--recipe=xtreme-r', '--data=d']
   assert cli.main(['evaluate', '--model_dir=m', *arguments]) == 2
 
 
-def test_an_unknown_recipe_is_told(capsys):
+def test_unknown_recipe_is_reported(capsys):
   arguments = ['--suite=xtreme', '--recipe=xtrem', '--data=d', '--output=o']
   assert cli.main(['evaluate', '--model_dir=m', *arguments]) == 2
   assert_mentions(capsys.readouterr().err, 'xtrem')
 
 
-def test_a_recipe_of_another_suite_is_refused(tmp_path, capsys):
+def test_recipe_of_another_suite_is_rejected(tmp_path, capsys):
   arguments = ['--suite=glue', '--recipe=xtreme', '--data=d']
   arguments += [f'--output={tmp_path}', '--model_dir=m']
   assert cli.main(['evaluate', *arguments]) == 2
 
 
-def test_a_result_says_which_recipe_it_has(tmp_path: pathlib.Path):
+def test_result_contains_the_recipe(tmp_path: pathlib.Path):
   suite = recipe_table.build_suite('xtreme_r', 'xtreme')
   notes = suite.recipe_notes(suite.task('xcopa'))
   assert 'recipe xtreme: LEARNING_RATE = 2e-5; BATCH_SIZE = 64' in notes[0]

@@ -1,4 +1,4 @@
-"""Shards of a suite: who runs which task, and their common report."""
+"""Tests of assigning tasks to shards and of merging their reports."""
 
 import shutil
 
@@ -17,7 +17,7 @@ def _task(name, trials=None):
   )
 
 
-def test_tasks_are_assigned_round_robin_and_grids_stay_together():
+def test_tasks_are_assigned_round_robin_without_splitting_grids():
   tasks = [
     _task('xnli', 'xnli'),
     _task('xquad', 'xquad'),
@@ -37,8 +37,8 @@ def test_tasks_are_assigned_round_robin_and_grids_stay_together():
 
 
 @pytest.mark.slow
-def test_shares_make_one_report(tmp_path, make_run):
-  """Two machines with one folder; the last one writes what one would."""
+def test_shards_write_a_common_report(tmp_path, make_run):
+  """The last of two machines writes the report of a single machine."""
   for name in 'ab':
     (tmp_path / f'{name}.gin').write_text(
       'from __gin__ import dynamic_registration\n'

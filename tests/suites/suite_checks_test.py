@@ -35,7 +35,7 @@ xtreme.xtreme_examples:
 
 @pytest.fixture
 def make_suite(tmp_path, training_gin, fake_training):
-  """A function that returns a suite of XTREME tasks with training that is fake.
+  """Returns a function that creates a suite of XTREME tasks with fake training.
 
   The fake trainer copies a run without a head, so every test fails.
   """
@@ -64,7 +64,7 @@ def make_suite(tmp_path, training_gin, fake_training):
 
 @pytest.fixture
 def write_files(tmp_path):
-  """A function that writes test files of an XTREME task by language."""
+  """Returns a function that writes test files of an XTREME task by language."""
 
   def write(task, **texts):
     folder = tmp_path / 'data' / task
@@ -124,7 +124,7 @@ def test_missing_labels_are_reported_before_fine_tuning(
     assert name in text
 
 
-def test_files_that_cannot_be_read_are_reported_before_fine_tuning(
+def test_unreadable_files_are_reported_before_fine_tuning(
   make_suite, make_run, write_files, tmp_path, caplog
 ):
   write_files('xnli', en=_LABELED, de='one column\n')
@@ -197,7 +197,7 @@ def test_tasks_without_labeled_examples_have_no_parts():
   assert not gold_labels.describe_failures({'counted': data})
 
 
-def test_long_lists_of_languages_are_shortened():
+def test_long_lists_of_languages_are_truncated():
   parts = [f'l{number}' for number in range(30)]
   count = eval_task.LabelCount(0, 5)
   data = gold_labels.TestData(

@@ -1,4 +1,4 @@
-"""A dry run of a suite reads all files, and trains and writes nothing."""
+"""Tests of the dry run of a suite, which reads all files and writes none."""
 
 import dataclasses
 import io
@@ -26,7 +26,7 @@ _BLIND = 'a dog\tthe cat\n'
 
 @pytest.fixture
 def data(tmp_path):
-  """XTREME's folder with three test languages of XNLI, one without labels."""
+  """XTREME folder with three test languages of XNLI, one without labels."""
   folder = tmp_path / 'data' / 'xnli'
   folder.mkdir(parents=True)
   for name, text in {
@@ -42,7 +42,7 @@ def data(tmp_path):
 
 @pytest.fixture
 def run(data, make_run, tmp_path, capsys):
-  """Runs `xlflax evaluate --suite=xtreme --dry_run`."""
+  """Returns a function that runs `xlflax evaluate --suite=xtreme --dry_run`."""
   model = make_run(tmp_path / 'mlm', [10])
 
   def run(*options):
@@ -65,14 +65,14 @@ def run(data, make_run, tmp_path, capsys):
   return run
 
 
-def test_plan_of_a_shipped_suite(run):
+def test_plan_of_a_shipped_suite_lists_missing_labels_and_languages(run):
   status, printed = run('--tasks=xnli')
   assert status == 0 and 'failed:' not in printed.err
   for text in ('mlm@10', '3 of 15', '2 of 3', 'ar, bg, el', 'xnli (fr)'):
     assert text in printed.out
 
 
-def test_files_that_are_missing_change_the_exit_status(run, data):
+def test_missing_files_change_the_exit_status(run, data):
   (data / 'xnli' / 'dev-en.tsv').unlink()
   status, printed = run('--tasks=xnli,pawsx')
   assert status == errors.ExitStatus.MISTAKE
@@ -89,7 +89,7 @@ def test_development_files_without_gold_labels_are_reported(run, data):
 @pytest.mark.parametrize(
   'options', [['--tasks=perplexity'], ['--suite=xtreme', '--continuous']]
 )
-def test_options_that_exclude_a_dry_run(options, tmp_path):
+def test_options_incompatible_with_a_dry_run_are_rejected(options, tmp_path):
   with raises_error(errors.ConfigError, mentions=('--dry_run',)):
     cli.parse('evaluate', [f'--model_dir={tmp_path}', '--dry_run', *options])
 
@@ -110,7 +110,7 @@ fakes.Counted.name = '{name}'
 
 @pytest.fixture
 def suite(tmp_path, training_gin, fake_training):
-  """A suite of a fine-tuned task and one that evaluates its models."""
+  """A suite of a fine-tuned task and a task that evaluates its models."""
   del fake_training
   for name in ('tuned', 'also'):
     (tmp_path / f'{name}.gin').write_text(
@@ -145,9 +145,7 @@ def _arguments(suite, runs, tmp_path):
 
 
 @pytest.mark.slow
-def test_runs_are_counted_and_results_are_those_of_earlier_calls(
-  suite, make_run, tmp_path
-):
+def test_plan_counts_runs_and_finished_results(suite, make_run, tmp_path):
   runs = [str(make_run(tmp_path / name, [10])) for name in ('mlm', 'tlm')]
   fakes.CALLS.clear()
   plan = evaluate_suite.plan_suite(**_arguments(suite, runs, tmp_path))
@@ -183,7 +181,7 @@ def test_bindings_replace_axes_of_the_grid(suite, make_run, tmp_path):
   assert plan.grids['tuned'].trials == ('SEED=0', 'SEED=1')
 
 
-def test_plan_of_a_shard(suite, make_run, tmp_path):
+def test_plan_of_a_shard_contains_its_tasks(suite, make_run, tmp_path):
   runs = [str(make_run(tmp_path / name, [10])) for name in ('mlm', 'tlm')]
   plan = evaluate_suite.plan_suite(
     **_arguments(suite, runs, tmp_path), only={('tlm@10', 'tuned')}
@@ -193,7 +191,7 @@ def test_plan_of_a_shard(suite, make_run, tmp_path):
   assert plan.grids['tuned'].num_runs == 4
 
 
-def test_tables_of_a_paper(suite, make_run, tmp_path):
+def test_plan_contains_paper_tables(suite, make_run, tmp_path):
   published = tmp_path / 'table.csv'
   published.write_text(
     'row,section,name,run,setting,reference,x\n'
@@ -227,7 +225,7 @@ def test_results_of_another_run_are_rejected(suite, make_run, tmp_path):
     evaluate_suite.plan_suite(**_arguments(suite, runs[1:], tmp_path))
 
 
-def test_a_grid_of_a_task_that_is_not_fine_tuned_is_rejected():
+def test_grid_of_a_task_without_fine_tuning_is_rejected():
   task = dict(name='tatoeba', family='retrieval', gin_file='tatoeba.gin')
   with raises_error(errors.ConfigError, got='SEED=0,1') as raised:
     suite_config.SuiteTask(**task, grid=('SEED=0,1',))

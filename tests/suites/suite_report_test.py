@@ -1,4 +1,4 @@
-"""Means of suites state over how many languages they are taken."""
+"""Tests that means of suites are marked with their number of languages."""
 
 import csv
 import io
@@ -110,9 +110,7 @@ def test_head_and_tail_means_are_marked():
   assert second['head_tail_languages']['nli']['all']['num_languages'] == 4
 
 
-def test_means_over_a_part_of_the_languages_are_left_out_of_paper_tables(
-  tmp_path,
-):
+def test_incomplete_means_are_omitted_from_paper_tables(tmp_path):
   published = tmp_path / 'table.csv'
   published.write_text(
     'row,section,name,run,setting,reference,x\nr,,R,a,s,,70\n'
@@ -153,7 +151,7 @@ def _result_of(parts, metric):
 
 
 def test_each_metric_has_the_languages_of_its_evaluation_task(tmp_path):
-  """A language that fails is expected, one of another task is not."""
+  """Failed languages are expected. Languages of another task are not."""
   first = _test('a', ('en', 'de'), missing=('fr',))
   second = _test('b', ('ru', 'zh'))
   report = types.SimpleNamespace(
@@ -172,7 +170,7 @@ def test_each_metric_has_the_languages_of_its_evaluation_task(tmp_path):
   assert result.coverage('other') == (0, 0)
 
 
-def test_pairs_with_english_have_the_names_of_the_metrics(tmp_path):
+def test_expected_languages_of_english_pairs(tmp_path):
   task = mining_task.BitextMining(
     name='bucc',
     source=example_source.BitextMiningFiles(

@@ -1,4 +1,4 @@
-"""GLUE's files in the form in which they are published."""
+"""Tests of reading GLUE's files in the published format."""
 
 import pytest
 
@@ -82,7 +82,7 @@ _FILES = {  # task: split, columns of two lines, what is read
 
 
 @pytest.mark.parametrize('name', glue.TASKS)
-def test_a_line_of_each_task(name, tmp_path):
+def test_files_of_each_task_are_read(name, tmp_path):
   path, *lines, expected = _FILES[name]
   file = tmp_path / f'{path}.tsv'
   file.parent.mkdir()
@@ -93,7 +93,7 @@ def test_a_line_of_each_task(name, tmp_path):
   assert (example.text, example.paired_text, gold) == expected
 
 
-def test_mistakes():
+def test_unknown_tasks_and_splits_are_rejected():
   with raises_error(errors.ConfigError, got='sts-b'):
     glue.examples('folder', 'sts-b')
   with raises_error(errors.ConfigError, got='test'):

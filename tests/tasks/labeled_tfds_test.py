@@ -1,4 +1,4 @@
-"""Labeled tasks over TFDS, on small datasets in TFDS's own format."""
+"""Tests of labeled tasks on small TFDS datasets."""
 
 import importlib
 import sys
@@ -17,7 +17,7 @@ _TEXTS = tfds.features.Sequence(_TEXT)
 
 @pytest.fixture
 def store(tmp_path, monkeypatch):
-  """A function that writes a dataset as `tfds build` would leave it."""
+  """Returns a function that writes a dataset like `tfds build`."""
   for name in ('importlib_resources', 'importlib_resources.abc'):
     monkeypatch.setitem(
       sys.modules,
@@ -62,7 +62,7 @@ def store(tmp_path, monkeypatch):
       registry.remove(name)
 
 
-def test_xnli(store):
+def test_xnli_examples_are_read(store):
   languages = labeled_tfds.xtreme.TASKS['xnli'].languages
   features = tfds.features.FeaturesDict(
     {
@@ -91,7 +91,7 @@ def test_xnli(store):
   assert (first.id, second.id) == ('0', '1')
 
 
-def test_paws_x_labels_are_those_of_the_files(store):
+def test_paws_x_labels_match_the_original_files(store):
   features = tfds.features.FeaturesDict(
     {
       'sentence1': _TEXT,
@@ -114,7 +114,7 @@ def test_paws_x_labels_are_those_of_the_files(store):
   assert (example.text, example.label) == ('하나', '1')
 
 
-def test_parts_of_speech_of_tamil(store):
+def test_tamil_part_of_speech_tags_are_read(store):
   """TFDS has the Tamil treebank under the code of Tagalog."""
   features = tfds.features.FeaturesDict(
     {
@@ -138,7 +138,7 @@ def test_parts_of_speech_of_tamil(store):
   assert example.tags == ('PRON', 'PUNCT')
 
 
-def test_trees_are_of_syntactic_words(store):
+def test_treebanks_contain_syntactic_words(store):
   features = tfds.features.FeaturesDict(
     {
       'idx': _TEXT,
@@ -177,7 +177,7 @@ def test_trees_are_of_syntactic_words(store):
   assert example.relations == ('case', 'det', 'root')
 
 
-def test_wikiann(store):
+def test_wikiann_examples_are_read(store):
   features = tfds.features.FeaturesDict(
     {
       'tokens': _TEXTS,
@@ -210,7 +210,7 @@ def test_wikiann(store):
   assert example.tags == ('B-LOC', 'O')
 
 
-def test_questions_of_one_language_of_tydiqa(store):
+def test_tydiqa_questions_are_filtered_by_language(store):
   from tensorflow_datasets.question_answering import qa_utils
 
   rows = [
@@ -241,7 +241,7 @@ def test_questions_of_one_language_of_tydiqa(store):
   ]
 
 
-def test_reviews(store):
+def test_reviews_are_read(store):
   features = tfds.features.FeaturesDict(
     {
       'data': {
@@ -281,7 +281,7 @@ def test_reviews(store):
   ]
 
 
-def test_names_and_configurations_are_those_of_tfds():
+def test_names_and_configurations_match_tfds():
   from tensorflow_datasets.core.dataset_builders.conll import (
     conllu_dataset_builder_utils,
   )

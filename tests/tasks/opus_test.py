@@ -1,4 +1,4 @@
-"""Pairs from files in OPUS's formats."""
+"""Tests of tasks on files in OPUS formats."""
 
 import gzip
 
@@ -24,7 +24,7 @@ def _moses(tmp_path, first: str, second: str) -> dict:
   return {'train': (tmp_path / 'a.en', tmp_path / 'a.sw')}
 
 
-def test_moses_files(tmp_path, name):
+def test_moses_files_are_read(tmp_path, name):
   files = _moses(tmp_path, 'one\n\ntwo\n', 'moja\nx\nmbili\n')
   opus.add_moses_task(name, languages=('en', 'sw'), files=files)
   assert list(task_reader.read_texts(name)) == [
@@ -37,7 +37,7 @@ def test_moses_files(tmp_path, name):
   assert paths == [str(tmp_path / 'a.en'), str(tmp_path / 'a.sw')]
 
 
-def test_moses_files_of_unequal_length(tmp_path, name):
+def test_moses_files_of_unequal_length_are_rejected(tmp_path, name):
   files = _moses(tmp_path, 'one\ntwo\n', 'moja\n')
   opus.add_moses_task(name, languages=('en', 'sw'), files=files)
   with raises_error(
@@ -47,7 +47,7 @@ def test_moses_files_of_unequal_length(tmp_path, name):
     list(task_reader.read_texts(name))
 
 
-def test_tsv_files(tmp_path, name):
+def test_tsv_files_are_read(tmp_path, name):
   path = tmp_path / 'x.tsv.gz'
   path.write_bytes(gzip.compress(b'one\tmoja\ntwo\tmbili\n'))
   opus.add_tsv_task(name, languages=('en', 'sw'), files={'test': path})
@@ -57,7 +57,7 @@ def test_tsv_files(tmp_path, name):
   ]
 
 
-def test_missing_files(tmp_path, name):
+def test_missing_files_are_rejected(tmp_path, name):
   with raises_error(errors.CorpusError, mentions=repr(name)):
     opus.add_tsv_task(
       name, languages=('en', 'sw'), files={'train': tmp_path / 'none.tsv'}

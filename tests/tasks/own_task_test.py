@@ -1,4 +1,4 @@
-"""The example of docs/tasks.md works as it is printed."""
+"""Tests of the example in docs/tasks.md."""
 
 import pathlib
 import re
@@ -17,7 +17,7 @@ def _write_example(name: str, folder: pathlib.Path) -> None:
   (folder / name).write_text(code, encoding='utf-8')
 
 
-def test_the_documented_task_modules(tmp_path, monkeypatch):
+def test_documented_task_modules_work(tmp_path, monkeypatch):
   for name in ('news_tasks.py', 'mixed_tasks.py'):
     _write_example(name, tmp_path)
   (tmp_path / 'news.sw.tsv').write_text('1\tmoja|mbili\n2\ttatu\n')

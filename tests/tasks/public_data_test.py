@@ -1,4 +1,4 @@
-"""Public data sets, from small folders in their published form."""
+"""Tests of converting public datasets in their published formats."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ def _lines(*values):
   return ''.join(json.dumps(value) + '\n' for value in values)
 
 
-def test_sib200(tmp_path, capsys):
+def test_sib200_is_converted(tmp_path, capsys):
   _write(
     tmp_path / 'in/swh_Latn/test.tsv',
     'index_id\tcategory\ttext\n7\tsports\tMpira ni mzuri.\n',
@@ -39,8 +39,8 @@ def test_sib200(tmp_path, capsys):
   assert (example.text, example.label) == ('Mpira ni mzuri.', 'sports')
 
 
-def test_sib200_is_unquoted_as_by_its_own_loader(tmp_path):
-  # The authors read their files by pandas.read_csv(path, sep='\t').
+def test_sib200_is_unquoted_like_pandas(tmp_path):
+  # The authors read their files with pandas.read_csv(path, sep='\t').
   text = (
     'index_id\tcategory\ttext\r\n'
     '1\tscience/technology\t"""We now have mice,"" he added."\r\n'
@@ -62,8 +62,8 @@ def test_sib200_is_unquoted_as_by_its_own_loader(tmp_path):
   ]
 
 
-def test_two_files_of_one_name_are_refused(tmp_path):
-  """XCOPA's repository has translations of its own test sets, too."""
+def test_duplicate_file_names_are_rejected(tmp_path):
+  """XCOPA's repository also contains machine translations of the test sets."""
   for folder in ('data', 'data-gmt'):
     _write(tmp_path / f'in/{folder}/zh/test.zh.jsonl', _lines({'idx': 0}))
   with raises_error(errors.CorpusError, where='in'):
@@ -74,7 +74,7 @@ def test_two_files_of_one_name_are_refused(tmp_path):
   assert output_files == ['zh/test.jsonl']
 
 
-def test_massive(tmp_path):
+def test_massive_is_converted(tmp_path):
   rows = [
     {
       'partition': partition,
@@ -101,7 +101,7 @@ def test_massive(tmp_path):
   assert example.tags == ('O', 'O', 'O', 'B-time', 'I-time')
 
 
-def test_slots_as_the_docstring_says():
+def test_slot_lines_docstring_example():
   slots = public_converters.slot_lines(
     '[day : friday] and [time : nine am] now', 'en-US'
   )
@@ -117,20 +117,20 @@ def test_slots_as_the_docstring_says():
 @pytest.mark.parametrize(
   'locale, annotated, expected',
   [
-    # What MASSIVE's create_hf_dataset.py and convert_to_bio make of these.
+    # Output of MASSIVE's create_hf_dataset.py and convert_to_bio.
     ('de-DE', '[a : x y] [a : z] w', 'x B-a/y I-a/z I-a/w O'),
     ('ja-JP', '[time : 午 前] に a', '午 B-time/前 I-time/に O/a O'),
     ('zh-CN', '[a : 北京] [a : 天] 气', '北 B-a/京 I-a/天 I-a/气 O'),
-    # A Latin word's bracket leaves the slot open there.
+    # The official code does not close the slot at a bracket in a Latin word.
     ('zh-TW', '叫 [b : hue] 我', '叫 O/hue B-b/我 I-b'),
   ],
 )
-def test_slots_as_the_official_code_has_them(locale, annotated, expected):
+def test_slot_lines_match_the_official_code(locale, annotated, expected):
   slots = public_converters.slot_lines(annotated, locale)
   assert '/'.join(slots).replace('\t', ' ') == expected
 
 
-def test_copied_sets(tmp_path):
+def test_files_of_some_datasets_are_copied(tmp_path):
   for name in (
     'belebele/swh_Latn.jsonl',
     'xcopa/sw/test.sw.jsonl',
@@ -152,7 +152,7 @@ def test_copied_sets(tmp_path):
     )
 
 
-def test_lareqa_asks_for_answers_in_every_language(tmp_path):
+def test_lareqa_documents_contain_all_languages(tmp_path):
   for language in ('en', 'sw'):
     paragraph = {
       'context': 'One two. Three four.',
@@ -170,7 +170,7 @@ def test_lareqa_asks_for_answers_in_every_language(tmp_path):
   assert held.queries['sw-q'].language == 'sw' and len(held.documents) == 4
 
 
-def test_mewslix(tmp_path):
+def test_mewslix_is_converted(tmp_path):
   text = 'Title. A strike in Helsinki began. End.'
   article = {
     'context': {
@@ -216,7 +216,7 @@ def test_mewslix(tmp_path):
   assert held.relevance == {'m1': {'Q1757': 1.0}}
 
 
-def test_every_row_is_whole():
+def test_dataset_descriptions_are_complete():
   for name, data in public_data.list_data_sets().items():
     assert data.describe().startswith(name) and data.splits
     assert all(
@@ -226,7 +226,7 @@ def test_every_row_is_whole():
     assert all(len(value) == 64 for value in data.sha256.values())
 
 
-def test_miracl(tmp_path):
+def test_miracl_is_converted(tmp_path):
   start = tmp_path / 'in'
   _write(start / 'topics.miracl-v1.0-sw-dev.tsv', '1\tNani?\n')
   _write(start / 'qrels.miracl-v1.0-sw-dev.tsv', '1\tQ0\td1\t1\n')
@@ -240,7 +240,7 @@ def test_miracl(tmp_path):
   assert held.documents == {'d1': beir.Text('A b', 'sw')}
 
 
-def test_what_a_set_is(capsys):
+def test_convert_command_describes_datasets(capsys):
   assert cli.main(['tasks', 'convert']) == 0
   assert len(capsys.readouterr().out.splitlines()) == len(
     public_data.list_data_sets()
@@ -249,7 +249,7 @@ def test_what_a_set_is(capsys):
   assert 'train-v1.1.json 3527663986b8' in capsys.readouterr().out
 
 
-def test_mistakes(tmp_path):
+def test_unknown_datasets_and_missing_files_are_rejected(tmp_path):
   with raises_error(errors.ConfigError, got='sib'):
     public_data.find_data_set('sib')
   with raises_error(errors.CorpusError, mentions='data/annotated'):
@@ -266,7 +266,7 @@ def test_mistakes(tmp_path):
     public_data.convert('squad', str(tmp_path), str(tmp_path / 'out'))
 
 
-def test_seahorse(tmp_path):
+def test_seahorse_is_converted(tmp_path):
   start = tmp_path / 'in'
   names = '\t'.join(f'question{i}' for i in range(1, 7))
   header = f'gem_id\tworker_lang\tsummary\tmodel\t{names}\n'
@@ -301,7 +301,7 @@ def test_seahorse(tmp_path):
   assert read(1, 'es') == ('Largo.', 'Mal.', 0.0)
 
 
-def test_mlqe_pe(tmp_path):
+def test_mlqe_pe_is_converted(tmp_path):
   start = tmp_path / 'in'
   header = (
     'segid\toriginal\ttranslation\tscores\tmean\tz_scores\tz_mean\tmodel\n'

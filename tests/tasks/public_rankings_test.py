@@ -1,4 +1,4 @@
-"""Rankings and pairs to train on, from folders in their published form."""
+"""Tests of converting rankings and training pairs in published formats."""
 
 import gzip
 import json
@@ -32,7 +32,7 @@ def _pairs(folder, name, texts):
   return [example.text for example in texts_read]
 
 
-def test_mldr(tmp_path):
+def test_mldr_is_converted(tmp_path):
   folder = tmp_path / 'in/mldr-v1.0-de'
   question = {
     'query_id': 'q-de-1',
@@ -68,7 +68,7 @@ def test_mldr(tmp_path):
   assert _pairs(tmp_path, 'train/de.jsonl', 4) == ['Wer?', 'Er.', 'Es.', 'Wir.']
 
 
-def test_miracl_as_it_is_published(tmp_path):
+def test_miracl_in_the_published_format_is_converted(tmp_path):
   # The loader of miracl/miracl-corpus reads the same gzipped JSON lines.
   start = tmp_path / 'in'
   _write(
@@ -93,7 +93,7 @@ def test_miracl_as_it_is_published(tmp_path):
   assert held.relevance == {'7': {'1#0': 1.0, '2#3': 0.0}, '8': {'2#3': 1.0}}
 
 
-def test_xtreme_up_s_questions_ask_for_their_passage(tmp_path):
+def test_xtreme_up_questions_retrieve_their_passage(tmp_path):
   passages = [
     {'id': name, 'title': 'Titel', 'context': f'{name} Text'} for name in 'AB'
   ]
@@ -111,7 +111,7 @@ def test_xtreme_up_s_questions_ask_for_their_passage(tmp_path):
   assert dataset.relevance == {'0': {'B': 1.0}, '1': {'B': 1.0}}
 
 
-def test_pairs_of_squad_for_lareqa(tmp_path):
+def test_lareqa_training_pairs_are_created_from_squad(tmp_path):
   context = 'Dr. Smith went home. He slept.\nThen he woke.'
   questions = [
     {
@@ -137,7 +137,7 @@ def test_pairs_of_squad_for_lareqa(tmp_path):
   ]
 
 
-def test_pairs_of_wikipedia_for_mewslix(tmp_path):
+def test_mewslix_training_pairs_are_created_from_wikipedia(tmp_path):
   text = 'One {x}. A {strike} in Helsinki began.'
   pair = {
     'contextual_mention': {

@@ -1,4 +1,4 @@
-"""The tasks over public corpora, on small datasets in TFDS's own format."""
+"""Tests of tasks over public corpora on small TFDS datasets."""
 
 import sys
 
@@ -18,8 +18,8 @@ _TEXT = tfds.features.Text()
 
 @pytest.fixture
 def store(tmp_path, monkeypatch):
-  """A function that writes a dataset as `tfds build` would leave it."""
-  # Some releases of TFDS use this back-port without asking for it.
+  """Returns a function that writes a dataset like `tfds build`."""
+  # Some releases of TFDS use this backport without requiring it.
   for name in ('importlib_resources', 'importlib_resources.abc'):
     monkeypatch.setitem(
       sys.modules, name, sys.modules[name.replace('importlib_', 'importlib.')]
@@ -66,7 +66,7 @@ def test_wiki40b_paragraphs_docstring_example():
   assert example == {'text': b'\nThe sun.\nA star.'}
 
 
-def test_wiki40b(store):
+def test_wiki40b_is_read(store):
   features = tfds.features.FeaturesDict(
     {'text': _TEXT, 'version_id': _TEXT, 'wikidata_id': _TEXT}
   )
@@ -131,7 +131,7 @@ def test_mc4_languages_are_splits(store):
     (opus, 'opus', 'koran', 'p1.koran.de_en'),
   ],
 )
-def test_translation_datasets(store, module, dataset, config, task):
+def test_translation_datasets_are_read(store, module, dataset, config, task):
   languages = tuple(task.rpartition('.')[2].split('_'))
   first, second = languages
   directory = store(
@@ -175,7 +175,7 @@ def test_languages_match_tfds():
   assert set(mc4.LANGUAGES) == set(c4.MC4_LANGUAGES)
 
 
-def test_data_that_are_not_prepared(tmp_path, monkeypatch):
+def test_unprepared_datasets_are_reported(tmp_path, monkeypatch):
   monkeypatch.setattr(seqio.utils.LazyTfdsLoader, '_MEMOIZED_BUILDERS', {})
   paracrawl.register(prefix='n1', data_dir=str(tmp_path))
   for ask in (
@@ -198,8 +198,8 @@ def test_data_that_are_not_prepared(tmp_path, monkeypatch):
     ('zh', {'wiki40b.en', 'mc4.zh'}),
   ],
 )
-def test_ecs_mixtures(language, tasks):
-  """Wikipedia with itself, and with web pages of the second language."""
+def test_ecs_mixtures_contain_their_tasks(language, tasks):
+  """Covers two Wikipedia tasks, and Wikipedia with web pages."""
 
   def parts(name):
     return {task.name for task in seqio.MixtureRegistry.get(name).tasks}

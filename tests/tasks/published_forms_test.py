@@ -1,4 +1,4 @@
-"""Public data sets in their published format, compared with TFDS."""
+"""Tests of reading public datasets in their published formats."""
 
 import json
 
@@ -27,7 +27,7 @@ _XNLI = """language gold_label sentence1_binary_parse sentence2_binary_parse
 
 
 @pytest.mark.parametrize('end', ['\n', '\r\n'])
-def test_xnli(write, end):
+def test_xnli_equals_tfds(write, end):
   from tensorflow_datasets.text import xnli
 
   texts = [
@@ -69,7 +69,7 @@ def test_xnli(write, end):
   assert len(labeled_pairs) == 3
 
 
-def test_pawsx(write):
+def test_pawsx_equals_tfds(write):
   from tensorflow_datasets.datasets.paws_x_wiki import (
     paws_x_wiki_dataset_builder as builder,
   )
@@ -106,7 +106,7 @@ def test_pawsx(write):
 
 
 @pytest.mark.parametrize('end', ['\n', '\r\n'])
-def test_squad_and_mlqa(write, end):
+def test_squad_and_mlqa_equal_tfds(write, end):
   from tensorflow_datasets.question_answering import qa_utils
 
   context = 'Größe:\n "5 cm" 𝒳 — 京都 ist\u00a0da.'
@@ -142,7 +142,7 @@ def test_squad_and_mlqa(write, end):
     assert [x.start for x in ours.answers] == row['answers']['answer_start']
 
 
-def test_belebele_as_it_is_published(write, tmp_path):
+def test_belebele_is_read(write, tmp_path):
   # `datasets.load_dataset('facebook/belebele')` reads the same JSON lines.
   row = {
     'link': 'https://en.wikibooks.org/wiki/X',
@@ -173,7 +173,7 @@ def test_belebele_as_it_is_published(write, tmp_path):
   assert choices[6].paired_text == 'Was? C "c"'
 
 
-def test_flores_has_a_sentence_a_line(write):
+def test_flores_is_split_at_line_feeds_only(write):
   from xlflax.evaluation import text_sources
 
   paths = [
@@ -187,7 +187,7 @@ def test_flores_has_a_sentence_a_line(write):
   assert list(pairs.second) == ['A "word".', 'The evening']
 
 
-def test_masakhaner_as_it_is_published(write):
+def test_masakhaner_is_read(write):
   path = write(
     'test.txt', 'Kenya B-LOC\nna O\n1,5 B-DATE\nJumatatu I-DATE\n\nNi O\n. O\n'
   )

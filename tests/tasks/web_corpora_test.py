@@ -1,4 +1,4 @@
-"""Tasks over web corpora, on small files in the publishers' formats."""
+"""Tests of tasks over web corpora on small files in published formats."""
 
 import gzip
 import json
@@ -126,7 +126,7 @@ def corpora(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize('corpus', _FILES)
-def test_local_files(corpora, corpus):
+def test_local_files_are_read(corpora, corpus):
   name = f'{corpus}.sw'
   assert list(seqio_reader.read_texts(name)) == _LINES
   assert task_registry.num_examples(name) == 2
@@ -138,7 +138,7 @@ def test_local_files(corpora, corpus):
 
 
 @pytest.mark.parametrize('corpus', _FILES)
-def test_streaming(corpora, corpus, monkeypatch):
+def test_streams_equal_local_files(corpora, corpus, monkeypatch):
   """The library `datasets` yields the same documents as the file readers."""
   pytest.importorskip('datasets')
   builder = {'.parquet': 'parquet', '.xz': 'text'}
@@ -183,7 +183,7 @@ def test_streaming(corpora, corpus, monkeypatch):
     ),
   ],
 )
-def test_arguments_of_streams(corpus, expected):
+def test_arguments_of_streamed_datasets(corpus, expected):
   code = web_corpora.list_languages(corpus)['sw']
   arguments = web_corpora.CORPORA[corpus].dataset_arguments(code, 'train')
   assert arguments == expected
@@ -206,7 +206,7 @@ def test_arguments_of_streams(corpus, expected):
     ('dik_Latn', 'din'),
   ],
 )
-def test_language_codes(code, expected):
+def test_language_codes_are_converted(code, expected):
   assert web_corpora.language_code(code) == expected
 
 
@@ -221,8 +221,8 @@ def test_language_codes(code, expected):
     ('cc100', 116),
   ],
 )
-def test_every_language_has_a_task(corpus, number):
-  """The numbers are those of the publishers, without unknown languages."""
+def test_all_languages_have_a_task(corpus, number):
+  """The numbers are published and exclude unknown languages."""
   languages = web_corpora.list_languages(corpus)
   assert len(languages) == len(set(languages.values())) == number
   assert {f'{corpus}.{language}' for language in languages} <= set(
@@ -231,7 +231,7 @@ def test_every_language_has_a_task(corpus, number):
   assert corpus in seqio.MixtureRegistry.names()
 
 
-def test_a_language_has_the_same_code_in_all_corpora():
+def test_language_codes_are_equal_in_all_corpora():
   codes = {'sw', 'zh', 'sr', 'am'}
   for corpus in web_corpora.CORPORA:
     assert codes <= set(web_corpora.list_languages(corpus)), corpus
@@ -247,19 +247,19 @@ def test_rates_of_streamed_corpora_use_published_sizes(monkeypatch):
     task_registry.num_examples('hplt3.sw')
 
 
-def test_a_language_without_files(corpora):
+def test_language_without_files_is_an_error(corpora):
   with raises_error(errors.CorpusError, where=str(corpora / 'fineweb2')):
     list(seqio_reader.read_texts('fineweb2.am'))
 
 
-def test_a_record_without_text(corpora):
+def test_record_without_text_is_an_error(corpora):
   path = corpora / 'hplt3' / _FILES['hplt3'][0]
   _write_jsonl(path, [{'u': 'https://a'}], zstandard.ZstdCompressor().compress)
   with raises_error(errors.BadRecordError, where=f'{path}:1'):
     list(seqio_reader.read_texts('hplt3.sw'))
 
 
-def test_the_library_for_streaming_is_missing(monkeypatch):
+def test_missing_streaming_library_is_an_error(monkeypatch):
   import sys
 
   monkeypatch.delenv(web_corpora.DIRECTORY_VARIABLE, raising=False)
@@ -268,7 +268,7 @@ def test_the_library_for_streaming_is_missing(monkeypatch):
     list(seqio_reader.read_texts('fineweb2.sw'))
 
 
-def test_the_directory_of_a_registration(tmp_path):
+def test_registration_accepts_a_directory(tmp_path):
   directory = write_corpora(tmp_path / 'web')
   web_corpora.register('cc100', prefix='mine', data_dir=str(directory))
   try:

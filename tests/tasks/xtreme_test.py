@@ -1,4 +1,4 @@
-"""XTREME's folder and treebanks as SeqIO tasks."""
+"""Tests of SeqIO tasks for XTREME's folder and treebanks."""
 
 import pytest
 import seqio
@@ -24,7 +24,7 @@ def folder(tmp_path):
       registry.remove(name)
 
 
-def test_tasks_and_mixtures(folder):
+def test_tasks_and_mixtures_are_registered(folder):
   registered = xtreme.register(folder)
   assert {
     'xtreme.xnli.ur',
@@ -50,7 +50,7 @@ def test_tasks_and_mixtures(folder):
   }
 
 
-def test_tasks_hold_what_the_files_do(folder):
+def test_tasks_equal_the_files(folder):
   xtreme.register(folder)
   for name, split in (('xnli', 'train'), ('udpos', 'test'), ('mlqa', 'test')):
     task = tables.TASKS[name]
@@ -67,7 +67,7 @@ def test_tasks_hold_what_the_files_do(folder):
   )
 
 
-def test_treebanks(tmp_path, folder):
+def test_treebank_tasks_are_registered(tmp_path, folder):
   for name in (
     'UD_R-A/ru_a-ud-dev.conllu',
     'UD_R-B/ru_b-ud-dev.conllu',
@@ -87,14 +87,14 @@ def test_treebanks(tmp_path, folder):
   assert tags.load('ru')[0].tags == ('PART',)
 
 
-def test_folders_without_anything(tmp_path):
+def test_empty_folders_are_rejected(tmp_path):
   with raises_error(errors.CorpusError, mentions='XTREME'):
     xtreme.register(str(tmp_path))
   with raises_error(errors.CorpusError, mentions='UD_English-EWT/en_ewt'):
     xtreme.register_treebanks(str(tmp_path))
 
 
-def test_the_command_lists_and_shows(folder, capsys):
+def test_tasks_command_lists_and_shows_xtreme(folder, capsys):
   assert cli.main(['tasks', 'list', 'xtreme.x*', f'--xtreme={folder}']) == 0
   listed = [line.split() for line in capsys.readouterr().out.splitlines()]
   assert [
