@@ -1,11 +1,10 @@
-"""Encoders of published configurations: training starts from them and ends as
-the same model.
+"""Tests of training and exporting encoders with published configurations.
 
-For each configuration of released_configs.py with a masked LM's head, at small
-size: the first loss of `pretrain/mlm.gin` is that of transformers on the same
-masked batch, and after 20 steps transformers reads the model and its tokenizer
-by their type, with the same logits and ids. Those published without a head
-train with a new one and go back without it.
+Each configuration of released_configs.py with a masked LM head is tested at a
+small size. The initial loss of `pretrain/mlm.gin` equals that of transformers
+on the same masked batch. After 20 steps, transformers loads the exported model
+and tokenizer with the same logits and ids. Encoders published without a head
+are trained with a new head and exported without it.
 """
 
 import dataclasses
@@ -52,7 +51,7 @@ def _bytes(folder, **symbols):
 
 
 def _xlm(folder):
-  """XLM's files: symbols, letters, and one piece of two letters."""
+  """Writes XLM's files with symbols, letters and one token of two letters."""
   letters = sorted(set(''.join(reference_tokenizers.LINES).lower()) - {' '})
   special = [f'<special{i}>' for i in range(10)]
   ends = [letter + '</w>' for letter in letters]
@@ -109,7 +108,7 @@ _HEADLESS = {
 
 
 def _options(name, tokenizer):
-  """The published keys, with the small tokenizer's size and ids."""
+  """Returns the published keys with the size and ids of the small tokenizer."""
   options = dict(released.CONFIGS[name])
   options['n_words' if 'n_words' in options else 'vocab_size'] = len(tokenizer)
   for role in ('pad', 'bos', 'eos', 'cls', 'sep', 'mask'):
@@ -123,7 +122,7 @@ def _options(name, tokenizer):
 
 
 def _publish(name, folder):
-  """(model, tokenizer) of a folder with the published config.json."""
+  """Writes a folder with the published config.json; returns model and tokenizer."""
   folder.mkdir()
   tokenizer = (_TOKENIZERS | _HEADLESS)[name](folder)
   tokenizer.save_pretrained(folder)
@@ -165,7 +164,7 @@ def _settings(directory, corpus, *more):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name', _TOKENIZERS)
-def test_masked_lm_is_trained_on_and_goes_back(name, corpus, tmp_path):
+def test_masked_lm_is_trained_and_exported(name, corpus, tmp_path):
   model, tokenizer = _publish(name, tmp_path / 'published')
   huggingface_import.convert_import(
     huggingface_import.check_import(
@@ -188,9 +187,7 @@ def test_masked_lm_is_trained_on_and_goes_back(name, corpus, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name', _HEADLESS)
-def test_encoder_without_a_head_is_trained_on_and_goes_back(
-  name, corpus, tmp_path
-):
+def test_encoder_without_a_head_is_trained_and_exported(name, corpus, tmp_path):
   model, tokenizer = _publish(name, tmp_path / 'published')
   huggingface_import.convert_import(
     huggingface_import.check_import(

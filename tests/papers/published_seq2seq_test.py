@@ -1,11 +1,10 @@
-"""Encoder-decoders of published configurations: training starts from them and
-ends as the same model.
+"""Tests of training and exporting encoder-decoders with published configurations.
 
-For each encoder-decoder of released_configs.py, at small size: the first loss
-of `pretrain/span_corruption.gin` or `pretrain/translation.gin` is that of
-transformers on the same rows (but UMT5's, whose states transformers 5 scales,
-unlike Google's code), and after 20 steps transformers reads the model
-and its tokenizer by their type, with the same logits and ids.
+Each encoder-decoder of released_configs.py is tested at a small size. The
+initial loss of `pretrain/span_corruption.gin` or `pretrain/translation.gin`
+equals that of transformers on the same batch, except for UMT5, whose hidden
+states transformers 5 scales, unlike Google's code. After 20 steps, transformers
+loads the exported model and tokenizer with the same logits and ids.
 """
 
 import json
@@ -41,7 +40,11 @@ def _mbart_50(folder):
 def _nllb(folder):
   reference_tokenizers.sentencepiece(folder, 'sentencepiece.bpe.model')
   tokenizer = transformers.NllbTokenizer.from_pretrained(folder)
-  codes = ['deu_Latn', 'eng_Latn', 'rus_Cyrl']  # of 202, in published files
+  codes = [
+    'deu_Latn',
+    'eng_Latn',
+    'rus_Cyrl',
+  ]  # The published files contain 202 languages.
   tokenizer.add_special_tokens({'additional_special_tokens': codes})
   return tokenizer
 
@@ -57,7 +60,7 @@ _MODELS = {
 
 
 def _publish(name, folder):
-  """(model, tokenizer) of a folder with the published config.json."""
+  """Writes a folder with the published config.json; returns model and tokenizer."""
   folder.mkdir()
   tokenizer = _MODELS[name][1](folder)
   tokenizer.save_pretrained(folder)
@@ -102,7 +105,7 @@ def _settings(directory, gin_file, corpus):
 
 
 def _losses(settings, model, monkeypatch):
-  """(our first loss, transformers' on the same rows)."""
+  """Returns our first loss and that of transformers on the same batch."""
   setup = training_setup.Setup(settings)
   (entry,) = settings.objectives.entries
   loader = setup.open_loaders()[entry.dataset]
@@ -145,7 +148,7 @@ def _losses(settings, model, monkeypatch):
 
 
 def _check_folder(folder, run, model, tokenizer):
-  """The folder has our logits, the tokenizer's ids, and the model's type."""
+  """Checks the logits, tokenizer and model type of an exported folder."""
   config = json.loads((folder / 'config.json').read_text())
   assert config['model_type'] == model.config.model_type
   back = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
@@ -165,14 +168,14 @@ def _check_folder(folder, run, model, tokenizer):
       input_ids=torch.tensor(ids), decoder_input_ids=torch.tensor(ids[:, :7])
     ).logits.numpy()
   if model.config.model_type == 'umt5':
-    # transformers 5 scales its states, unlike Google's
+    # transformers 5 scales the hidden states, unlike Google's code.
     got = got * model.config.d_model**0.5
   np.testing.assert_allclose(got, want, atol=3e-5, rtol=3e-5)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name', _MODELS)
-def test_encoder_decoder_is_trained_on_and_goes_back(
+def test_encoder_decoder_is_trained_and_exported(
   name, corpus, tmp_path, monkeypatch
 ):
   model, tokenizer = _publish(name, tmp_path / 'published')

@@ -1,8 +1,8 @@
-"""The papers' rows start from the published models, exactly, and go back.
+"""Tests of training the rows of the papers from published models.
 
-For each row: the masked LM's loss of its first batch is that of transformers
-on the same masked batch, and after 20 steps the model goes back as the type
-that it came as, with the same logits and token ids.
+For each row, the masked LM loss of the first batch equals that of transformers
+on the same masked batch. After 20 steps, the model is exported with its original
+model type, and with the same logits and token ids.
 """
 
 import functools
@@ -75,7 +75,7 @@ _BINDINGS = {
 
 
 def _published(kind, options, make_tokenizer, folder):
-  """A folder as it is published: the model and its tokenizer."""
+  """Writes a published folder; returns the model and its tokenizer."""
   folder.mkdir()
   tokenizer = make_tokenizer(folder)
   tokenizer.save_pretrained(folder)
@@ -84,7 +84,7 @@ def _published(kind, options, make_tokenizer, folder):
   )
   torch.manual_seed(0)
   model = getattr(transformers, f'{kind}ForMaskedLM')(config)
-  with torch.no_grad():  # of a size that tells wrong positions
+  with torch.no_grad():  # large enough to detect wrong positions
     for name, parameter in model.named_parameters():
       if 'norm' not in name.lower():
         parameter.normal_(std=0.2)
@@ -116,7 +116,7 @@ def _settings(gin_file, directory, corpus):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('row', _ROWS)
-def test_row_starts_from_the_published_model_and_goes_back(
+def test_row_is_trained_from_the_published_model_and_exported(
   row, corpus, tmp_path
 ):
   gin_file, kind, options, make_tokenizer, dataset = _ROWS[row]
@@ -141,7 +141,9 @@ def test_row_starts_from_the_published_model_and_goes_back(
   published.check_folder(tmp_path / 'back', run, model, tokenizer)
   card = (tmp_path / 'back/README.md').read_text()
   assert '- Started from: published' in card and 'license: mit' in card
-  assert 'base_model' not in card  # a folder's name is none on the Hub
+  assert (
+    'base_model' not in card
+  )  # The name of a folder is not a name on the Hub.
   assert '- Steps: 20' in card
   plug_in = [name for name in checked.left_out if 'cross_attention' in name]
   assert bool(plug_in) == (row == 'veco')

@@ -126,7 +126,7 @@ def _evaluate(work, suite, runs, tasks, *flags) -> pathlib.Path:
 
 
 def _best_two(grid: pathlib.Path, task: str, metric: str) -> float:
-  """Mean test score of the two settings with the best dev scores, in points."""
+  """Returns the mean test score of the two best settings, in points."""
   trials = json.loads((grid / 'grid.json').read_text())['trials']
   names = [trial['directory'] for trial in trials]
   dev_scores = np.array([trial['value'] for trial in trials])
@@ -143,8 +143,8 @@ def _best_two(grid: pathlib.Path, task: str, metric: str) -> float:
   return 100 * scores.mean()
 
 
-def test_ecs_table_1(work, capsys):
-  """The mean of the two settings with the best dev scores is reported."""
+def test_ecs_table_1_averages_the_two_best_settings(work, capsys):
+  """The table contains the mean of the two settings with the best dev scores."""
   runs = _make_runs(work, 'ecs', 'default_en_fr')
   output = _evaluate(
     work,
@@ -166,8 +166,8 @@ def test_ecs_table_1(work, capsys):
   assert f'{score - 79.8:+.1f}' in printed
 
 
-def test_ppa_table_2(work):
-  """Code-switched translate-train, and the same model without it."""
+def test_ppa_table_2_compares_code_switched_training(work):
+  """Compares code-switched translate-train with the same model without it."""
   runs = _make_runs(work, 'ppa', '250k', 'mbert')
   output = _evaluate(
     work, 'papers/ppa/table2', runs, ('xnli_fr', 'xnli_fr_no_cs')
@@ -186,7 +186,7 @@ def test_ppa_table_2(work):
   assert not list(output.glob('250k@*/xnli_fr_no_cs'))
 
 
-def test_metaxlm_table_1(work):
+def test_metaxlm_table_1_averages_languages_and_seeds(work):
   """Scores are averaged over languages and five seeds."""
   runs = _make_runs(work, 'metaxlm', 'xlm')
   output = _evaluate(

@@ -337,7 +337,7 @@ def translation_run(work) -> pathlib.Path:
 
 
 def _keep_checkpoint(run: pathlib.Path, step: int) -> None:
-  """Removes all checkpoints of a run but one."""
+  """Removes all checkpoints of a run except one."""
   for path in (run / 'checkpoints').iterdir():
     if path.name.isdigit() and int(path.name) != step:
       shutil.rmtree(path)
@@ -363,7 +363,7 @@ def _translate(run: pathlib.Path, pair: str, lines: list[str]) -> float:
   return sacrebleu.corpus_bleu(hypotheses, [list(references)]).score
 
 
-def test_tables_3_and_4(work, translation_run):
+def test_tables_3_and_4_contain_bleu_of_translate(work, translation_run):
   """Scores are those of `xlflax translate`, and changes refer to other rows."""
   runs = work / 'runs/wmt14'
   names = {
@@ -399,7 +399,9 @@ def test_tables_3_and_4(work, translation_run):
   _check_column(tables[4], 'full_24', 'sacreBLEU', veco)
 
 
-def test_table_5(work, translation_run):
+def test_table_5_combines_pretraining_and_translation_runs(
+  work, translation_run
+):
   """A row combines a pretrained run and the run that translates."""
   runs = work / 'runs/small'
   table_runs.copy_runs(work / 'pretrained', runs, 'small_mlm')

@@ -1,4 +1,4 @@
-"""The gin files of VECO: built, traced, and the published settings in them."""
+"""Tests of the gin files of VECO."""
 
 import pathlib
 import re
@@ -36,7 +36,7 @@ _SCRIPTS = [r for r in _ROWS if r.startswith('script')]
 _IWSLT = [r for r in _ROWS if r.startswith('iwslt14')]
 
 
-def test_rows_of_the_tables():
+def test_gin_files_cover_the_tables():
   assert set(_ROWS) == {*_PRETRAINING, *_TRANSLATION, *_IWSLT, *_SCRIPTS}
   assert (len(_PRETRAINING), len(_TRANSLATION), len(_IWSLT)) == (8, 15, 6)
 
@@ -50,7 +50,7 @@ def test_rows_of_the_tables():
   ),
 )
 def test_published_settings_of_pretraining(row):
-  """Section 4, table 8."""
+  """The values are those of section 4 and table 8."""
   settings = rows.trace('veco', row)
   large = row.startswith('large')
   assert rows.sizes(settings.model.config) == (
@@ -70,8 +70,8 @@ def test_published_settings_of_pretraining(row):
     )
 
 
-def test_phases():
-  """240k steps in all; the first trains the cross-attention alone."""
+def test_phases_have_the_published_steps_and_trained_parameters():
+  """The total is 240k steps. The first phase trains only the cross-attention."""
   first, second = (rows.settings('veco', f'large_phase{i}') for i in (1, 2))
   assert first.num_train_steps + second.num_train_steps == 240_000
   body, plug_in = (
@@ -114,7 +114,7 @@ def test_phases():
     ('small_mbart_tlm', {'masked_seq2seq', 'translation'}),
   ],
 )
-def test_ablations_of_table_5(row, objectives):
+def test_settings_of_the_ablations_of_table_5(row, objectives):
   settings = rows.settings('veco', row)
   assert {o.name for o in settings.objectives.objectives} == objectives
   assert settings.num_train_steps == 240_000
@@ -128,7 +128,7 @@ def test_ablations_of_table_5(row, objectives):
   ),
 )
 def test_published_settings_of_translation(row):
-  """Section 6.1, tables 3 and 4."""
+  """The values are those of section 6.1 and tables 3 and 4."""
   settings = rows.trace('veco', row)
   assert settings.objectives.objectives[0].name == 'translation'
   config = settings.model.config
@@ -162,7 +162,7 @@ def test_published_settings_of_translation(row):
     ('iwslt14_small_ca_mlm_tlm', False),
   ],
 )
-def test_where_decoders_begin(row, fresh):
+def test_decoder_initialization_of_rows(row, fresh):
   init = rows.settings('veco', row).init_from
   assert (init is None) == (fresh is None)
   if init is not None:
@@ -183,8 +183,8 @@ def _departures() -> list[tuple[str, str, str, str]]:
   ]
 
 
-def test_departures_of_the_authors_scripts():
-  """The table has what both gin files have."""
+def test_documented_departures_match_the_gin_files():
+  """The table contains the values of both gin files."""
   departures = _departures()
   assert len(departures) >= 20
   for setting, direction, paper, script in departures:
@@ -204,7 +204,7 @@ def test_departures_of_the_authors_scripts():
 
 
 @pytest.mark.parametrize('row', mark_slow(_SCRIPTS, slow=['script_en_fr']))
-def test_scripts_take_all_of_veco_but_its_head(row):
+def test_script_rows_use_all_parameters_of_veco_except_the_head(row):
   settings = rows.tiny_settings('veco', row)
   init = settings.init_from
   script_params, veco_params = (
@@ -235,7 +235,7 @@ def test_scripts_take_all_of_veco_but_its_head(row):
     slow=set(_ROWS) - {'script_en_de', 'small_ca_mlm'},
   ),
 )
-def test_tiny_configuration(row):
+def test_tiny_configuration_has_the_methods_of_its_row(row):
   rows.check_tiny_row('veco', row)
 
 
@@ -252,7 +252,7 @@ def test_initialization_of_tiny_configurations(row):
 @pytest.mark.parametrize(
   'row', [r for r in _ROWS if r.startswith('shallow') or '_mbart' in r]
 )
-def test_tiny_configurations_of_other_sizes(row):
+def test_tiny_configurations_of_other_rows(row):
   settings = rows.tiny_settings('veco', row)
   gin_files.trace_steps(settings)
   assert settings.num_train_steps <= 2000
@@ -262,8 +262,8 @@ def test_tiny_configurations_of_other_sizes(row):
 @pytest.mark.parametrize(
   'row, size', [('large_phase2', 662e6), ('small_ca_mlm_tlm', 247e6)]
 )
-def test_parameters(row, size):
-  """Table 8, within 4 %."""
+def test_number_of_parameters(row, size):
+  """The expected numbers are those of table 8."""
   settings = rows.settings(
     'veco',
     row,
