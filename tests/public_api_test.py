@@ -7,7 +7,7 @@ import pytest
 
 import xlflax
 
-ROOMS = [
+PACKAGES = [
   'analysis',
   'data',
   'evaluation',
@@ -25,9 +25,11 @@ def _python(code: str) -> str:
   ).stdout
 
 
-def test_import_is_light():
-  """Below 0.3 s of CPU time, including the start of the interpreter."""
-  imports = ''.join(f'import xlflax.{room}\n' for room in ROOMS)
+def test_import_is_fast():
+  """The limit of 0.3 s of CPU time includes the start of the interpreter."""
+  imports = ''.join(
+    f'import xlflax.{package_name}\n' for package_name in PACKAGES
+  )
   seconds, *heavy = _python(
     f'{imports}import sys, time\n'
     'print(time.process_time(), *{"jax", "numpy", "gin"} & {*sys.modules})'
@@ -36,7 +38,7 @@ def test_import_is_light():
   assert float(seconds) < 0.3
 
 
-def test_names_are_imported_when_they_are_used():
+def test_names_are_imported_lazily():
   assert _python(
     'import sys, xlflax\n'
     'assert "xlflax.data.dataset_config" not in sys.modules\n'
@@ -45,14 +47,14 @@ def test_names_are_imported_when_they_are_used():
   ).split() == ['blocks', 'xlflax.data.dataset_config']
 
 
-def test_top_level_offers_the_rooms():
-  assert {*ROOMS} < {*dir(xlflax)}
+def test_top_level_contains_the_packages():
+  assert {*PACKAGES} < {*dir(xlflax)}
   assert {'Run', 'from_huggingface', 'load_run'} < {*dir(xlflax)}
 
 
-@pytest.mark.parametrize('room', ['', *ROOMS])
-def test_every_name_exists_and_hides_no_module(room):
-  package = importlib.import_module(f'xlflax.{room}'.rstrip('.'))
+@pytest.mark.parametrize('package_name', ['', *PACKAGES])
+def test_public_names_exist_and_hide_no_module(package_name):
+  package = importlib.import_module(f'xlflax.{package_name}'.rstrip('.'))
   modules = {m.name for m in pkgutil.iter_modules(package.__path__)}
   for name in dir(package):
     if name.startswith('_'):
@@ -62,6 +64,6 @@ def test_every_name_exists_and_hides_no_module(room):
     assert is_module or name not in modules, name
 
 
-def test_unknown_names_are_attribute_errors():
+def test_unknown_names_raise_attribute_errors():
   with pytest.raises(AttributeError, match="'xlflax.data' has no .* 'Stram'"):
     xlflax.data.Stram  # noqa: B018

@@ -13,7 +13,7 @@ _VERSION = 0x20080522
 
 @contextlib.contextmanager
 def only_read(*folders: pathlib.Path) -> Iterator[None]:
-  """Removes write permission from folders and asserts they are unchanged.
+  """Removes write permission from folders and asserts that they are unchanged.
 
   File modes also apply to root, in this thread and in threads that it starts.
   """

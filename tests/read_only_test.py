@@ -1,4 +1,4 @@
-"""Commands on runs that are not writable, such as on a read-only disk."""
+"""Tests of commands on runs that are not writable."""
 
 import dataclasses
 import json
@@ -20,7 +20,7 @@ from xlflax.utils import errors
 
 @pytest.fixture(scope='module')
 def workspace(tmp_path_factory):
-  """Two models and text."""
+  """Two runs, a corpus and text files."""
   root = tmp_path_factory.mktemp('read_only')
   (root / 'hf').mkdir()
   checked = huggingface_import.check_import(
@@ -50,7 +50,7 @@ def _tasks(workspace):
   return [retrieval_task.Retrieval(source=source)]
 
 
-def test_evaluate_requires_another_output(workspace):
+def test_evaluate_requires_an_output_for_a_read_only_run(workspace):
   with read_only.only_read(workspace / 'run'):
     run = xlflax.load_run(workspace / 'run')
     with pytest.raises(errors.RunDirectoryError) as caught:
@@ -66,7 +66,7 @@ def test_evaluate_requires_another_output(workspace):
 
 
 @pytest.mark.slow
-def test_evaluate_into_another_output(workspace, tmp_path):
+def test_evaluate_writes_to_another_output(workspace, tmp_path):
   out = tmp_path / 'out'
 
   with read_only.only_read(workspace / 'run'):
@@ -83,7 +83,7 @@ def test_evaluate_into_another_output(workspace, tmp_path):
       _tasks(workspace), output=out
     )
   assert (first.computed, again.computed) == (2, 0)  # resumed
-  result = first.results['retrieval'][0]  # its files are on disk now
+  result = first.results['retrieval'][0]
   assert returned_results['retrieval'] == dataclasses.replace(result, files={})
   (folder,) = (out / 'eval' / 'retrieval').iterdir()
   assert first.folders == {'retrieval': folder}
@@ -95,7 +95,7 @@ def test_evaluate_into_another_output(workspace, tmp_path):
   }
 
 
-def test_an_output_has_the_results_of_one_run(workspace, tmp_path):
+def test_output_of_another_run_is_rejected(workspace, tmp_path):
   out = tmp_path / 'out'
 
   def evaluate(run):
@@ -122,7 +122,7 @@ def test_an_output_has_the_results_of_one_run(workspace, tmp_path):
     evaluate(workspace / 'run')
 
 
-def test_the_run_directory_as_the_output(workspace, tmp_path):
+def test_run_directory_can_be_the_output(workspace, tmp_path):
   report = evaluate_lib.evaluate(
     model_dir=str(workspace / 'other'),
     tasks=_tasks(workspace),
@@ -138,8 +138,8 @@ def _main(*arguments):
   return cli.main([*map(str, arguments)])
 
 
-def test_commands(workspace, tmp_path, capsys):
-  """Runs each command as a user who may only read the run and the text."""
+def test_commands_do_not_write_to_a_read_only_run(workspace, tmp_path, capsys):
+  """Runs the commands without write permission for the run and the text."""
   run, out = workspace / 'run', tmp_path / 'out'
   evaluate = ('evaluate', f'--model_dir={run}', '--tasks=retrieval')
   evaluate += (f'--corpus={workspace / "corpus"}', '--compilation_cache=')

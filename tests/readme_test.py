@@ -1,4 +1,4 @@
-"""Programs in README.md under "Python API", run on tiny data."""
+"""Tests of the programs in README.md on tiny data."""
 
 import ast
 import importlib
@@ -40,9 +40,7 @@ def _run(program: str, smaller: dict[str, str]) -> None:
   exec(compile(program, str(README), 'exec'), {})
 
 
-def test_training_and_evaluating_on_a_corpus(
-  corpus, tmp_path, monkeypatch, capsys
-):
+def test_training_program_of_the_readme(corpus, tmp_path, monkeypatch, capsys):
   shutil.copytree(corpus, tmp_path / 'corpus')
   monkeypatch.chdir(tmp_path)
   _run(_programs()[0], _TINY_TRAINING)
@@ -60,9 +58,7 @@ def folder(tmp_path):
   return model_dir
 
 
-def test_encoding_with_an_imported_checkpoint(
-  folder, tmp_path, monkeypatch, capsys
-):
+def test_encoding_program_of_the_readme(folder, tmp_path, monkeypatch, capsys):
   del folder
   monkeypatch.chdir(tmp_path)
   _run(_programs()[1], {'layer=8': 'layer=2'})
@@ -73,7 +69,7 @@ def test_encoding_with_an_imported_checkpoint(
   ]
 
 
-def test_the_names_in_the_guide_exist():
+def test_names_in_the_python_guide_exist():
   """Names such as `data.DatasetConfig` in docs/python.md are public."""
   text = (ROOT / 'docs' / 'python.md').read_text(encoding='utf-8')
   names = {

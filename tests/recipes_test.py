@@ -1,4 +1,4 @@
-"""Modern recipes: phases, tiny configurations and published values."""
+"""Tests of recipes: phases, tiny configurations and published values."""
 
 import dataclasses
 import math
@@ -67,8 +67,8 @@ def _settings(file):
 @pytest.mark.parametrize(
   'name', mark_slow([*_CHAINS, *_TINY_RECIPES], slow=['modernbert', 'mmbert'])
 )
-def test_phases_follow_each_other(name):
-  """Each phase starts from the previous one; full phases are traced."""
+def test_phases_start_from_the_previous_phase(name):
+  """Steps of full phases are traced."""
   trainers = _trainers(f'recipes/{name}')
   count = _CHAINS[name.partition('/')[0]]
   assert list(trainers) == [f'phase{i + 1}' for i in range(count)]
@@ -91,7 +91,7 @@ def test_phases_follow_each_other(name):
 @pytest.mark.parametrize(
   'file', mark_slow(_ALONE, slow=['recipes/xlm_e/base.gin'])
 )
-def test_xlm_e(file):
+def test_xlm_e_has_the_published_discriminator_weight(file):
   settings = _settings(file)
   if 'tiny' not in file:
     gin_files.trace_steps(settings)
@@ -100,7 +100,7 @@ def test_xlm_e(file):
   } == {50}
 
 
-def test_the_first_run_of_a_published_model_is_contrast_alone():
+def test_first_run_of_a_published_model_uses_only_contrastive_learning():
   settings = gin_files.settings_of(
     ['studies/first_training_runs/contrast.gin', 'models/tiny.gin'],
     ["MODEL_DIR='a'", "CORPUS='c'", "VOCABULARY='v'", 'TRAIN_STEPS=9'],
@@ -117,7 +117,7 @@ def test_the_first_run_of_a_published_model_is_contrast_alone():
 @pytest.mark.parametrize(
   'file', ['first_training_runs/contrast', 'recipes/own_vocabulary_mlm']
 )
-def test_a_published_model_gets_the_vocabulary_of_the_corpus(file):
+def test_published_model_is_transferred_to_the_vocabulary_of_the_corpus(file):
   settings = gin_files.settings_of(
     [
       f'studies/{file}.gin',
@@ -139,7 +139,7 @@ def test_a_published_model_gets_the_vocabulary_of_the_corpus(file):
 @pytest.mark.parametrize(
   'file', ['mlm', 'mlm_tlm', 'mlm_tlm_contrast', 'moco_tlm']
 )
-def test_the_small_recipe_goes_after_every_objective(file):
+def test_small_recipe_can_follow_any_objective(file):
   settings = gin_files.settings_of(
     [f'pretrain/{file}.gin', 'recipes/small.gin'],
     ["MODEL_DIR='a'", "CORPUS='c'", "VOCABULARY='v'", 'TRAIN_STEPS=9'],
@@ -186,14 +186,14 @@ _REPLAY = dataset_config.ReplayOptions(new_languages=('sl',), fraction=0.1)
   'file', mark_slow(['mlm', 'mlm_tlm_contrast'], slow=['mlm_tlm_contrast'])
 )
 @pytest.mark.parametrize('adapters', [(), ('adapters/lora.gin',)])
-def test_a_language_is_added_to_a_model(tmp_path, file, adapters):
+def test_add_language_recipe_extends_a_model(tmp_path, file, adapters):
   start = tmp_path / 'start'
   _write_start_model(start)
   settings = gin_files.settings_of(
     [f'pretrain/{file}.gin', *adapters, 'recipes/add_language.gin'],
     _added_language_bindings(start),
   )
-  gin_files.trace_steps(settings)  # with the size of the new vocabulary
+  gin_files.trace_steps(settings)
   assert settings.model.config.hidden_dim == 16
   assert bool(settings.model.config.adapters) == bool(adapters)
   assert settings.init_from.model_dir == str(start)
@@ -207,8 +207,8 @@ def test_a_language_is_added_to_a_model(tmp_path, file, adapters):
 
 
 @pytest.mark.parametrize('file', gin_files.list_gin_files('pretrain'))
-def test_the_recipe_sets_the_replay_of_all_pretraining_datasets(file):
-  """The scopes of the recipe are those of the datasets in pretrain/."""
+def test_add_language_recipe_sets_the_replay_of_all_datasets(file):
+  """The recipe binds all scopes of datasets in pretrain/."""
   scopes = set(
     re.findall(
       r'@(?:(\w+)/)?dataset_config\.DatasetConfig\(\)',
@@ -220,7 +220,7 @@ def test_the_recipe_sets_the_replay_of_all_pretraining_datasets(file):
     assert f'\n{scope}/dataset_config.DatasetConfig.replay = ' in recipe
 
 
-def test_replay_is_set_for_the_datasets_that_mix_languages(tmp_path):
+def test_replay_is_set_for_multilingual_datasets(tmp_path):
   start, file = tmp_path / 'start', tmp_path / 'two.gin'
   _write_start_model(start)
   file.write_text(
@@ -281,7 +281,7 @@ old/dataset_config.DatasetConfig:
     ('xlm_e/tiny', 'xlm_e/base'),
   ],
 )
-def test_a_tiny_configuration_differs_in_sizes_only(tiny, full):
+def test_tiny_configuration_differs_only_in_sizes(tiny, full):
   bindings = ["MODEL_DIR='a'", "CORPUS='c'", "VOCABULARY='v'"]
   identities = []
   for name in (tiny, full):
@@ -325,7 +325,7 @@ _PUBLISHED = {
 
 
 @pytest.mark.parametrize('name', _CHAINS)
-def test_values_are_the_published_ones(name):
+def test_recipes_have_published_values(name):
   for phase_trainer, row in zip(
     _trainers(f'recipes/{name}').values(), _PUBLISHED[name], strict=True
   ):
@@ -348,7 +348,7 @@ def test_values_are_the_published_ones(name):
     assert init is None or (warm_up == 0 and init.optimizer_state)
 
 
-def test_a_binding_is_for_the_phases_that_read_it():
+def test_bindings_apply_to_the_phases_that_read_them():
   trainers = _trainers(
     'recipes/mmbert',
     'PHASE1_STEPS=700',
@@ -374,12 +374,12 @@ def test_a_binding_is_for_the_phases_that_read_it():
     assert phase_trainer.datasets[0].split == 'test'
 
 
-def test_phases_that_are_no_folder():
+def test_phases_can_be_a_list_of_files():
   files = 'recipes/modernbert/phase1.gin,recipes/modernbert/phase3.gin'
   assert list(_trainers(files)) == ['phase1', 'phase3']
 
 
-def test_veco_begins_from_a_run_of_the_user(tmp_path):
+def test_veco_starts_from_a_given_run(tmp_path):
   files = 'papers/veco/large_phase1.gin,papers/veco/large_phase2.gin'
   first, second = _trainers(files, "INIT_DIR='runs/xlmr'").values()
   assert first.init_from.model_dir == 'runs/xlmr'
@@ -388,7 +388,7 @@ def test_veco_begins_from_a_run_of_the_user(tmp_path):
 
 
 @pytest.mark.parametrize('position', [0, 1])
-def test_phases_that_begin_from_a_missing_run_are_refused(position):
+def test_phases_with_a_missing_initial_run_are_rejected(position):
   files = 'papers/veco/large_phase1.gin,papers/veco/large_phase2.gin'
   trainers = [
     dataclasses.replace(phase_trainer, vocabulary='vocabulary')
@@ -420,7 +420,7 @@ def test_phases_that_begin_from_a_missing_run_are_refused(position):
     ('recipes/modernbert', ('PHASE4_STEPS=3',), 'PHASE4_STEPS'),
   ],
 )
-def test_phases_that_are_refused(phases, bindings, message):
+def test_invalid_phases_are_rejected(phases, bindings, message):
   with pytest.raises(errors.ConfigError, match=message):
     _trainers(phases, *bindings)
 
@@ -436,7 +436,7 @@ def test_phases_that_are_refused(phases, bindings, message):
     ),
   ],
 )
-def test_a_phase_that_would_not_fit_the_one_before(binding, message, tmp_path):
+def test_incompatible_phase_is_rejected(binding, message, tmp_path):
   (tmp_path / 'second.gin').write_text(
     "include 'recipes/modernbert/tiny/phase2.gin'\n"
     'from xlflax.models import encoder_config as model_config\n'
@@ -453,7 +453,7 @@ def test_a_phase_that_would_not_fit_the_one_before(binding, message, tmp_path):
 
 
 @pytest.mark.parametrize('file', gin_files.list_gin_files('recipes'))
-def test_header_says_what_people_override(file):
+def test_header_lists_existing_macros(file):
   text = (gin_config.SHIPPED / file).read_text()
   header = '\n'.join(line for line in text.splitlines() if line.startswith('#'))
   assert header, 'a comment on what the file is for'

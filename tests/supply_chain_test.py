@@ -1,4 +1,4 @@
-"""Downloads are pinned by digest, and all packages can be listed."""
+"""Tests that downloads are pinned by digest and that packages are listed."""
 
 import json
 import pathlib
@@ -64,21 +64,21 @@ def test_actions_are_pinned(path):
     ('./.github/actions/own', True),
   ],
 )
-def test_what_counts_as_pinned(name, pinned):
+def test_pinned_actions_are_recognized(name, pinned):
   text = f'jobs:\n  a:\n    steps:\n      - uses: {name}\n'
   assert (_unpinned(text) == []) is pinned
 
 
 @pytest.mark.parametrize('path', _WORKFLOWS, ids=lambda path: path.name)
-def test_workflows_may_only_read(path):
+def test_workflows_have_read_only_permissions(path):
   workflow = yaml.safe_load(path.read_text())
   assert workflow['permissions'] == {'contents': 'read'}
   assert 'pull_request_target' not in path.read_text()
-  # User text never becomes code: titles, branches, commit messages.
+  # Titles, branches and commit messages must not be interpolated into scripts.
   assert not re.search(r'\$\{\{[^}]*github\.(event|head_ref)', path.read_text())
 
 
-def test_checks_audit_and_list_what_is_locked():
+def test_supply_chain_job_runs_audit_and_sbom():
   checks = yaml.safe_load((_ROOT / '.github/workflows/checks.yml').read_text())
   steps = checks['jobs']['supply-chain']['steps']
   assert {'make audit', 'make sbom'} <= {step.get('run') for step in steps}
@@ -99,7 +99,7 @@ def _commands(target: str) -> str:
   ).stdout
 
 
-def test_targets():
+def test_audit_and_sbom_targets_cover_all_lock_files():
   audit, sbom = _commands('audit'), _commands('sbom')
   for commands in (audit, sbom):
     assert '--require-hashes --requirement requirements/audit.lock' in commands
@@ -110,7 +110,7 @@ def test_targets():
     assert f'--output-file build/sbom/xlflax-{kind}.cdx.json' in sbom
 
 
-def test_tools_are_locked():
+def test_audit_tools_are_locked():
   expected_packages = re.findall(
     r'^([\w-]+==\S+)$', (_ROOT / 'requirements/audit.in').read_text(), re.M
   )
@@ -123,7 +123,7 @@ def test_tools_are_locked():
   assert len(packages) == len(with_hashes) > 20
 
 
-def test_updates():
+def test_dependabot_updates_all_ecosystems():
   configuration = yaml.safe_load((_ROOT / '.github/dependabot.yml').read_text())
   assert configuration['version'] == 2
   places = {
@@ -141,7 +141,7 @@ def test_updates():
 
 
 @pytest.mark.slow
-def test_list_of_packages():
+def test_sbom_lists_all_locked_packages():
   """Runs `make sbom` with its tools; requires a package index."""
   subprocess.run(['make', 'sbom'], cwd=_ROOT, check=True)
   for kind in ('cpu', 'gpu', 'tpu'):

@@ -1,4 +1,4 @@
-"""Trainers created from a recipe, and their type annotations."""
+"""Tests of trainers created from recipes and of their type annotations."""
 
 import dataclasses
 import pathlib
@@ -72,7 +72,7 @@ score: float = run.evaluate([task])['retrieval'].metrics['accuracy/mean']
 """
 
 
-def test_a_recipe_by_name():
+def test_trainer_is_created_from_a_recipe():
   recipe_trainer = xlflax.Trainer.from_recipe('small', **_GIVEN, train_steps=10)
   assert (recipe_trainer.num_train_steps, recipe_trainer.corpus) == (
     10,
@@ -100,16 +100,16 @@ def test_a_recipe_by_name():
     ),
   ],
 )
-def test_missing_recipes(name, options, values, caplog):
+def test_missing_recipes_are_reported(name, options, values, caplog):
   with raises_error(errors.ConfigError, mentions=values):
     xlflax.Trainer.from_recipe(name, **_GIVEN, **options)
-  assert not caplog.records  # Gin's own search is not logged
+  assert not caplog.records
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_a_script_passes_a_strict_type_checker(tmp_path):
-  """With wrong types, it fails, which shows that annotations are read."""
+def test_script_passes_a_strict_type_checker(tmp_path):
+  """A script with wrong types fails."""
   valid_script, invalid_script = tmp_path / 'right.py', tmp_path / 'wrong.py'
   valid_script.write_text(_SCRIPT)
   invalid_script.write_text(
@@ -146,7 +146,7 @@ def test_a_script_passes_a_strict_type_checker(tmp_path):
     ('perplexity/perplexity/mean', True, True),
   ],
 )
-def test_the_metric_determines_the_best_checkpoint(
+def test_metric_determines_the_best_checkpoint(
   monkeypatch, metric, greater_is_better, highest
 ):
   used_options = []

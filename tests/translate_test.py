@@ -1,4 +1,4 @@
-"""Files and streams translated by a model that copies."""
+"""Tests of translating files and streams with a model that copies."""
 
 import io
 import json
@@ -48,7 +48,7 @@ def text(tmp_path):
   return path
 
 
-def test_a_file_becomes_a_file_line_by_line(copier_of_lines, text, tmp_path):
+def test_file_is_translated_line_by_line(copier_of_lines, text, tmp_path):
   output = tmp_path / 'out'
   counts = copier_of_lines.file(text, output)
   assert output.read_text().split('\n') == [
@@ -59,7 +59,9 @@ def test_a_file_becomes_a_file_line_by_line(copier_of_lines, text, tmp_path):
 
 
 @pytest.mark.parametrize('end', ['\r\n', '\r'])
-def test_lines_may_end_with_cr(copier_of_lines, text, tmp_path, end):
+def test_carriage_returns_are_accepted_as_line_ends(
+  copier_of_lines, text, tmp_path, end
+):
   copier_of_lines.file(text, tmp_path / 'expected')
   path = tmp_path / 'other'
   path.write_bytes(text.read_bytes().replace(b'\n', end.encode()))
@@ -72,7 +74,7 @@ def test_lines_may_end_with_cr(copier_of_lines, text, tmp_path, end):
   assert stream.getvalue() == (tmp_path / 'expected').read_bytes()
 
 
-def test_one_device_and_eight_write_the_same(
+def test_output_does_not_depend_on_the_number_of_devices(
   copier_of_lines, copying_run, text, tmp_path, monkeypatch
 ):
   copier_of_lines.file(text, tmp_path / 'eight')
@@ -87,10 +89,10 @@ def test_one_device_and_eight_write_the_same(
 @pytest.mark.parametrize(
   'existing_text', ['the dog sleeps\n\nKEPT\n', 'X\n\nKEPT\nhal']
 )
-def test_an_interrupted_file_is_resumed(
+def test_interrupted_file_is_resumed(
   copier_of_lines, text, tmp_path, existing_text, monkeypatch
 ):
-  """Completed lines are kept, except a partial one, and not repeated."""
+  """Completed lines are kept and not repeated. A partial line is removed."""
   output = tmp_path / 'out'
   monkeypatch.setattr(translate, '_SORTED_BATCHES', 1)
   _interrupt(copier_of_lines, text, output, monkeypatch, after=2)
@@ -107,7 +109,7 @@ def test_an_interrupted_file_is_resumed(
   assert not list(tmp_path.glob('*.partial*'))
 
 
-def test_a_file_of_another_program_is_not_taken_for_a_part(
+def test_partial_file_of_another_program_is_rejected(
   copier_of_lines, text, tmp_path
 ):
   (tmp_path / 'out.partial').write_text('of a download')
@@ -117,7 +119,7 @@ def test_a_file_of_another_program_is_not_taken_for_a_part(
 
 
 @pytest.mark.parametrize('change', ['text', 'setting', 'checkpoint'])
-def test_another_text_or_setting_begins_anew(
+def test_changed_text_or_settings_restart_the_translation(
   copying_run, copier_of_lines, text, tmp_path, change, monkeypatch, caplog
 ):
   output = tmp_path / 'out'
@@ -138,7 +140,7 @@ def test_another_text_or_setting_begins_anew(
 
 
 def _interrupt(lines, text, output, monkeypatch, *, after):
-  """Stops after a number of chunks of the file."""
+  """Interrupts the translation after a number of chunks."""
   original_translate = lines.translator.translate
   calls = []
 
@@ -154,8 +156,8 @@ def _interrupt(lines, text, output, monkeypatch, *, after):
       lines.file(text, output)
 
 
-def test_a_stream_answers_line_by_line(copier_of_lines):
-  """Each line is answered before the next one is available."""
+def test_stream_is_translated_line_by_line(copier_of_lines):
+  """Each line is translated before the next line is available."""
   read, write = os.pipe()
   answers: queue.Queue = queue.Queue()
 
@@ -179,7 +181,7 @@ def test_a_stream_answers_line_by_line(copier_of_lines):
   assert not thread.is_alive()
 
 
-def test_a_stream_that_is_there_is_read_in_batches(copier_of_lines):
+def test_available_lines_of_a_stream_are_batched(copier_of_lines):
   output = io.BytesIO()
   counts = copier_of_lines.stream(
     io.BytesIO('\n'.join(_LINES).encode()), output
@@ -190,7 +192,7 @@ def test_a_stream_that_is_there_is_read_in_batches(copier_of_lines):
   assert counts.lines == 7 and counts.empty == 2
 
 
-def test_bytes_that_are_not_utf8_are_replaced_and_counted(copier_of_lines):
+def test_invalid_utf8_is_replaced_and_counted(copier_of_lines):
   output = io.BytesIO()
   counts = copier_of_lines.stream(
     io.BytesIO(b'the cat\nthe \xff\xe4\xbd dog\n\xef\xbf\xbd\n'), output
@@ -200,7 +202,7 @@ def test_bytes_that_are_not_utf8_are_replaced_and_counted(copier_of_lines):
 
 
 def test_lines_with_tabs_are_reported_once(copier_of_lines, caplog):
-  """They are pairs of a parallel file, of which both texts are translated."""
+  """Lines with tabs are probably pairs of a parallel file."""
   with caplog.at_level(logging.WARNING):
     copier_of_lines.stream(
       io.BytesIO(b'\tmilk\t\n' + b'the cat\tthe dog\n' * 5), io.BytesIO()
@@ -209,7 +211,7 @@ def test_lines_with_tabs_are_reported_once(copier_of_lines, caplog):
   assert_mentions(record.getMessage(), 2, 'cut -f1')
 
 
-def test_an_error_of_the_stream_is_not_swallowed(copier_of_lines):
+def test_stream_errors_are_raised(copier_of_lines):
   class Broken(io.BytesIO):
     def __next__(self):
       raise OSError('the line is dead')
@@ -218,7 +220,7 @@ def test_an_error_of_the_stream_is_not_swallowed(copier_of_lines):
     copier_of_lines.stream(Broken(), io.BytesIO())
 
 
-def test_several_hypotheses_have_numbers_and_scores(
+def test_several_hypotheses_are_written_with_numbers_and_scores(
   copying_run, text, tmp_path
 ):
   lines = _open(
@@ -236,7 +238,7 @@ def test_several_hypotheses_have_numbers_and_scores(
   assert rows[2][1:] == rows[3][1:] == ['0.0000', '']
 
 
-def test_lines_that_are_too_long_are_cut_and_counted(copier_of_lines, caplog):
+def test_long_lines_are_truncated_and_counted(copier_of_lines, caplog):
   output = io.BytesIO()
   with caplog.at_level(logging.WARNING):
     counts = copier_of_lines.stream(
@@ -248,18 +250,18 @@ def test_lines_that_are_too_long_are_cut_and_counted(copier_of_lines, caplog):
   assert first.startswith('milk') and second == 'milk'
 
 
-def test_bytes_that_are_no_text_do_not_stop_a_stream(copier_of_lines):
+def test_stream_continues_after_invalid_bytes(copier_of_lines):
   output = io.BytesIO()
   copier_of_lines.stream(io.BytesIO(b'\xff\xfe\nmilk\n'), output)
   assert output.getvalue().decode().splitlines()[1] == 'milk'
 
 
-def test_lists_of_lines(copier_of_lines):
+def test_translate_returns_hypotheses_of_a_list(copier_of_lines):
   (best,) = copier_of_lines.translate(['warm milk'])
   assert best[0].text == 'warm milk' and best[0].score < 0
 
 
-def test_mistakes(copying_run, tmp_path, make_run):
+def test_invalid_arguments_are_rejected(copying_run, tmp_path, make_run):
   with raises_error(
     errors.CheckpointError, got=30, mentions=(10, 20, copying_run)
   ):
@@ -274,7 +276,7 @@ def test_mistakes(copying_run, tmp_path, make_run):
     _open(copying_run).file(tmp_path / 'none', tmp_path / 'out')
 
 
-def test_identity_is_plain(copier_of_lines):
+def test_identity_is_json_serializable(copier_of_lines):
   assert json.loads(json.dumps(copier_of_lines.identity)) == (
     copier_of_lines.identity
   )
