@@ -99,7 +99,7 @@ def test_damaged_lease_is_taken_over(tmp_path, content):
     pass
 
 
-def test_holder_of_a_lost_lease_is_notified(tmp_path):
+def test_check_of_a_lost_lease_raises(tmp_path):
   path = tmp_path / directory_lease.FILE
   with directory_lease.Lease(tmp_path, refresh_seconds=0.05) as held:
     _write_remote_lease(path)
@@ -125,10 +125,10 @@ def test_holder_of_a_lost_lease_is_notified(tmp_path):
 def test_unwritable_directory_is_reported(
   tmp_path, monkeypatch, number, status
 ):
-  def refuse(*unused, **named):
+  def fail(*unused, **named):
     raise OSError(number, os.strerror(number))
 
-  monkeypatch.setattr(directory_lease.pathlib.Path, 'open', refuse)
+  monkeypatch.setattr(directory_lease.pathlib.Path, 'open', fail)
   with pytest.raises(errors.RunDirectoryError) as error:
     directory_lease.Lease(tmp_path).__enter__()
   assert error.value.status.name == status

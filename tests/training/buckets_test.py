@@ -224,7 +224,7 @@ def test_lease_file_exists_while_the_lease_is_held(run):
 
 
 def test_lease_of_another_host_is_taken_over_without_heartbeats(run):
-  """The lease of a running process is rejected."""
+  """A lease that the other process refreshes is not taken over."""
   _write_remote_lease(run, time.time())
   over = threading.Event()
 

@@ -51,6 +51,6 @@ def test_device_arrays_are_checked(monkeypatch, on_host):
   bad = good | {'b': good['b'].at[1, 1].set(jnp.nan)}
   with raises_error(errors.CheckpointError, mentions='NaN'):
     nonfinite_checks.check_arrays(bad, where='run')
-  spoilt = good['a'].at[3].set(jnp.inf)
+  non_finite = good['a'].at[3].set(jnp.inf)
   with raises_error(errors.CheckpointError, where='run'):
-    nonfinite_checks.check_arrays({'a': spoilt}, where='run')
+    nonfinite_checks.check_arrays({'a': non_finite}, where='run')

@@ -55,10 +55,10 @@ def test_finished_run_compiles_no_step(compiled):
 def test_compilation_errors_are_raised_by_the_step(monkeypatch):
   setup = training_setup.Setup(make_settings(partitioner=tiny.one_device()))
 
-  def refuse(active):
+  def fail(active):
     raise errors.ConfigError('No batches')
 
-  monkeypatch.setattr(setup, 'abstract_batches', refuse)
+  monkeypatch.setattr(setup, 'abstract_batches', fail)
   with step_compilation.StepCompiler(setup, 0) as compiler:
     compiler.wait_lowered()  # returns despite the error
   with pytest.raises(errors.ConfigError, match='No batches'):

@@ -331,14 +331,19 @@ class _Plain(validation.ValidatedFields):
 
 def test_fields_of_subclasses_are_validated_without_a_decorator():
   @dataclasses.dataclass(frozen=True, kw_only=True)
-  class _Own(_Extended):
+  class _UserDefined(_Extended):
     size: validation.PositiveInt = 1
 
-  assert (_Own(name='a', size=2).name, _Own(name='a').size) == ('a', 1)
-  with raises_error(errors.ConfigError, got=0, where="_Own.size of 'a'"):
-    _Own(name='a', size=0)
-  with raises_error(errors.ConfigError, where='_Own.name'):
-    dataclasses.replace(_Own(name='a'), name=3)
+  assert (_UserDefined(name='a', size=2).name, _UserDefined(name='a').size) == (
+    'a',
+    1,
+  )
+  with raises_error(
+    errors.ConfigError, got=0, where="_UserDefined.size of 'a'"
+  ):
+    _UserDefined(name='a', size=0)
+  with raises_error(errors.ConfigError, where='_UserDefined.name'):
+    dataclasses.replace(_UserDefined(name='a'), name=3)
   with raises_error(errors.ConfigError, where='_Mutable.every_steps'):
     _Mutable(every_steps='often')
   assert _Plain('any').value == 'any'
@@ -489,19 +494,19 @@ def test_method_with_the_wrong_arguments_is_reported(
 
 def test_field_without_an_annotation_is_reported():
   @dataclasses.dataclass(frozen=True, kw_only=True)
-  class _Own(_Extended):
+  class _UserDefined(_Extended):
     name = 'own'
 
   with raises_error(errors.ConfigError, got="name = 'own'") as error:
-    _Own()
+    _UserDefined()
   assert_mentions(error.value.fix, "name: str = 'own'")
 
 
 def test_linen_modules_need_no_decorator():
-  class _Own(nn.Module):
+  class _UserDefined(nn.Module):
     size: int = 1
 
-  class _Derived(validation.validate_fields(_Own)):
+  class _Derived(validation.validate_fields(_UserDefined)):
     size: int = 2
     depth: int = 1
 
@@ -509,7 +514,7 @@ def test_linen_modules_need_no_decorator():
 
 
 def test_classes_without_fields_need_no_decorator():
-  class _Own(_Mutable):
+  class _UserDefined(_Mutable):
     CONSTANT: ClassVar[int] = 3
     _state: int = 4
 
@@ -520,7 +525,7 @@ def test_classes_without_fields_need_no_decorator():
       super().__init__(every_steps=size)
       self.size = size
 
-  assert (_Own(every_steps=2).every_steps, _WithInit(3).size) == (2, 3)
+  assert (_UserDefined(every_steps=2).every_steps, _WithInit(3).size) == (2, 3)
   assert _UndecoratedHook().size == 1
 
 

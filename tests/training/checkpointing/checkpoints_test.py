@@ -231,12 +231,12 @@ def test_previous_checkpoint_is_restored_if_the_newest_is_damaged(
 def test_failed_reads_do_not_reject_a_checkpoint(tmp_path, monkeypatch, error):
   """The checkpoint is not moved, so a restarted run can read it."""
 
-  def refuse(*unused):
+  def fail(*unused):
     raise error
 
   _write(tmp_path, [1, 2])
   with monkeypatch.context() as patched:
-    patched.setattr(checkpoints.checkpoint_items, 'read_arrays', refuse)
+    patched.setattr(checkpoints.checkpoint_items, 'read_arrays', fail)
     with pytest.raises(errors.CheckpointError) as raised:
       _restore(tmp_path)
   assert raised.value.status is errors.ExitStatus.FAILURE
@@ -251,7 +251,7 @@ def _flip(path: pathlib.Path, rng) -> None:
 
 @pytest.mark.parametrize('item', ['params', 'train', 'meta'])
 def test_flipped_bits_are_detected(tmp_path, item):
-  """For each file of an item, the checkpoint is rejected or cannot be read."""
+  """A bit of each file of an item is flipped in turn."""
   _write(tmp_path / 'run', [1, 2])
   rng = random.Random(item)
   source = _step_dir(tmp_path / 'run', 2) / item
@@ -475,8 +475,8 @@ def test_options_must_be_positive(options):
 
 
 @pytest.mark.parametrize('content', [None, '', '{"a/b": 0.1}'])
-def test_damaged_metrics_of_a_checkpoint_are_tolerated(tmp_path, content):
-  """Regression test: the best checkpoint was deleted, or Orbax failed."""
+def test_damaged_metrics_of_a_checkpoint_are_an_error(tmp_path, content):
+  """Regression test: the best checkpoint was deleted, or Orbax raised an exception."""
   options = checkpoints.CheckpointOptions(
     max_to_keep=1, metric_for_best_model='a/b', enable_async_checkpointing=False
   )

@@ -90,7 +90,7 @@ def test_caches_are_verified_once(tmp_path, caplog):
 
 
 def test_record_of_another_run_is_ignored(tmp_path, caplog):
-  """Its caches are not verified, and its languages are not trained."""
+  """Its signatures are not used, and reading its languages is an error."""
   loader = _pairs(dataset_config.PairOrder.UNCHANGED, ('en', 'de'))
   loader.signature = 's'
   for name in 'ab':

@@ -41,7 +41,7 @@ def test_metrics_are_truncated_to_the_checkpoint_digest(tmp_path, caplog):
   digest = checksums.digest_content(''.join(lines[:2]))
   metrics_file.truncate_metrics(tmp_path, 20, written=digest)
   assert path.read_text() == ''.join(lines[:2]) and not caplog.text
-  for content, expected_count in (
+  for content, expected_content in (
     (lines[0] + lines[0] + lines[2], lines[0] * 2),
     (lines[0], lines[0]),
     ('[' * 10**5 + '\n' + lines[1], lines[1]),
@@ -49,7 +49,7 @@ def test_metrics_are_truncated_to_the_checkpoint_digest(tmp_path, caplog):
     path.write_text(content)
     caplog.clear()
     metrics_file.truncate_metrics(tmp_path, 20, written=digest)
-    assert path.read_text() == expected_count
+    assert path.read_text() == expected_content
     assert caplog.records
   path.unlink()
   metrics_file.truncate_metrics(tmp_path, 20, written=digest)

@@ -23,100 +23,101 @@ def clock():
 
 
 @pytest.fixture
-def dog(clock):
+def watchdog(clock):
   return hang_watchdog.Watchdog(goodput.Activities(clock=clock), 100)
 
 
-def _after(dog, clock, seconds):
+def _after(watchdog, clock, seconds):
   clock.now += seconds
-  return dog.problem()
+  return watchdog.problem()
 
 
-def test_problem_describes_the_activity(dog, clock):
-  dog.activities.start(BATCH, "of dataset 'mono'")
-  assert _after(dog, clock, 100) is None
+def test_problem_describes_the_activity(watchdog, clock):
+  watchdog.activities.start(BATCH, "of dataset 'mono'")
+  assert _after(watchdog, clock, 100) is None
   assert (
-    _after(dog, clock, 1) == "waiting for a batch of dataset 'mono' for 101 s"
+    _after(watchdog, clock, 1)
+    == "waiting for a batch of dataset 'mono' for 101 s"
   )
 
 
-def test_new_activities_reset_the_timeout(dog, clock):
+def test_new_activities_reset_the_timeout(watchdog, clock):
   for i in range(5):
-    dog.activities.start(BATCH)
-    assert _after(dog, clock, 90) is None
-    dog.activities.start(SAVE, f'of step {i}')
-    assert _after(dog, clock, 90) is None
+    watchdog.activities.start(BATCH)
+    assert _after(watchdog, clock, 90) is None
+    watchdog.activities.start(SAVE, f'of step {i}')
+    assert _after(watchdog, clock, 90) is None
 
 
 @pytest.mark.parametrize(
   'activity', [goodput.Activity.START, goodput.Activity.COMPILATION, EVALUATION]
 )
 def test_restore_compilation_and_evaluation_have_longer_timeouts(
-  dog, clock, activity
+  watchdog, clock, activity
 ):
-  dog.activities.start(activity)
-  assert _after(dog, clock, 400) is None
-  assert _after(dog, clock, 1)
+  watchdog.activities.start(activity)
+  assert _after(watchdog, clock, 400) is None
+  assert _after(watchdog, clock, 1)
 
 
-def test_timeout_of_steps_is_ten_times_the_longest_step(dog, clock):
-  dog.activities.start(STEP)
+def test_timeout_of_steps_is_ten_times_the_longest_step(watchdog, clock):
+  watchdog.activities.start(STEP)
   clock.now += 50
-  dog.activities.start(STEP)
-  assert _after(dog, clock, 499) is None
-  assert _after(dog, clock, 2)
+  watchdog.activities.start(STEP)
+  assert _after(watchdog, clock, 499) is None
+  assert _after(watchdog, clock, 2)
 
 
-def test_concurrent_writes_are_watched(dog, clock):
+def test_concurrent_writes_are_watched(watchdog, clock):
   for _ in range(3):
-    dog.background_write(lambda: True)
-    dog.activities.start(BATCH)
+    watchdog.background_write(lambda: True)
+    watchdog.activities.start(BATCH)
     clock.now += 40
-  assert dog.problem() == 'writing a checkpoint for 120 s'
-  dog.background_write(lambda: False)
-  assert dog.problem() is None
+  assert watchdog.problem() == 'writing a checkpoint for 120 s'
+  watchdog.background_write(lambda: False)
+  assert watchdog.problem() is None
 
 
-def test_finished_write_is_not_reported_for_a_hanging_step(dog, clock):
+def test_finished_write_is_not_reported_for_a_hanging_step(watchdog, clock):
   writes = [True]
-  dog.background_write(lambda: writes[0])
+  watchdog.background_write(lambda: writes[0])
   clock.now += 50
-  dog.activities.start(STEP, '(step 7)')
+  watchdog.activities.start(STEP, '(step 7)')
   writes[0] = False
-  assert _after(dog, clock, 60) is None
-  assert _after(dog, clock, 41) == 'training (step 7) for 101 s'
+  assert _after(watchdog, clock, 60) is None
+  assert _after(watchdog, clock, 41) == 'training (step 7) for 101 s'
 
 
-def test_stop_request_shortens_the_timeout(dog, clock):
-  dog.activities.start(BATCH)
-  dog.stopping()
-  assert _after(dog, clock, 60) is None
-  assert _after(dog, clock, 1)
-  dog.activities.start(SAVE)
-  assert _after(dog, clock, 100) is None
+def test_stop_request_shortens_the_timeout(watchdog, clock):
+  watchdog.activities.start(BATCH)
+  watchdog.stopping()
+  assert _after(watchdog, clock, 60) is None
+  assert _after(watchdog, clock, 1)
+  watchdog.activities.start(SAVE)
+  assert _after(watchdog, clock, 100) is None
 
 
-def test_finished_steps_reset_the_timeout(dog, clock):
+def test_finished_steps_reset_the_timeout(watchdog, clock):
   """A requested checkpoint waits for the steps in flight."""
-  dog.activities.start(STEP, '(step 7)')
-  dog.stopping()
+  watchdog.activities.start(STEP, '(step 7)')
+  watchdog.stopping()
   for _ in range(5):
-    assert _after(dog, clock, 50) is None
-    dog.activities.progress()
-  dog.activities.start(BATCH)
-  assert _after(dog, clock, 499) is None  # ten times the longest step
-  dog.activities.progress()  # The longest step does not apply to batches.
-  assert _after(dog, clock, 2)
+    assert _after(watchdog, clock, 50) is None
+    watchdog.activities.progress()
+  watchdog.activities.start(BATCH)
+  assert _after(watchdog, clock, 499) is None  # ten times the longest step
+  watchdog.activities.progress()  # The longest step does not apply to batches.
+  assert _after(watchdog, clock, 2)
 
 
-def test_compilation_time_limits_the_first_steps(dog, clock):
+def test_compilation_time_limits_the_first_steps(watchdog, clock):
   """In the second step, no better estimate of a step's duration exists."""
-  dog.activities.start(goodput.Activity.COMPILATION, '(step 1)')
+  watchdog.activities.start(goodput.Activity.COMPILATION, '(step 1)')
   clock.now += 90
-  dog.activities.start(STEP, '(step 2)')
-  dog.stopping()
-  assert _after(dog, clock, 89) is None
-  assert _after(dog, clock, 2)
+  watchdog.activities.start(STEP, '(step 2)')
+  watchdog.stopping()
+  assert _after(watchdog, clock, 89) is None
+  assert _after(watchdog, clock, 2)
 
 
 def test_watchdog_exits_the_process_once():
@@ -126,24 +127,24 @@ def test_watchdog_exits_the_process_once():
     ends.append(message)
     ended.set()
 
-  with hang_watchdog.Watchdog(goodput.Activities(), 0.05, end=end) as dog:
-    dog.activities.start(BATCH, "of dataset 'mono'")
+  with hang_watchdog.Watchdog(goodput.Activities(), 0.05, end=end) as watchdog:
+    watchdog.activities.start(BATCH, "of dataset 'mono'")
     assert ended.wait(10)
   assert len(ends) == 1 and "a batch of dataset 'mono'" in ends[0]
 
 
 def test_without_a_timeout_only_stops_are_watched(clock):
-  dog = hang_watchdog.Watchdog(goodput.Activities(clock=clock), 0)
-  dog.activities.start(STEP, '(step 7)')
-  assert _after(dog, clock, 10**6) is None
-  dog.stopping()
-  assert _after(dog, clock, 60) is None
-  assert 'training (step 7) for' in _after(dog, clock, 1)
+  watchdog = hang_watchdog.Watchdog(goodput.Activities(clock=clock), 0)
+  watchdog.activities.start(STEP, '(step 7)')
+  assert _after(watchdog, clock, 10**6) is None
+  watchdog.stopping()
+  assert _after(watchdog, clock, 60) is None
+  assert 'training (step 7) for' in _after(watchdog, clock, 1)
 
 
-def test_stop_request_during_startup_has_a_longer_timeout(dog, clock):
-  dog.activities.start(goodput.Activity.START)
-  assert _after(dog, clock, 150) is None
-  dog.stopping()
-  assert _after(dog, clock, 239) is None
-  assert _after(dog, clock, 2)
+def test_stop_request_during_startup_has_a_longer_timeout(watchdog, clock):
+  watchdog.activities.start(goodput.Activity.START)
+  assert _after(watchdog, clock, 150) is None
+  watchdog.stopping()
+  assert _after(watchdog, clock, 239) is None
+  assert _after(watchdog, clock, 2)

@@ -51,7 +51,7 @@ def test_restart_costs_are_reported_by_phase():
   assert 'lost by failure 1 (process 2 on n1): agree 1.0 s, start' in text
 
 
-def test_costs_of_consecutive_failures_are_added():
+def test_costs_include_failures_before_the_lost_steps_are_repeated():
   start_time = time.time()
   failures = [_failure(start_time - t, f'at {t}') for t in (90, 30, 10)]
   records = [{'step': 4, 'restart': {'noticed': start_time - 90}}, {'step': 9}]

@@ -22,7 +22,7 @@ def _times(own_seconds, loading=None, step=1.0):
   )
 
 
-def test_step_time_excludes_waiting_for_other_processes():
+def test_own_time_excludes_waiting_for_other_processes():
   clock = _Clock()
   times = stragglers.StepTimes(clock)
   times.restart(3)

@@ -155,7 +155,7 @@ def test_report_contains_environment_metrics_and_counts(run, tmp_path):
   assert report['train'] == {
     'loss': 2.0,
     'grad_norm': 0.5,
-    'learning_rate': 0.04,  # Of the fifth step, whose index is 4.
+    'learning_rate': 0.04,  # the fifth step (index 4)
     'mlm/loss': 1.5,
     'skipped_steps': 1,
     'skipped_spikes': 2,

@@ -127,10 +127,10 @@ def test_flipped_bit_in_a_result_is_reported(
 ):
   """Covers arrays of the state and metrics in either of the two results."""
 
-  def spoil(*result):
+  def corrupt(*result):
     return tuple(_on_device(part, name, 5) for part in result)
 
-  run = _CorruptStep(step_run.step, call, out_of=spoil)
+  run = _CorruptStep(step_run.step, call, out_of=corrupt)
   text = _fails(
     replay_hook.compute_twice, run, _ACTIVE, 2, state, step_run.batches
   )
@@ -145,10 +145,10 @@ def test_error_in_the_inputs_of_a_device_is_reported(
 ):
   """All devices are reported, because gradients are summed."""
 
-  def spoil(batches):
+  def corrupt(batches):
     return {'mono': _on_device(batches['mono'], 'token_ids', 3, bit=5)}
 
-  run = _CorruptStep(step_run.step, 2, into=spoil)
+  run = _CorruptStep(step_run.step, 2, into=corrupt)
   text = _fails(
     replay_hook.compute_twice, run, _ACTIVE, 2, state, step_run.batches
   )
@@ -160,10 +160,10 @@ def test_error_in_the_inputs_of_a_device_is_reported(
 
 def test_corrupt_replica_is_reported(step_run, state, replay_hook):
   """Both results are equal, so only the comparison of replicas detects it."""
-  spoilt = _on_device(state, _NORM, 6)
+  corrupt_state = _on_device(state, _NORM, 6)
   run = _CorruptStep(step_run.step, 0)
   text = _fails(
-    replay_hook.compute_twice, run, _ACTIVE, 2, spoilt, step_run.batches
+    replay_hook.compute_twice, run, _ACTIVE, 2, corrupt_state, step_run.batches
   )
   assert run.calls == 0
   assert sdc_hook._REPLICAS in text

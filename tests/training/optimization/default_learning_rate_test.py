@@ -43,8 +43,8 @@ def test_factors_of_the_rule_equal_values_computed_by_hand():
   assert change(_SMALL, continued=True).peak() == 5e-4
   assert change(_SMALL, continued=True, steps=2).peak() == 5e-4
   assert change(_SMALL, width=16).peak() == 1.1e-2  # upper limit
-  said = change(_SMALL, post_norm=True, continued=True).words()
-  assert_mentions(said, 'post-norm')
+  description = change(_SMALL, post_norm=True, continued=True).words()
+  assert_mentions(description, 'post-norm')
 
 
 def test_description_contains_active_limits():
