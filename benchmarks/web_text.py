@@ -202,7 +202,8 @@ def _measure_across_splits(planted: PlantedCopies) -> dict:
       Corpus(folder), _DEDUPLICATION
     )
     is_kept = np.ones(len(planted.lines), bool)
-    is_kept[dropped['mono/en.txt']] = False
+    for lines_of_files in dropped:
+      is_kept[lines_of_files['mono/en.txt']] = False
   held_out_keys = fuzzy_deduplication.band_keys(planted.copies, _DEDUPLICATION)
   kept_keys = fuzzy_deduplication.band_keys(
     [

@@ -109,12 +109,14 @@ def test_duplicates_of_held_out_text_are_dropped_from_training(
 ):
   if settings is _FUZZY:
     pytest.importorskip('rensa')
-  duplicates = {
-    k: v.tolist()
-    for k, v in fuzzy_deduplication.find_duplicates(corpus, settings).items()
+  repeated, held_out = fuzzy_deduplication.find_duplicates(corpus, settings)
+  assert {k: v.tolist() for k, v in repeated.items()} == {
+    'mono/en.txt': [20],
+    'valid/mono/en.txt': [],
+    'test/parallel/de-en.tsv': [],
   }
-  assert duplicates == {
-    'mono/en.txt': [20, 21, 22, 24],
+  assert {k: v.tolist() for k, v in held_out.items()} == {
+    'mono/en.txt': [21, 22, 24],
     'valid/mono/en.txt': [],
     'test/parallel/de-en.tsv': [],
   }
@@ -138,9 +140,10 @@ def test_training_pairs_with_a_held_out_side_are_dropped(tmp_path, settings):
     tmp_path, 'en', [[english[6]]], split='validation'
   )
   duplicates = fuzzy_deduplication.find_duplicates(Corpus(tmp_path), settings)
-  dropped = {name: indices.tolist() for name, indices in duplicates.items()}
+  dropped = {k: v.tolist() for k, v in duplicates.held_out.items()}
   assert dropped.pop('parallel/de-en.tsv') == [2, 4, 6]
   assert not any(dropped.values())
+  assert not any(indices.size for indices in duplicates.repeated.values())
 
 
 @pytest.mark.parametrize('settings', [_EXACT, _FUZZY], ids=['equal', 'near'])
@@ -158,13 +161,33 @@ def test_held_out_text_may_be_a_side_of_held_out_pairs(tmp_path, settings):
   corpus_writer.write_monolingual(tmp_path, 'de', [german], split='validation')
   corpus_writer.write_monolingual(tmp_path, 'en', [english])
   duplicates = fuzzy_deduplication.find_duplicates(Corpus(tmp_path), settings)
-  dropped = {name: indices.tolist() for name, indices in duplicates.items()}
+  dropped = {k: v.tolist() for k, v in duplicates.held_out.items()}
   assert dropped.pop('mono/en.txt') == [0, 1, 2, 3, 4, 5]
   assert not any(dropped.values())
+  assert not any(indices.size for indices in duplicates.repeated.values())
+
+
+@pytest.mark.parametrize('settings', [_EXACT, _FUZZY], ids=['equal', 'near'])
+def test_a_repeated_pair_of_held_out_text_counts_as_held_out(
+  tmp_path, settings
+):
+  """A repeated pair without held-out text counts as a duplicate."""
+  if settings is _FUZZY:
+    pytest.importorskip('rensa')
+  english, german = _sentences(4), _sentences(4, seed=1)
+  pairs = list(zip(german, english, strict=True))
+  corpus_writer.write_parallel(tmp_path, ('de', 'en'), [*pairs, *pairs[:2]])
+  corpus_writer.write_parallel(tmp_path, ('de', 'en'), [pairs[0]], split='test')
+  duplicates = fuzzy_deduplication.find_duplicates(Corpus(tmp_path), settings)
+  assert duplicates.held_out['parallel/de-en.tsv'].tolist() == [0, 4]
+  assert duplicates.repeated['parallel/de-en.tsv'].tolist() == [5]
 
 
 def test_deduplication_is_disabled_by_default(corpus):
-  assert fuzzy_deduplication.find_duplicates(corpus, Deduplication()) == {}
+  assert fuzzy_deduplication.find_duplicates(corpus, Deduplication()) == (
+    {},
+    {},
+  )
 
 
 def test_invalid_settings_are_rejected():

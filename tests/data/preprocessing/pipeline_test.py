@@ -397,7 +397,9 @@ def test_output_without_training_text_is_an_error(tmp_path):
     corpus_writer.write_monolingual(
       tmp_path / 'in', 'en', [['a cat']], split=split
     )
-  with raises_error(errors.CorpusError, got='1 × duplicate', where='out'):
+  with raises_error(
+    errors.CorpusError, got='1 × equal to held-out text', where='out'
+  ):
     _prepare(
       tmp_path / 'in',
       tmp_path / 'out',
@@ -442,7 +444,7 @@ def test_filters_and_deduplication_preserve_documents(source, tmp_path):
   for reused in (False, True):
     done = {p.path: p for p in _prepare(source, tmp_path / 'o', **settings)}
     english = done['mono/en.txt.gz']
-    assert english.dropped == {'duplicate': 1, 'too short': 1}
+    assert english.dropped == {'equal to held-out text': 1, 'too short': 1}
     assert english.lines == 2 and english.reused is reused
     assert done['parallel/en-zh.tsv'].dropped == {'too short': 2}
   with gzip.open(tmp_path / 'o/mono/en.txt.gz', 'rt') as file:
@@ -452,8 +454,35 @@ def test_filters_and_deduplication_preserve_documents(source, tmp_path):
     p.path: p
     for p in _prepare(source, tmp_path / 'o', **settings, overwrite=True)
   }
-  assert done['mono/en.txt.gz'].dropped == {'duplicate': 1, 'too short': 1}
+  assert done['mono/en.txt.gz'].dropped == {
+    'equal to held-out text': 1,
+    'too short': 1,
+  }
   assert done['mono/en.txt.gz'].lines == 2
+
+
+@pytest.mark.parametrize(
+  ('mode', 'reason'),
+  [('exact', 'equal to held-out text'), ('fuzzy', 'similar to held-out text')],
+)
+def test_text_that_equals_held_out_text_is_not_counted_as_duplicate(
+  tmp_path, mode, reason
+):
+  """Monolingual held-out text that equals one text of a pair is sufficient."""
+  if mode == 'fuzzy':
+    pytest.importorskip('rensa')
+  source = tmp_path / 'in'
+  pairs = [('ein Hund', 'a dog'), ('eine Katze', 'a cat'), ('ja', 'yes')]
+  corpus_writer.write_parallel(source, ('de', 'en'), [*pairs, pairs[0]])
+  corpus_writer.write_monolingual(source, 'en', [['A cat!']], split='test')
+  done = _prepare(
+    source, tmp_path / 'o', deduplication=Deduplication(mode=mode)
+  )
+  dropped = {prepared.path: prepared.dropped for prepared in done}
+  assert dropped == {
+    'parallel/de-en.tsv': {'duplicate': 1, reason: 1},
+    'test/mono/en.txt': {},
+  }
 
 
 def test_split_sentences_writes_one_line_per_sentence(tmp_path):

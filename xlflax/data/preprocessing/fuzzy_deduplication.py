@@ -15,6 +15,7 @@ import enum
 import hashlib
 import itertools
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -69,9 +70,27 @@ class Deduplication:
     return 1 - (1 - similarity**self.rows_per_band) ** self.num_bands
 
 
+class DuplicateLines(NamedTuple):
+  """Lines to drop in each file of a corpus, by reason.
+
+  The keys are file paths relative to the corpus directory. The values are the
+  sorted zero-based indices of the lines to drop, int64 of shape [lines]. Lines
+  without text are not counted. A line is listed for one reason only.
+
+  Attributes:
+    repeated: Lines that are duplicates of an earlier line, but not of held-out
+      text.
+    held_out: Training lines that are duplicates of held-out text, and training
+      pairs of which at least one text is a duplicate of held-out text.
+  """
+
+  repeated: dict[str, np.ndarray]
+  held_out: dict[str, np.ndarray]
+
+
 def find_duplicates(
   corpus: Corpus, deduplication: Deduplication
-) -> dict[str, np.ndarray]:
+) -> DuplicateLines:
   """Finds the duplicate lines to drop in each file of a corpus.
 
   The first of several duplicates is kept, where held-out text precedes training
@@ -84,19 +103,12 @@ def find_duplicates(
   Args:
     corpus: Corpus whose lines are compared.
     deduplication: Settings for deduplication.
-
-  Returns:
-    A mapping from file paths, relative to the corpus directory, to the sorted
-    zero-based indices of the lines to drop, int64 of shape [lines]. Lines
-    without text are not counted.
   """
-  duplicates: dict[str, np.ndarray] = {}
+  duplicates = DuplicateLines(repeated={}, held_out={})
   if deduplication.mode is DeduplicationMode.NONE:
     return duplicates
   for files, held_out_files in _file_groups(corpus):
-    duplicates |= _find_duplicates_in_group(
-      corpus, files, held_out_files, deduplication
-    )
+    _find_duplicates_in_group(files, held_out_files, deduplication, duplicates)
   return duplicates
 
 
@@ -216,12 +228,12 @@ def _file_groups(
 
 
 def _find_duplicates_in_group(
-  corpus: Corpus,
   files: list[TextFile],
   held_out_files: list[TextFile],
   deduplication: Deduplication,
-) -> dict[str, np.ndarray]:
-  """Returns the indices of the lines to drop in each file of a group."""
+  duplicates: DuplicateLines,
+) -> None:
+  """Adds the indices of the lines to drop in a group to `duplicates`."""
   keys_of_files = [
     band_keys(_read_lines(file), deduplication) for file in files
   ]
@@ -234,18 +246,28 @@ def _find_duplicates_in_group(
     language: _held_out_keys(held_out_files, language, deduplication)
     for language in files[0].languages
   }
-  duplicates = {}
+  held_out_line_keys = np.concatenate(
+    [band_keys((), deduplication)]
+    + [
+      file_keys
+      for file, file_keys in zip(files, keys_of_files, strict=True)
+      if file.split != TRAIN
+    ]
+  )
   start = 0
   for file, file_keys in zip(files, keys_of_files, strict=True):
     stop = start + len(file_keys)
-    is_duplicate = ~is_first[start:stop] | _resembles_held_out(
-      file, file_keys, held_out_keys, deduplication
-    )
-    duplicates[corpus_directory.relative_path(file)] = np.flatnonzero(
-      is_duplicate
+    is_held_out = np.zeros(len(file_keys), bool)
+    if file.split == TRAIN:
+      is_held_out = _shares_band(
+        file_keys, held_out_line_keys
+      ) | _resembles_held_out(file, file_keys, held_out_keys, deduplication)
+    name = corpus_directory.relative_path(file)
+    duplicates.held_out[name] = np.flatnonzero(is_held_out)
+    duplicates.repeated[name] = np.flatnonzero(
+      ~is_first[start:stop] & ~is_held_out
     )
     start = stop
-  return duplicates
 
 
 def _held_out_keys(
@@ -270,8 +292,7 @@ def _resembles_held_out(
   """Returns a mask of training lines that are duplicates of held-out text.
 
   Args:
-    file: File that contains the lines. For a validation or test file, the mask
-      is False for all lines.
+    file: Training file that contains the lines.
     keys: Deduplication keys of each line (`band_keys`), uint64 of shape [lines,
       bands].
     held_out_keys: Deduplication keys of the validation and test text in each of
@@ -282,11 +303,9 @@ def _resembles_held_out(
     The mask of lines, or of pairs in which one text is a duplicate, bool of
     shape [lines].
   """
-  resembles = np.zeros(len(keys), bool)
-  if file.split != TRAIN:
-    return resembles
   if file.kind is Kind.MONOLINGUAL:
     return _shares_band(keys, held_out_keys[file.languages[0]])
+  resembles = np.zeros(len(keys), bool)
   for language, language_keys in held_out_keys.items():
     if language_keys.size:
       side_keys = _side_keys(file, language, deduplication)

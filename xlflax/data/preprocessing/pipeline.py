@@ -36,7 +36,10 @@ from xlflax.data.preprocessing import (
   worker_pool,
 )
 from xlflax.data.preprocessing.contamination import Decontamination
-from xlflax.data.preprocessing.fuzzy_deduplication import Deduplication
+from xlflax.data.preprocessing.fuzzy_deduplication import (
+  Deduplication,
+  DeduplicationMode,
+)
 from xlflax.data.preprocessing.hold_out import hold_out_documents
 from xlflax.data.preprocessing.margin_filter import MarginFilter
 from xlflax.data.preprocessing.provenance import Prepared, Record
@@ -51,6 +54,13 @@ from xlflax.utils import (
 )
 
 _NO_LINES = np.zeros(0, np.int64)
+# Reasons for which deduplication drops training text that occurs in held-out
+# text.
+_HELD_OUT_REASONS = {
+  DeduplicationMode.NONE: 'equal to held-out text',
+  DeduplicationMode.EXACT: 'equal to held-out text',
+  DeduplicationMode.FUZZY: 'similar to held-out text',
+}
 
 
 @validation.validate_call
@@ -148,8 +158,10 @@ def preprocess_corpus(
       ]
       record.set_dictionaries(dictionary_paths, remove_others=not shard)
 
+    duplicates = fuzzy_deduplication.find_duplicates(corpus, deduplication)
     dropped = {
-      'duplicate': fuzzy_deduplication.find_duplicates(corpus, deduplication),
+      'duplicate': duplicates.repeated,
+      _HELD_OUT_REASONS[deduplication.mode]: duplicates.held_out,
       'evaluation text': contamination.find_contaminated_lines(
         corpus, decontamination
       ),
@@ -366,7 +378,7 @@ def _describe_deduplication(
 
   The deduplication of a file depends on all other files.
   """
-  if deduplication.mode is fuzzy_deduplication.DeduplicationMode.NONE:
+  if deduplication.mode is DeduplicationMode.NONE:
     return None
   return {
     **dataclasses.asdict(deduplication),
@@ -431,7 +443,7 @@ def _check_shard(
       'shards, with 0 <= i < n',
       got=shard,
     )
-  if deduplication.mode is not fuzzy_deduplication.DeduplicationMode.NONE:
+  if deduplication.mode is not DeduplicationMode.NONE:
     raise errors.ConfigError(
       f'Shard {index}/{num_shards} cannot be deduplicated, because '
       'deduplication depends on all files',
