@@ -103,6 +103,17 @@ def test_copied_sides_and_numbers_are_dropped_by_default(tmp_path, capsys):
   assert 'dropped' not in capsys.readouterr().out
 
 
+def test_lines_in_a_wrong_encoding_are_dropped(tmp_path, capsys):
+  directory = tmp_path / 'in'
+  corpus_writer.write_monolingual(directory, 'fr', [['le cafÃ©', 'le café']])
+  pairs = [('a house', 'une maison'), ('summer', 'l’Ã©tÃ©')]
+  corpus_writer.write_parallel(directory, ('en', 'fr'), pairs)
+  assert _run(directory, tmp_path, '--drop_wrong_encoding') == 0
+  for line in capsys.readouterr().out.splitlines():
+    assert line.endswith('1 lines  dropped: 1 × wrong encoding')
+  assert (tmp_path / 'out/mono/fr.txt').read_text() == 'le café\n'
+
+
 def test_flag_defaults_equal_the_library_defaults():
   options = preprocess.PreprocessOptions(corpus='a', output='b')
   assert preprocess._filters(options) == TextFilters()

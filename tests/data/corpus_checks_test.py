@@ -211,6 +211,16 @@ def test_wrongly_decoded_text_is_reported(tmp_path, language, text):
   findings = corpus_statistics.describe_findings(
     corpus, corpus_statistics.compute_statistics(corpus)
   )
+  for name, count in (
+    ('mono/', '10 of 90 lines'),
+    ('parallel/', '10 of 50 lines'),
+  ):
+    [finding] = [
+      finding
+      for finding in findings
+      if finding.startswith(name) and 'encoding' in finding
+    ]
+    assert_mentions(finding, count, '--drop_wrong_encoding')
   assert sum('encoding' in finding for finding in findings) == 2
 
 

@@ -50,6 +50,8 @@ class PreprocessOptions:
       JavaScript, a CSS rule or a JSON object. Elements that are not text, such
       as scripts and styles, are removed with their content, which may extend
       over several lines.
+    drop_wrong_encoding: Drop lines with characters that result from a wrong
+      encoding, such as U+FFFD, or "Ã©" in place of "é".
     segment_chinese: Insert spaces between Chinese words (jieba).
     min_letters: Minimum number of letters per line. 0 keeps lines without
       letters, such as numbers.
@@ -124,6 +126,7 @@ class PreprocessOptions:
   moses: bool = False
   split_sentences: bool = False
   strip_markup: bool = False
+  drop_wrong_encoding: bool = False
   segment_chinese: bool = False
   min_letters: shared_options.NonNegativeInt = 1
   max_copy_similarity: shared_options.Fraction = text_similarity.COPIED
@@ -322,6 +325,7 @@ def _filters(options: PreprocessOptions) -> Any:
     min_language_probability=options.min_language_probability,
     max_ratio=options.max_length_ratio,
     drop_code=options.strip_markup,
+    drop_wrong_encoding=options.drop_wrong_encoding,
   )
 
 

@@ -56,6 +56,22 @@ _MIN_HELD_OUT_CHARACTERS = 20
 _NUM_LAST_BYTES = 1 << 14
 # Number of bytes below which files may be identical by chance.
 _MIN_IDENTICAL_BYTES = 1024
+# Recommendations for text that results from a wrong encoding.
+WRONG_ENCODING_HINT = (
+  'If most lines are affected, convert the original file to UTF-8 again. '
+  'Otherwise, repair the affected lines, for example with the package ftfy, or '
+  'drop them with xlflax preprocess --drop_wrong_encoding.'
+)
+_WRONG_ENCODING_FILE_HINT = (
+  'If most lines are affected, convert the original file to UTF-8 again. '
+  'Otherwise, repair or remove the affected lines, for example with the package '
+  'ftfy.'
+)
+_WRONG_ENCODING_TASK_HINT = (
+  'If most texts are affected, decode the original text with the correct '
+  'encoding. Otherwise, repair or remove the affected texts, for example with '
+  'the package ftfy.'
+)
 # Fraction of quoted pairs above which the quotation marks of a file are probably
 # those of the CSV format.
 _MIN_QUOTED_FRACTION = 0.9
@@ -137,8 +153,15 @@ class _Sample(NamedTuple):
   counts: text_language.Counts
 
 
-def find_anomalies(corpus: corpus_directory.Corpus) -> list[str]:
-  """Returns a message for each probable mistake found in a corpus directory."""
+def find_anomalies(
+  corpus: corpus_directory.Corpus, *, report_encoding: bool = True
+) -> list[str]:
+  """Returns a message for each probable mistake found in a corpus directory.
+
+  Args:
+    corpus: Corpus to check.
+    report_encoding: Whether to return messages about wrongly decoded text.
+  """
   anomalies = find_unknown_languages(
     corpus.languages, _scripts_of_unknown_languages(corpus)
   )
@@ -148,9 +171,20 @@ def find_anomalies(corpus: corpus_directory.Corpus) -> list[str]:
   for file in corpus.files:
     origin = _file_origin(file)
     if file.kind is corpus_files.Kind.MONOLINGUAL:
-      anomalies += _check_lines(origin, _read_first_lines(file), samples)
+      anomalies += _check_lines(
+        origin,
+        _read_first_lines(file),
+        samples,
+        report_encoding=report_encoding,
+      )
     elif file.kind is corpus_files.Kind.PARALLEL:
-      anomalies += _check_pairs(origin, _sample_pairs(file), profiles, samples)
+      anomalies += _check_pairs(
+        origin,
+        _sample_pairs(file),
+        profiles,
+        samples,
+        report_encoding=report_encoding,
+      )
   anomalies += _find_wrong_languages(samples)
   return anomalies
 
@@ -204,7 +238,11 @@ def _file_origin(file: corpus_files.TextFile) -> _Origin:
 
 
 def _check_lines(
-  origin: _Origin, lines: Sequence[str], samples: list[_Sample]
+  origin: _Origin,
+  lines: Sequence[str],
+  samples: list[_Sample],
+  *,
+  report_encoding: bool = True,
 ) -> Iterator[str]:
   """Yields a message for each probable mistake in monolingual text.
 
@@ -213,10 +251,12 @@ def _check_lines(
     lines: First lines of the text.
     samples: List to which the trigrams of the text are appended, unless the
       text is in a wrong script or encoding.
+    report_encoding: Whether to yield a message about wrongly decoded text.
   """
   text = ' '.join(lines)
   wrong_encoding = _find_wrong_encoding(origin, [(line,) for line in lines])
-  yield from wrong_encoding
+  if report_encoding:
+    yield from wrong_encoding
   # Wrongly decoded letters are Latin, whatever the script of the text is.
   wrong_script = [] if wrong_encoding else _find_wrong_script(origin, text)
   yield from wrong_script
@@ -237,6 +277,8 @@ def _check_pairs(
   pairs: Sequence[corpus_directory.Pair],
   profiles: Mapping[str, text_language.Counts],
   samples: list[_Sample],
+  *,
+  report_encoding: bool = True,
 ) -> Iterator[str]:
   """Yields a message for each probable mistake in parallel text.
 
@@ -247,10 +289,12 @@ def _check_pairs(
       text.
     samples: List to which the trigrams of both columns are appended, unless the
       columns are swapped or wrongly decoded.
+    report_encoding: Whether to yield a message about wrongly decoded text.
   """
   columns = [' '.join(side) for side in zip(*pairs[:LINES], strict=True)]
   wrong_encoding = _find_wrong_encoding(origin, pairs)
-  yield from wrong_encoding
+  if report_encoding:
+    yield from wrong_encoding
   if not wrong_encoding:
     if pairs and text_language.are_columns_swapped(
       origin.languages, columns, profiles
@@ -904,7 +948,7 @@ def _find_wrong_script(origin: _Origin, text: str) -> list[str]:
 def describe_wrong_encoding(
   examples: Sequence[tuple[str, ...]],
   name: str,
-  hint: str = 'Convert the original file to UTF-8 again.',
+  hint: str = _WRONG_ENCODING_FILE_HINT,
 ) -> str | None:
   """Returns a message if many examples were decoded with a wrong encoding.
 
@@ -935,10 +979,7 @@ def _find_wrong_encoding(
   message = describe_wrong_encoding(
     examples,
     origin.name,
-    origin.choose(
-      'Convert the original file to UTF-8 again.',
-      'Decode the original text with the correct encoding.',
-    ),
+    origin.choose(WRONG_ENCODING_HINT, _WRONG_ENCODING_TASK_HINT),
   )
   return [message] if message else []
 

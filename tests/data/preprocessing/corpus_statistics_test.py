@@ -75,7 +75,10 @@ def test_valid_text_has_no_findings(tmp_path):
       '--max_characters=10000',
     ),
     ('\n'.join(_lines(20)) + '\nA\0B', ('1 of 21', 'xlflax preprocess')),
-    ('\n'.join([*_lines(40), 'le cafÃ© est fermÃ©']), ('1 of 41', 'UTF-8')),
+    (
+      '\n'.join([*_lines(40), 'le cafÃ© est fermÃ©']),
+      ('1 of 41', "'Ã©'", 'UTF-8', 'ftfy', '--drop_wrong_encoding'),
+    ),
     ('\n'.join(_lines(20) * 2), ('20 of 40', '--dedup=exact')),
     ('\n'.join([*_lines(20), *map(str, range(20))]), '20 of 40'),
     ('\n'.join(['это предложение на русском языке'] * 20), 'Cyrillic'),
@@ -84,6 +87,22 @@ def test_valid_text_has_no_findings(tmp_path):
 def test_suspicious_lines_are_reported(tmp_path, text, values):
   findings = _describe(_write(tmp_path, 'mono/en.txt', text))
   assert_mentions(findings, *([values] if isinstance(values, str) else values))
+
+
+@pytest.mark.parametrize('num_before', [0, 60])
+def test_all_wrongly_decoded_lines_are_counted(tmp_path, num_before):
+  """The sample of 100 lines contains many of them, or only some."""
+  wrong_lines = [f'Das MÃ¤dchen Nummer {n} lÃ¤uft.' for n in range(40)]
+  text = '\n'.join([*_lines(num_before), *wrong_lines, *_lines(40_000)])
+  corpus = _write(tmp_path, 'mono/de.txt', text)
+  statistics = corpus_statistics.compute_statistics(corpus)
+  assert (statistics[0].broken, statistics[0].wrong_characters) == (40, 'Ã¤')
+  [message] = [
+    finding
+    for finding in corpus_statistics.describe_findings(corpus, statistics)
+    if 'encoding' in finding
+  ]
+  assert_mentions(message, f'40 of {40_040 + num_before:,} lines', "'Ã¤'")
 
 
 def test_untranslated_pairs_are_reported(tmp_path):

@@ -22,6 +22,10 @@ def _reason(*texts, languages=('en',), **filters):
     (('abc',), {'max_characters': 2}, 'too long'),
     (('abc',), {'min_characters': 3, 'max_characters': 3}, None),
     (('abc',), {}, None),
+    (('le cafÃ©',), {}, None),
+    (('le cafÃ©',), {'drop_wrong_encoding': True}, 'wrong encoding'),
+    (('le caf\ufffd',), {'drop_wrong_encoding': True}, 'wrong encoding'),
+    (('le café',), {'drop_wrong_encoding': True}, None),
   ],
 )
 def test_drop_reason_of_lines(texts, filters, expected):

@@ -79,6 +79,8 @@ class FileCounts:
       followed by a tab.
     with_nulls: Number of lines that contain a NUL character.
     broken: Number of lines with characters that indicate a wrong text encoding.
+    wrong_characters: First characters in the file that indicate a wrong text
+      encoding. It is empty if there are none.
     with_markup: Number of lines that contain HTML tags or character references.
     with_code: Number of lines that contain JavaScript, a CSS rule or a JSON
       object.
@@ -105,6 +107,7 @@ class FileCounts:
   with_ids: int = 0
   with_nulls: int = 0
   broken: int = 0
+  wrong_characters: str = ''
   with_markup: int = 0
   with_code: int = 0
   equal_sides: int = 0
@@ -158,7 +161,8 @@ def describe_findings(
   column_files = (
     _find_files(corpus, corpus_checks.contains_columns) if is_readable else ()
   )
-  # `find_anomalies` reports the encoding of these files.
+  # Wrongly decoded lines of these files are reported, even if their fraction is
+  # below the threshold for all lines.
   wrongly_decoded_files = (
     _find_files(corpus, corpus_checks.is_wrongly_decoded) if is_readable else ()
   )
@@ -173,7 +177,8 @@ def describe_findings(
     )
   ]
   if is_readable:
-    sentences += corpus_checks.find_anomalies(corpus)
+    # The number of wrongly decoded lines has been reported above.
+    sentences += corpus_checks.find_anomalies(corpus, report_encoding=False)
   sentences += corpus_checks.find_identical_files(corpus.files)
   return sentences
 
@@ -281,7 +286,11 @@ def _count_line(counts: FileCounts, texts: Sequence[str]) -> None:
   )
   counts.with_ids += len(texts) == 1 and bool(_ID.match(texts[0]))
   counts.with_nulls += any('\0' in text for text in texts)
-  counts.broken += any(map(text_encoding.find_wrong_characters, texts))
+  wrong_characters = next(
+    filter(None, map(text_encoding.find_wrong_characters, texts)), ''
+  )
+  counts.broken += bool(wrong_characters)
+  counts.wrong_characters = counts.wrong_characters or wrong_characters
   counts.with_markup += any(map(markup.has_markup, texts))
   counts.with_code += any(map(markup.is_code, texts))
   counts.equal_sides += len(texts) == 2 and (
@@ -394,7 +403,7 @@ class _Finding(NamedTuple):
     field: Field of `FileCounts` with the number of lines that have the anomaly.
     threshold: Fraction of lines above which the anomaly is reported.
     predicate: Verb phrase with which the message describes the lines that have
-      the anomaly.
+      the anomaly. It may contain a field of `FileCounts` in braces.
     hint: Recommendation for the user.
   """
 
@@ -414,8 +423,9 @@ _FINDINGS = (
   _Finding(
     'broken',
     0.001,
-    'contain characters that result from a wrong encoding',
-    'Convert the original file to UTF-8 again.',
+    'contain characters that result from a wrong encoding, such as '
+    '{wrong_characters!r}',
+    corpus_checks.WRONG_ENCODING_HINT,
   ),
   _Finding(
     'with_markup',
@@ -457,8 +467,8 @@ _FINDINGS = (
   _Finding(
     'held_out',
     0,
-    'have 13 consecutive words, or all words, in common with held-out or '
-    'evaluation text',
+    'have 13 consecutive words in common with held-out or evaluation text, or '
+    'equal a shorter held-out or evaluation text',
     'To drop these lines, pass the files with this text to xlflax preprocess '
     '--decontaminate_against=FILES. --dedup=exact drops only lines that equal a '
     'held-out line.',
@@ -478,12 +488,14 @@ _SINGULAR_VERBS = {
 }
 
 
-def _describe_finding(finding: _Finding, count: int, lines: int) -> str:
+def _describe_finding(finding: _Finding, counts: FileCounts) -> str:
   """Returns a clause such as '1 of 20 lines contains no letters'."""
-  verb, _, rest = finding.predicate.partition(' ')
+  count = getattr(counts, finding.field)
+  predicate = finding.predicate.format_map(vars(counts))
+  verb, _, rest = predicate.partition(' ')
   if count == 1:
     verb = _SINGULAR_VERBS[verb]
-  return f'{count:,} of {lines:,} lines {verb} {rest}'
+  return f'{count:,} of {counts.lines:,} lines {verb} {rest}'
 
 
 def _describe_file(
@@ -501,8 +513,8 @@ def _describe_file(
       not reported for such a file, because its lines must not be dropped.
     has_columns: Whether the first lines of the file contain tabs. The tabs of
       such a file are reported, so ids at the start of its lines are not.
-    is_wrongly_decoded: Whether a sample of the file is wrongly decoded. This is
-      reported separately, so the number of wrongly decoded lines is not.
+    is_wrongly_decoded: Whether a sample of the file is wrongly decoded. The
+      number of wrongly decoded lines of such a file is always reported.
   """
   if counts.error:
     yield f'{counts.path} cannot be read: {counts.error}'
@@ -521,13 +533,13 @@ def _describe_file(
       continue
     if has_columns and finding.field == 'with_ids':
       continue
+    threshold = finding.threshold
     if is_wrongly_decoded and finding.field == 'broken':
-      continue
+      threshold = 0
     count = getattr(counts, finding.field)
-    if count and count > finding.threshold * counts.lines:
+    if count and count > threshold * counts.lines:
       yield (
-        f'{counts.path}: {_describe_finding(finding, count, counts.lines)}. '
-        f'{finding.hint}'
+        f'{counts.path}: {_describe_finding(finding, counts)}. {finding.hint}'
       )
   if counts.longest > _LONG_LINE:
     yield (

@@ -15,7 +15,12 @@ from typing import Annotated, Any
 
 import annotated_types
 
-from xlflax.data.corpus import language_codes, text_length, text_similarity
+from xlflax.data.corpus import (
+  language_codes,
+  text_encoding,
+  text_length,
+  text_similarity,
+)
 from xlflax.data.preprocessing import language_id, markup
 from xlflax.data.preprocessing.language_id import Prior
 from xlflax.utils import errors, validation
@@ -76,6 +81,8 @@ class TextFilters:
       characters. If None, there is no maximum.
     drop_code: Whether to drop lines that contain JavaScript, a CSS rule or a
       JSON object (`markup.is_code`).
+    drop_wrong_encoding: Whether to drop lines with characters that result from
+      a wrong encoding (`text_encoding.find_wrong_characters`).
   """
 
   min_letters: validation.NonNegativeInt = 1
@@ -86,6 +93,7 @@ class TextFilters:
   min_language_probability: validation.Fraction = 0.0
   max_ratio: Annotated[float, annotated_types.Ge(1)] | None = None
   drop_code: bool = False
+  drop_wrong_encoding: bool = False
 
   def __post_init__(self):
     max_characters = self.max_characters
@@ -130,6 +138,10 @@ def find_drop_reason(
     return 'no letters' if filters.min_letters == 1 else 'few letters'
   if filters.drop_code and any(map(markup.is_code, texts)):
     return 'code'
+  if filters.drop_wrong_encoding and any(
+    map(text_encoding.find_wrong_characters, texts)
+  ):
+    return 'wrong encoding'
   lengths = [text_length.latin_length(text) for text in texts]
   if min(lengths) < filters.min_characters:
     return 'too short'
