@@ -254,6 +254,22 @@ def test_bad_records_are_dropped_with_counts_and_examples(
   assert all(file['reused'] for file in files)
 
 
+def test_a_file_whose_lines_are_all_bad_is_logged_with_the_cause(
+  tmp_path, capsys
+):
+  directory = tmp_path / 'in'
+  corpus_writer.write_monolingual(directory, 'en', [['A cat sleeps.']])
+  (directory / 'parallel').mkdir()
+  path = directory / 'parallel/en-de.tsv'
+  path.write_text('A cat.\tEine Katze.\tCC-BY\n' * 3)
+  assert _run(directory, tmp_path) == 2
+  assert_mentions(capsys.readouterr().err, f'cut -f1,2 {path}')
+  assert _run(directory, tmp_path, '--bad_records=drop') == 0
+  [warning] = capsys.readouterr().err.splitlines()
+  assert_mentions(warning, 'en-de', '3 × bad record', f'cut -f1,2 {path}')
+  assert '--hold_out' not in warning
+
+
 def test_records_without_text_are_counted_by_reason(tmp_path, capsys):
   directory = tmp_path / 'in'
   (directory / 'mono').mkdir(parents=True)

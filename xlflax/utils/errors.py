@@ -362,6 +362,14 @@ class TextColumnError(BadRecordError):
   """
 
 
+class FileConversionError(BadRecordError):
+  """Error for an unusable line of a file that may have to be converted.
+
+  The same problem often occurs in all lines of a file. The hint `fix` describes
+  how to convert the complete file.
+  """
+
+
 class VocabularyError(XlflaxError):
   """Error for a missing, malformed or incompatible vocabulary."""
 

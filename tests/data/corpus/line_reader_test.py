@@ -94,6 +94,21 @@ def test_malformed_pairs_are_reported_with_file_and_line(line, values):
 
 
 @pytest.mark.parametrize(
+  ('path', 'command'),
+  [
+    ('p/de-en.tsv', '`cut -f1,2 p/de-en.tsv`'),
+    ('p/de-en.tsv.gz', '`cut -f1,2 FILE`'),
+  ],
+)
+def test_surplus_columns(path, command):
+  with raises_error(
+    errors.FileConversionError, where=f'{path}:3', mentions='3 columns'
+  ) as caught:
+    corpus_lines.split_columns(b'a\tb\tc', pathlib.Path(path), 3)
+  assert_mentions(caught.value.fix, command, '3 columns')
+
+
+@pytest.mark.parametrize(
   'line, is_csv',
   [
     (b'a house,une maison', True),

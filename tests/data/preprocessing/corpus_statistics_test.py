@@ -273,6 +273,44 @@ def test_hint_converts_a_csv_file(tmp_path):
   ]
 
 
+def _write_three_columns(root, pairs=()):
+  rows = [f'{line}\tune maison\tCC-BY {n}' for n, line in enumerate(_lines(20))]
+  rows += ['\t'.join(pair) for pair in pairs]
+  return _write(root, 'parallel/en-fr.tsv', '\n'.join(rows))
+
+
+def test_a_third_column_in_all_lines_can_be_removed(tmp_path):
+  """Dropping the lines is recommended only if other lines remain."""
+  _write_three_columns(tmp_path)
+  corpus = Corpus(tmp_path, skip_bad_records=True)
+  findings = _describe(corpus)
+  assert_mentions(findings, 20, '3 columns', 'cut -f1,2 ')
+  assert '--bad_records=drop' not in findings
+  command = findings.partition('`')[2].partition('`')[0]
+  output = subprocess.run(
+    command, shell=True, check=True, capture_output=True, text=True
+  ).stdout
+  corpus.files[0].path.write_text(output)
+  assert list(Corpus(tmp_path).parallel('en', 'fr')) == [
+    (line, 'une maison') for line in _lines(20)
+  ]
+
+
+def test_a_third_column_in_some_lines_can_be_dropped(tmp_path):
+  _write_three_columns(tmp_path, [('a dog', 'un chien')])
+  findings = _describe(Corpus(tmp_path, skip_bad_records=True))
+  assert_mentions(findings, 20, 'cut -f1,2 ', '--bad_records=drop')
+
+
+def test_a_file_in_another_encoding_can_be_converted(tmp_path):
+  path = tmp_path / 'mono/de.txt'
+  path.parent.mkdir()
+  path.write_bytes('Käse\n'.encode('latin-1') * 3)
+  findings = _describe(Corpus(tmp_path, skip_bad_records=True))
+  assert_mentions(findings, 3, f'iconv -f ISO-8859-1 -t UTF-8 {path}')
+  assert '--bad_records=drop' not in findings
+
+
 def test_exit_code_reflects_bad_records(tmp_path, capsys):
   _write_dirty(tmp_path / 'raw')
   assert cli.main(['inspect', str(tmp_path / 'raw'), '--json']) == 2

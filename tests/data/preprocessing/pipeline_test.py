@@ -3,6 +3,7 @@
 import dataclasses
 import gzip
 import json
+import re
 
 import pytest
 
@@ -417,6 +418,36 @@ def test_languages_without_remaining_text_are_logged(tmp_path, caplog):
   )
   (record,) = [r for r in caplog.records if r.levelname == 'WARNING']
   assert_mentions(record.getMessage(), 'de', 'train', 1)
+
+
+@pytest.mark.parametrize(
+  ('content', 'options', 'mentioned'),
+  [
+    ('x', {}, {'--min_characters'}),
+    ('12', {}, {'--min_letters'}),
+    ('x\n12', {}, {'--min_characters', '--min_letters'}),
+    ('x\ny\nz', {'hold_out': 1}, {'--min_characters', '--hold_out'}),
+  ],
+)
+def test_remedies_name_only_options_that_dropped_lines(
+  tmp_path, caplog, content, options, mentioned
+):
+  corpus_writer.write_monolingual(
+    tmp_path / 'in', 'en', [['a cat'], ['a dog'], ['a cow']]
+  )
+  (tmp_path / 'in/mono/de.txt').write_text(content)
+  _prepare(
+    tmp_path / 'in',
+    tmp_path / 'out',
+    filters=TextFilters(min_characters=2),
+    **options,
+  )
+  [message, *_] = [
+    record.getMessage()
+    for record in caplog.records
+    if 'train split' in record.getMessage()
+  ]
+  assert set(re.findall(r'--\w+', message)) == mentioned
 
 
 def test_changed_held_out_files_invalidate_deduplication(source, tmp_path):

@@ -36,8 +36,8 @@ class BadRecordCount:
     count: Number of lines or records that have the problem.
     examples: Location (file and line or record) and value of the first lines or
       records that have the problem.
-    fix: Instruction that corrects all of these lines or records at once. If
-      None, they must be corrected separately.
+    fix: Instruction that corrects all of these lines or records at once, for
+      example by converting the file. If None, they must be corrected separately.
   """
 
   problem: str
@@ -64,7 +64,7 @@ class BadRecords:
     if len(examples) < _NUM_EXAMPLES:
       value = '' if error.got is None else f' ({error.got})'
       examples.append(f'{error.where}{value}')
-    if isinstance(error, errors.TextColumnError):
+    if isinstance(error, (errors.TextColumnError, errors.FileConversionError)):
       self._fixes.setdefault(error.what, error.fix)
 
   @property

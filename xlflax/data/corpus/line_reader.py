@@ -449,13 +449,13 @@ def decode_line(line: bytes, path: pathlib.Path, number: int) -> str:
     number: Line number, for error messages.
 
   Raises:
-    BadRecordError: If the line is not valid UTF-8. The error contains the file
-      and the line.
+    FileConversionError: If the line is not valid UTF-8. The error contains the
+      file and the line.
   """
   try:
     return line.decode('utf-8')
   except UnicodeDecodeError as error:
-    raise errors.BadRecordError(
+    raise errors.FileConversionError(
       'A line of a text file is not valid UTF-8',
       got=_describe_invalid_byte(error),
       where=errors.line_location(path, number),
@@ -480,6 +480,7 @@ def split_columns(
       or target is empty, or if the line is not valid UTF-8. The error contains
       the file and the line.
     TextColumnError: If the line appears to be in CSV format.
+    FileConversionError: If the line has more than two columns.
   """
   text = decode_line(line, path, number)
   sides = text.split('\t')
@@ -493,11 +494,19 @@ def split_columns(
       where=errors.line_location(path, number),
       fix=csv_text.describe_conversion(path, num_columns=2),
     )
+  if len(sides) > 2:
+    raise errors.FileConversionError(
+      'A line of a parallel file must not have more than two columns, which are '
+      'separated by one tab',
+      got=_describe_columns(line, len(sides)),
+      where=errors.line_location(path, number),
+      fix=_surplus_columns_hint(path, len(sides)),
+    )
   if len(sides) != 2:
     raise errors.BadRecordError(
       'Each line of a parallel file must have exactly two columns, which are '
       'separated by one tab',
-      got=_describe_columns(line, len(sides))
+      got=f'text in 1 column: {line_splitting.shorten_line(line)}'
       if text.strip()
       else 'an empty line',
       where=errors.line_location(path, number),
@@ -596,16 +605,29 @@ def _is_weight(text: str) -> bool:
 
 def _conversion_hint(path: pathlib.Path) -> str:
   """Returns the hint for a file that is not encoded in UTF-8."""
-  file = 'FILE'
-  decompress = 'Decompress the file. '
-  if path.suffix not in _READABLE_EXTENSIONS:
-    file = shlex.quote(str(path))
-    decompress = ''
+  decompress, file = _readable_file(path)
   return (
     f'{decompress}If the complete file is in a different encoding, such as '
     f'Latin-1, convert it with `iconv -f ISO-8859-1 -t UTF-8 {file}`, and replace '
     'the file with the output. Otherwise, correct the line.'
   )
+
+
+def _surplus_columns_hint(path: pathlib.Path, num_columns: int) -> str:
+  """Returns the hint for a parallel file with more than two columns."""
+  decompress, file = _readable_file(path)
+  return (
+    f'{decompress}If all lines have {num_columns} columns, of which the first two '
+    f'are source and target, select these two with `cut -f1,2 {file}`, and '
+    'replace the file with the output. Otherwise, correct the line.'
+  )
+
+
+def _readable_file(path: pathlib.Path) -> tuple[str, str]:
+  """Returns the hint to decompress a file, and its name in a shell command."""
+  if path.suffix in _READABLE_EXTENSIONS:
+    return 'Decompress the file. ', 'FILE'
+  return '', shlex.quote(str(path))
 
 
 def _describe_invalid_byte(error: UnicodeDecodeError) -> str:
@@ -615,5 +637,4 @@ def _describe_invalid_byte(error: UnicodeDecodeError) -> str:
 
 def _describe_columns(line: bytes, num_columns: int) -> str:
   """Returns the number of columns of a line, and the line itself."""
-  count = f'{num_columns} columns' if num_columns > 1 else 'text in 1 column'
-  return f'{count}: {line_splitting.shorten_line(line)}'
+  return f'{num_columns} columns: {line_splitting.shorten_line(line)}'

@@ -468,7 +468,7 @@ _FINDINGS = (
     'held_out',
     0,
     'have 13 consecutive words in common with held-out or evaluation text, or '
-    'equal a shorter held-out or evaluation text',
+    'the complete text if it is shorter',
     'To drop these lines, pass the files with this text to xlflax preprocess '
     '--decontaminate_against=FILES. --dedup=exact drops only lines that equal a '
     'held-out line.',
@@ -496,6 +496,20 @@ def _describe_finding(finding: _Finding, counts: FileCounts) -> str:
   if count == 1:
     verb = _SINGULAR_VERBS[verb]
   return f'{count:,} of {counts.lines:,} lines {verb} {rest}'
+
+
+def _describe_fix(problem: BadRecordCount, counts: FileCounts) -> str:
+  """Returns the recommendation for the bad lines or records of a file.
+
+  To drop them is not recommended if no line of the file would remain.
+  """
+  if problem.fix is None:
+    return _BAD_RECORD_HINT
+  if counts.lines == 0:
+    return problem.fix
+  return (
+    f'{problem.fix} To drop them, run xlflax preprocess --bad_records=drop.'
+  )
 
 
 def _describe_file(
@@ -526,7 +540,7 @@ def _describe_file(
       f'{"line or record" if problem.count == 1 else "lines or records"} cannot '
       'be used. '
       f'{problem.problem}. Examples: {"; ".join(problem.examples)}. '
-      + (problem.fix or _BAD_RECORD_HINT)
+      + _describe_fix(problem, counts)
     )
   for finding in _FINDINGS:
     if is_json and finding.field in ('with_markup', 'with_code'):

@@ -22,8 +22,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from xlflax.data.corpus import corpus_directory, corpus_files, corpus_writer
-from xlflax.data.corpus.bad_records import BadRecords
+from xlflax.data.corpus import (
+  bad_records,
+  corpus_directory,
+  corpus_files,
+  corpus_writer,
+)
 from xlflax.data.corpus.corpus_directory import Corpus
 from xlflax.data.dictionaries.bilingual_dictionary import Dictionary
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
@@ -53,6 +57,30 @@ from xlflax.utils import (
   validation,
 )
 
+# Options of `xlflax preprocess` that cause lines to be dropped for a reason.
+_OPTIONS_OF_REASONS = {
+  'no letters': '--min_letters',
+  'few letters': '--min_letters',
+  'code': '--strip_markup',
+  worker_pool.MARKUP: '--strip_markup',
+  'wrong encoding': '--drop_wrong_encoding',
+  'too short': '--min_characters',
+  'too long': '--max_characters',
+  'unequal lengths': '--max_length_ratio',
+  'equal sides': '--max_copy_similarity',
+  'nearly equal sides': '--max_copy_similarity',
+  'another script': '--min_script_share',
+  'another language': '--min_language_probability',
+  'duplicate': '--dedup',
+  'equal to held-out text': '--dedup',
+  'similar to held-out text': '--dedup',
+  'evaluation text': '--decontaminate_against',
+  'low margin': '--min_margin',
+}
+_BAD_RECORD_REMEDY = (
+  'Correct the lines and records that cannot be used. Run `xlflax inspect` to '
+  'list them.'
+)
 _NO_LINES = np.zeros(0, np.int64)
 # Reasons for which deduplication drops training text that occurs in held-out
 # text.
@@ -186,8 +214,8 @@ def preprocess_corpus(
         report(prepared)
         prepared_files.append(prepared)
     if not shard:
-      _check_not_empty(output, outputs, prepared_files)
-      _warn_of_empty_groups(outputs, prepared_files)
+      _check_not_empty(output, outputs, prepared_files, hold_out)
+      _warn_of_empty_groups(outputs, prepared_files, hold_out)
       record.finish()
   return prepared_files
 
@@ -283,6 +311,7 @@ def _check_not_empty(
   output: pathlib.Path,
   outputs: Sequence[output_files.Output],
   prepared_files: Sequence[Prepared],
+  hold_out: int | None,
 ) -> None:
   """Raises a CorpusError if no text remains, or if no training text remains."""
   training_files = [
@@ -299,12 +328,14 @@ def _check_not_empty(
     f'Preprocessing dropped all {kind} of the corpus',
     got=_describe_dropped(files) or 'files without text',
     where=str(output),
-    fix='Relax the filters, or pass a smaller --hold_out.',
+    fix=_suggest_remedy(files, hold_out),
   )
 
 
 def _warn_of_empty_groups(
-  outputs: Sequence[output_files.Output], prepared_files: Sequence[Prepared]
+  outputs: Sequence[output_files.Output],
+  prepared_files: Sequence[Prepared],
+  hold_out: int | None,
 ) -> None:
   """Logs a warning for each language and split whose text was all dropped."""
   groups: dict[tuple, list[Prepared]] = {}
@@ -316,12 +347,48 @@ def _warn_of_empty_groups(
     if not any(prepared.lines for prepared in files):
       logging.warning(
         'No %s text of the %s split remains in %s: all lines were dropped '
-        '(%s). Relax the filters, or pass a smaller --hold_out.',
+        '(%s). %s',
         kind.value,
         split,
         '-'.join(languages),
         _describe_dropped(files) or 'the files contain no text',
+        _suggest_remedy(files, hold_out),
       )
+
+
+def _suggest_remedy(files: Sequence[Prepared], hold_out: int | None) -> str:
+  """Returns a recommendation for files whose lines were all dropped.
+
+  Args:
+    files: Files that lost all lines.
+    hold_out: Number of held-out documents or pairs. If None, the recommendation
+      does not mention the option `--hold_out`.
+  """
+  reasons = {reason for prepared in files for reason in prepared.dropped}
+  sentences = sorted(
+    {
+      problem.fix or _BAD_RECORD_REMEDY
+      for prepared in files
+      for problem in prepared.bad_records
+    }
+  )
+  if bad_records.FILTERED in reasons:
+    sentences.append('Change the filters in corpus.toml.')
+  options = sorted(
+    {
+      _OPTIONS_OF_REASONS[reason]
+      for reason in reasons
+      if reason in _OPTIONS_OF_REASONS
+    }
+  )
+  if hold_out and options:
+    options.append('--hold_out')
+  if options:
+    noun = 'option' if len(options) == 1 else 'options'
+    sentences.append(
+      f'Change the {noun} {name_suggestions.format_names(options)}.'
+    )
+  return ' '.join(sentences) or 'Add text to the files, or delete them.'
 
 
 def _describe_dropped(files: Sequence[Prepared]) -> str:
@@ -486,12 +553,12 @@ def _process_dictionaries(corpus, processing) -> list[Dictionary]:
 
 def _read_dictionary(file: corpus_files.TextFile) -> Dictionary:
   """Reads a dictionary, and logs its malformed lines if they are skipped."""
-  bad_records = BadRecords()
+  bad_entries = bad_records.BadRecords()
   dictionary = Dictionary.read(
     file.path,
     languages=file.languages,
-    on_bad_record=bad_records.add if file.skips_bad_records else None,
+    on_bad_record=bad_entries.add if file.skips_bad_records else None,
   )
-  for problem in bad_records.problems:
+  for problem in bad_entries.problems:
     logging.warning('Dropping lines of a dictionary: %s', problem)
   return dictionary
