@@ -189,6 +189,35 @@ def test_shuffle_window_permutes_within_the_window():
       assert all(item < position + 11 for position, item in enumerate(shuffled))
 
 
+def test_a_task_without_a_number_of_examples(registry, toy_vocabulary):
+  registry.add_monolingual_task(
+    'unsized.en',
+    seqio.FunctionDataSource(
+      lambda split, shuffle_files: tf.data.Dataset.from_tensor_slices(
+        {'text': ['a', 'b', 'c']}
+      ),
+      splits=['train'],
+    ),
+    language='en',
+  )
+  with raises_error(
+    errors.CorpusError,
+    mentions=("num_input_examples={'train': N}", 'xlflax cache', 'None'),
+  ):
+    live_loader.LiveLoader(
+      dataset_config.DatasetConfig(
+        name='s',
+        mixture='unsized.en',
+        layout='sentences',
+        length=16,
+        batch_size=4,
+        alpha=0.5,
+      ),
+      vocabulary=toy_vocabulary,
+      seed=0,
+    )
+
+
 def test_unknown_mixture_is_rejected(toy_corpus, toy_vocabulary):
   with raises_error(errors.CorpusError, got='corpus.momo'):
     _open(toy_corpus, toy_vocabulary, mixture='corpus.momo')

@@ -432,7 +432,8 @@ def _measure_task(
       '`DatasetConfig.alpha` requires the number of examples, but the source '
       f'of the task {task!r} does not provide this number for the split '
       f'{dataset.split!r}',
-      fix='Write a token cache with `xlflax cache`, or set '
+      fix=f'Pass num_input_examples={{{dataset.split!r}: N}} to the source of '
+      'the task, write a token cache with `xlflax cache`, or set '
       f'{setting_names.name_setting(dataset.name, "alpha")}=None to use the '
       "mixture's own rates.",
     )
