@@ -24,7 +24,13 @@ from xlflax.evaluation import (
 )
 from xlflax.training.checkpointing import data_fingerprint, saved_run
 from xlflax.training.devices import partitioning
-from xlflax.utils import errors, line_splitting, progress_reporting, validation
+from xlflax.utils import (
+  errors,
+  line_splitting,
+  plurals,
+  progress_reporting,
+  validation,
+)
 
 Hypothesis = sentence_translator.Hypothesis
 TranslationOptions = translation_options.TranslationOptions
@@ -144,7 +150,9 @@ class LineTranslator:
               [line for _, line in chunk], file, counts
             )
             os.fsync(file.fileno())
-            _LOG.info('Translated %d lines.', counts.lines)
+            _LOG.info(
+              'Translated %s.', plurals.format_count(counts.lines, 'line')
+            )
       partial.replace(output)
       record.unlink()
     except OSError as error:

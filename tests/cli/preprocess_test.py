@@ -45,7 +45,7 @@ def test_preprocess_writes_text_and_prints_counts(corpus, tmp_path, capsys):
     first.split()
     == ('mono/en.txt 20 lines 12 of 60 words switched (20.0%)').split()
   )
-  assert second.split() == 'mono/zh.txt 1 lines'.split()
+  assert second.split() == 'mono/zh.txt 1 line'.split()
   text = (tmp_path / 'out/mono/en.txt').read_text()
   assert text.count('The Katze , again .\n') == 12
   assert (tmp_path / 'out/mono/zh.txt').read_text() == '我 来到 北京\n'
@@ -82,8 +82,8 @@ def test_web_text_filters_drop_lines(corpus, tmp_path, capsys):
   flags = ('--min_characters=3', '--max_characters=100', '--dedup=exact')
   assert _run(corpus, tmp_path, *flags, '--min_script_share=0.5') == 0
   english, chinese = capsys.readouterr().out.splitlines()
-  assert english.endswith('1 lines  dropped: 19 × duplicate')
-  assert chinese.endswith('1 lines')
+  assert english.endswith('1 line  dropped: 19 × duplicate')
+  assert chinese.endswith('1 line')
   settings = json.loads((tmp_path / 'out/.prepared.json').read_text())
   assert settings['settings']['filters']['min_script_share'] == 0.5
 
@@ -96,8 +96,8 @@ def test_copied_sides_and_numbers_are_dropped_by_default(tmp_path, capsys):
   corpus_writer.write_monolingual(directory, 'en', [['A file', '5 %']])
   assert _run(directory, tmp_path) == 0
   mono, parallel = capsys.readouterr().out.splitlines()
-  assert mono.endswith('1 lines  dropped: 1 × no letters')
-  assert parallel.endswith('1 lines  dropped: 1 × equal sides, 1 × no letters')
+  assert mono.endswith('1 line  dropped: 1 × no letters')
+  assert parallel.endswith('1 line  dropped: 1 × equal sides, 1 × no letters')
   flags = ('--min_letters=0', '--max_copy_similarity=1', '--overwrite')
   assert _run(directory, tmp_path, *flags) == 0
   assert 'dropped' not in capsys.readouterr().out
@@ -110,7 +110,7 @@ def test_lines_in_a_wrong_encoding_are_dropped(tmp_path, capsys):
   corpus_writer.write_parallel(directory, ('en', 'fr'), pairs)
   assert _run(directory, tmp_path, '--drop_wrong_encoding') == 0
   for line in capsys.readouterr().out.splitlines():
-    assert line.endswith('1 lines  dropped: 1 × wrong encoding')
+    assert line.endswith('1 line  dropped: 1 × wrong encoding')
   assert (tmp_path / 'out/mono/fr.txt').read_text() == 'le café\n'
 
 

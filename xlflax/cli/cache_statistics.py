@@ -3,6 +3,8 @@
 import logging
 from collections.abc import Sequence
 
+from xlflax.utils import plurals
+
 
 def log_unknown_tokens(metas: Sequence) -> None:
   """Logs a warning for each language with many unknown tokens in a task."""
@@ -26,7 +28,7 @@ def print_table(metas: Sequence) -> None:
   console.print(_table(metas))
   empty = sum(meta.empty for meta in metas)
   if empty:
-    print(f'Skipped {empty:,} examples without tokens.')
+    print(f'Skipped {plurals.format_count(empty, "example")} without tokens.')
 
 
 def _table(metas):

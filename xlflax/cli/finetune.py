@@ -10,7 +10,7 @@ from xlflax.cli import compilation_cache
 from xlflax.cli import options as shared_options
 from xlflax.config import flag_validation, gin_config
 from xlflax.storage import paths
-from xlflax.utils import errors
+from xlflax.utils import errors, plurals
 
 # Option with the bindings of the tests.
 _EVAL_OPTION = '--eval_gin'
@@ -313,9 +313,8 @@ def _list_trials(
     for trial in trials:
       print('/'.join(filter(None, (language, trial.trial.name))))
     logging.info(
-      'Checked %d trial%s and the training, development and test files.',
-      len(trials),
-      '' if len(trials) == 1 else 's',
+      'Checked %s and the training, development and test files.',
+      plurals.format_count(len(trials), 'trial'),
     )
 
 
@@ -392,8 +391,8 @@ def _print_report(language: str, report: Any) -> int:
       f'{len(unfinished)} of {len(report.trials)} trials did not finish'
     )
   if report.failures:
-    count = len(report.failures)
-    problems.append(f'{count} test{"" if count == 1 else "s"} failed')
+    num_failed = plurals.format_count(len(report.failures), 'test')
+    problems.append(f'{num_failed} failed')
   if problems:
     print(
       f'xlflax finetune: {" and ".join(problems)} (see above).', file=sys.stderr

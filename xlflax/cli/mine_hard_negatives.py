@@ -7,6 +7,7 @@ import annotated_types
 
 from xlflax.cli import compilation_cache, output_paths
 from xlflax.cli import options as shared_options
+from xlflax.utils import plurals
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,6 +80,6 @@ def main(options: MineHardNegativesOptions) -> None:
     ),
   )
   print(
-    f'Wrote {num_written} lines to {options.output}. Dropped {num_dropped} '
-    'pairs with too few negatives.'
+    f'Wrote {plurals.format_count(num_written, "line")} to {options.output}. Dropped '
+    f'{plurals.format_count(num_dropped, "pair")} with too few negatives.'
   )

@@ -10,7 +10,7 @@ from xlflax.cli import options as shared_options
 from xlflax.data.corpus import text_similarity
 from xlflax.data.dictionaries.code_switching_config import CodeSwitching
 from xlflax.storage import bucket_staging, paths
-from xlflax.utils import errors
+from xlflax.utils import errors, plurals
 
 _CODE_SWITCH_OPTIONS = (
   'code_switch_probability',
@@ -265,7 +265,10 @@ def main(options: PreprocessOptions) -> None:
         '--bad_records=drop. Run `xlflax inspect` to list them.',
       ) from error
   if shard is not None and not options.format.json:
-    print(f'Shard {shard[0]} of {shard[1]}: {len(files)} files are complete.')
+    print(
+      f'Shard {shard[0]} of {shard[1]} is complete: '
+      f'{plurals.format_count(len(files), "file")}.'
+    )
 
 
 def _preprocess(
@@ -394,7 +397,8 @@ def _print_json(statistics: Any) -> None:
 
 def _print_statistics(statistics: Any) -> None:
   """Prints a line about a written file."""
-  line = f'{statistics.path:<40} {statistics.lines:>12,} lines'
+  noun = plurals.pluralize('line', statistics.lines)
+  line = f'{statistics.path:<40} {statistics.lines:>12,} {noun}'
   if statistics.words:
     line += (
       f'  {statistics.changed:>12,} of {statistics.words:,} words switched '

@@ -16,7 +16,7 @@ import math
 from typing import Any
 
 from xlflax.cli import options as shared_options
-from xlflax.utils import errors
+from xlflax.utils import errors, plurals
 
 _LOG = logging.getLogger(__name__)
 _MAX_BYTES = 1 << 30  # Maximum number of bytes of text that are read.
@@ -111,7 +111,7 @@ def select_settings(
   summary = (
     f'# {", ".join(corpus.languages)}: about {text.num_tokens:,} tokens; '
     f'{jax.device_count()} x {device.device_kind}; {gin_files[-1]}, '
-    f'{steps:,} steps'
+    + plurals.format_count(steps, 'step')
   )
   tasks = {
     split: [

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from xlflax.cli import compilation_cache, output_paths
 from xlflax.cli import options as shared_options
 from xlflax.storage import paths
-from xlflax.utils import errors
+from xlflax.utils import errors, plurals
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ def main(options: TranslateOptions) -> None:
     counts = _translate_stream(translator, options)
   if counts is not None:
     print(
-      f'Translated {counts.lines} lines: {counts.resumed} before the command '
+      f'Translated {plurals.format_count(counts.lines, "line")}: {counts.resumed} before the command '
       f'was resumed, {counts.empty} empty, {counts.cut} truncated.',
       file=sys.stderr,
     )

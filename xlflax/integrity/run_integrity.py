@@ -22,6 +22,7 @@ from xlflax.training.checkpointing import (
   data_fingerprint,
   run_directory,
 )
+from xlflax.utils import plurals
 
 _FIX_BY_BACKUP = 'Restore the file from a backup.'
 _FIX_BY_RESTART = (
@@ -155,7 +156,7 @@ def _check_lines(directory: pathlib.Path) -> str:
         f'A line does not contain a training step: {line[:60]!r}'
       )
   num_lines = content.count(b'\n')
-  return f'{num_lines} lines'
+  return plurals.format_count(num_lines, 'line')
 
 
 _FROM_CHECKPOINT = '`--repair`, from the copy in a checkpoint'

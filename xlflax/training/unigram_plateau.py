@@ -18,6 +18,7 @@ from xlflax.data.cache import cached_loader
 from xlflax.data.tokenizers import vocabulary_spec
 from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import cross_attention_mlm, masked_lm
+from xlflax.utils import plurals
 
 # The plateau is reached if the loss is at most this multiple of the entropy.
 NEAR = 1.05
@@ -81,7 +82,8 @@ class Plateau:
       self.left = step
       duration = ''
       if self.reached:
-        duration = f', {step - self.reached:,} steps after reaching it'
+        duration = plurals.format_count(step - self.reached, 'step')
+        duration = f', {duration} after reaching it'
       return (
         f'{self.name}: left the unigram plateau (entropy {self.entropy}) by '
         f'step {step:,}{duration} '

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
-from xlflax.utils import errors
+from xlflax.utils import errors, plurals
 
 BOM = b'\xef\xbb\xbf'
 # Longer lines are not text, or result from a decompression bomb.
@@ -109,7 +109,7 @@ def unequal_lines_error(
     'Line-aligned files must have the same number of lines, because each line '
     'is the translation of the line with the same number in the other file',
     got=', '.join(
-      f'{count} {"line" if count == 1 else "lines"} in {file}'
+      f'{plurals.format_count(count, "line")} in {file}'
       for file, count in zip(files, num_lines, strict=True)
     ),
     fix='Write both files again from the same text. If the files were '

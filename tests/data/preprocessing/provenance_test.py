@@ -230,7 +230,7 @@ def test_shard_flags(source, tmp_path, capsys, monkeypatch):
   monkeypatch.setenv('SLURM_ARRAY_TASK_COUNT', '2')
   assert run('--shard_from_env') == 0
   assert capsys.readouterr().out.endswith(
-    'Shard 1 of 2: 3 files are complete.\n'
+    'Shard 1 of 2 is complete: 3 files.\n'
   )
   assert run() == 0
   assert capsys.readouterr().out.count('unchanged') == 3

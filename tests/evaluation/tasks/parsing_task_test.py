@@ -117,7 +117,7 @@ def test_windows_of_long_sentences_form_one_tree(eval_model):
     (3, 'punct'),
   ]
   assert [t['head'] for t in second] == [0]
-  assert 'en: 1 sentences exceeded the maximum length and were split' in (
+  assert 'en: 1 sentence exceeded the maximum length and was split' in (
     result.notes
   )
 

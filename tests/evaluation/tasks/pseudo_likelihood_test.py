@@ -154,7 +154,7 @@ def test_truncated_and_empty_files(tmp_path, eval_model):
   result = task.evaluate(eval_model)
   ids = eval_model.vocabulary.encode('der Hund', language='de')
   assert result.metrics['tokens/de'] == len(ids) + 10
-  assert result.notes == ('1 sentences of de were truncated',)
+  assert result.notes == ('1 sentence of de was truncated',)
   (failure,) = result.failures
   assert failure.part == 'en'
 

@@ -121,7 +121,7 @@ def test_truncated_sentences_are_counted(eval_model):
   )
   notes = task.evaluate(eval_model).notes
   assert [n for n in notes if 'truncated' in n] == [
-    '1 sentences of de were truncated'
+    '1 sentence of de was truncated'
   ]
 
 

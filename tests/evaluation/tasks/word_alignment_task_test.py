@@ -190,7 +190,7 @@ def test_truncated_and_unknown_sentences_are_noted(eval_model):
     methods=('argmax',),
   )
   result = task.evaluate(eval_model)
-  assert '1 sentences of tr-en were truncated' in result.notes
+  assert '1 sentence of tr-en was truncated' in result.notes
   assert any('the language tr;' in note for note in result.notes)
   assert result.metrics['recall/tr-en'] <= 0.5
   assert result.files['tr-en.argmax.txt'].endswith('\n\n')

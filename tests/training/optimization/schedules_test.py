@@ -137,7 +137,7 @@ def test_warmup_longer_than_the_run_becomes_a_tenth_of_it(caplog):
   assert resolved == schedules.Linear(
     peak_value=1.0, warmup_steps=4, total_steps=40
   )
-  assert_mentions(caplog.text, 1000, 4)
+  assert_mentions(caplog.text, '1,000', 4)
   assert float(schedules.resolve_schedules(schedule, 1)(0)) == 1.0
   unchanged = schedules.resolve_schedules(schedule, 1001)
   assert unchanged.warmup_steps == 1000
@@ -158,6 +158,13 @@ def test_fixed_warmup_longer_than_the_run_is_reported(caplog, schedule):
   assert schedules.resolve_schedules(optimizer, 40) == optimizer
   field = f'{type(schedule).__name__}.warmup_steps'
   assert_mentions(caplog.text, 'warmup of 40', 'run of 40', field)
+
+
+def test_numbers_of_steps_in_messages_agree_with_their_nouns(caplog):
+  schedules.resolve_schedules(
+    schedules.Linear(peak_value=1.0, warmup_steps=1000), 10
+  )
+  assert_mentions(caplog.text, '1,000 steps', '10 steps', '1 step ')
 
 
 def test_schedules_without_warmup_are_not_reported(caplog):

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from xlflax.utils import plurals
+
 _WINDOW = 50
 # Maximum shift in lines. A larger shift than the second number is reported only
 # if it is found in two windows, because one of many shifts may fit by chance.
@@ -42,7 +44,7 @@ class Shift(NamedTuple):
   def __str__(self):
     count = abs(self.lines)
     return (
-      f'{count} line{"" if count == 1 else "s"} '
+      f'{plurals.format_count(count, "line")} '
       f'{"below" if self.lines > 0 else "above"}'
     )
 

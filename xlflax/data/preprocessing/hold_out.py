@@ -16,7 +16,7 @@ import numpy as np
 from xlflax.data.corpus import corpus_directory, text_similarity
 from xlflax.data.corpus.corpus_directory import TEST, TRAIN, VALIDATION, Corpus
 from xlflax.data.corpus.corpus_files import Kind, LineSplits, TextFile
-from xlflax.utils import errors, progress_reporting
+from xlflax.utils import errors, plurals, progress_reporting
 
 _HELD_OUT_SPLITS = (VALIDATION, TEST)
 _SALT = b'hold out'
@@ -116,7 +116,10 @@ def _divide_group(
     f'{num_documents:,}',
     unit,
     '-'.join(files[0].languages),
-    ' and '.join(f'{split} ({num_lines[split]:,} lines)' for split in splits),
+    ' and '.join(
+      f'{split} ({plurals.format_count(num_lines[split], "line")})'
+      for split in splits
+    ),
   )
   return divided_files
 

@@ -27,6 +27,7 @@ from xlflax.data.preprocessing import (
 )
 from xlflax.data.preprocessing.provenance import BAD_RECORD, Prepared
 from xlflax.data.preprocessing.worker_pool import Chunk, Counts, Lines, Workers
+from xlflax.utils import plurals
 
 _LINES_PER_CHUNK = 1024
 
@@ -264,9 +265,9 @@ def _read_chunks(
   report(number, remaining_bytes)
   if num_with_nulls:
     logging.warning(
-      '%s: Removed NUL characters from %s lines.',
+      '%s: Removed NUL characters from %s.',
       corpus_directory.relative_path(file),
-      f'{num_with_nulls:,}',
+      plurals.format_count(num_with_nulls, 'line'),
     )
   if chunk:
     yield chunk, reasons

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from xlflax.data.corpus import corpus_directory, corpus_files, corpus_writer
 from xlflax.data.seqio_tasks import mixture_text, seqio_reader, task_registry
 from xlflax.storage import checksums, file_lock, paths
-from xlflax.utils import errors
+from xlflax.utils import errors, plurals
 
 RECORD_FILE = 'corpus.json'
 _LOCK = '.corpus.lock'
@@ -106,12 +106,14 @@ def export_tasks(
         **statistics,
       }
       _write_record(output, record)
-      _LOG.info('%s: %s lines', file.path, f'{statistics["lines"]:,}')
+      _LOG.info(
+        '%s: %s', file.path, plurals.format_count(statistics['lines'], 'line')
+      )
       if statistics['empty_examples']:
         _LOG.warning(
-          '%s: Skipped %s examples with an empty text.',
+          '%s: Skipped %s with an empty text.',
           file.path,
-          f'{statistics["empty_examples"]:,}',
+          plurals.format_count(statistics['empty_examples'], 'example'),
         )
     corpus_writer.mark_complete(output)
   return record

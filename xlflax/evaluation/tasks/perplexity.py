@@ -32,7 +32,7 @@ from xlflax.objectives import objective_base
 from xlflax.objectives.corruption.random_words import RandomWords
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training import randomness
-from xlflax.utils import errors, validation
+from xlflax.utils import errors, plurals, validation
 
 TOKENS = Metric(
   'tokens',
@@ -183,7 +183,7 @@ class Perplexity(_MaskedPerplexity):
       if (
         num_truncated and self.layout is dataset_config.ExampleLayout.SENTENCES
       ):
-        notes.append(f'{num_truncated} sentences of {language} were truncated')
+        notes.append(plurals.format_truncated(num_truncated, language))
       units = self._units(lines, dataset, eval_model.vocabulary.spec)
       self._record_unknown_rate(
         language, units, eval_model.vocabulary.spec, unknown_rates, notes

@@ -29,7 +29,7 @@ from xlflax.evaluation.metrics.metric import Better, Metric, Unit
 from xlflax.evaluation.tasks import head_task, multiple_choice_task, perplexity
 from xlflax.objectives.corruption import infilling, masking
 from xlflax.objectives.pretraining import masked_lm
-from xlflax.utils import validation
+from xlflax.utils import plurals, validation
 
 _POSITION = 'place'  # Key of the batch with the position to predict.
 _TEXT_COLUMNS = (
@@ -264,7 +264,7 @@ class PseudoPerplexity(eval_task.EvalTask):
       )
       if sentence_scores.cut.any():
         notes.append(
-          f'{sentence_scores.cut.sum()} sentences of {language} were truncated'
+          plurals.format_truncated(int(sentence_scores.cut.sum()), language)
         )
       perplexity.record_unknown_rate(
         language,

@@ -15,7 +15,7 @@ from xlflax.evaluation.sentence_embedding import Centering, SentenceEmbedding
 from xlflax.evaluation.tasks import head_task
 from xlflax.objectives.model_calls import Pooling
 from xlflax.similarity import vector_normalization
-from xlflax.utils import validation
+from xlflax.utils import plurals, validation
 
 _Score = Callable[[Any, eval_task.EvalResult, list[str]], dict[str, Statistics]]
 # Minimum number of sentences whose mean describes their language rather than
@@ -214,7 +214,7 @@ class SentenceTask(eval_task.EvalTask):
       encoding,
     )
     if truncated:
-      notes.append(f'{truncated} sentences of {name} were truncated')
+      notes.append(plurals.format_truncated(truncated, name))
     vectors = list(layers)
     vectors[self.layer_of(eval_model)] = encoding.apply(
       eval_model.params.get('heads', {}), layers[list(encoding.layers)].mean(0)

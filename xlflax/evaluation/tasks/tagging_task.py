@@ -24,7 +24,7 @@ from xlflax.evaluation.metrics.metric import (
 )
 from xlflax.evaluation.tasks import head_task
 from xlflax.objectives.finetuning import token_classification
-from xlflax.utils import errors, validation
+from xlflax.utils import errors, plurals, validation
 
 
 class Scheme(enum.Enum):
@@ -236,6 +236,6 @@ def note_split_sentences(
   num_split = sum(len(sequences) > 1 for sequences in rows)
   if num_split:
     notes.append(
-      f'{part}: {num_split} sentences exceeded the maximum length and were '
-      'split'
+      f'{part}: {plurals.format_count(num_split, "sentence")} exceeded the '
+      f'maximum length and {"was" if num_split == 1 else "were"} split'
     )

@@ -12,7 +12,7 @@ from xlflax.evaluation.metrics import translation_metrics
 from xlflax.evaluation.metrics.metric import Better, Metric, Unit
 from xlflax.evaluation.tasks import head_task
 from xlflax.evaluation.translation_options import TranslationOptions
-from xlflax.utils import errors, validation
+from xlflax.utils import errors, plurals, validation
 
 
 class Direction(enum.Enum):
@@ -131,8 +131,8 @@ class TranslationEval(eval_task.EvalTask):
     notes.append(f'{source}-{target}: {translator.describe()}')
     if translations.cut:
       notes.append(
-        f'{translations.cut} sentences of {source}-{target} were truncated to '
-        f'{translator.max_length} tokens'
+        plurals.format_truncated(translations.cut, f'{source}-{target}')
+        + f' to {translator.max_length} tokens'
       )
     _note_maximum_score(
       eval_model.vocabulary, list(references), source, target, notes

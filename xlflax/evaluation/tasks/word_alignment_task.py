@@ -25,7 +25,7 @@ from xlflax.evaluation.metrics.metric import (
 from xlflax.evaluation.tasks import labeled_task
 from xlflax.similarity import word_links
 from xlflax.similarity.word_links import Mass, Method
-from xlflax.utils import errors, validation
+from xlflax.utils import errors, plurals, validation
 
 _BLOCK = 128  # Number of sentence pairs whose states are in memory.
 
@@ -203,7 +203,7 @@ class WordAlignment(labeled_task.LabeledTask):
           for layer_links, matrix in zip(links[method], matrices, strict=True):
             layer_links.append(word_links.matrix_to_links(matrix))
     if num_truncated:
-      notes.append(f'{num_truncated} sentences of {part} were truncated')
+      notes.append(plurals.format_truncated(num_truncated, part))
     return links
 
   def _load(self, part: str) -> list[labeled_examples.AlignedSentence]:

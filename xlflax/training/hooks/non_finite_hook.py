@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from xlflax.training import metric_accumulator, train_step
 from xlflax.training.hooks import hook_base
-from xlflax.utils import errors
+from xlflax.utils import errors, plurals
 
 if TYPE_CHECKING:
   from xlflax.trainer import Trainer
@@ -69,10 +69,9 @@ def check_finite_step(
     )
   if sums.skipped or sums.spikes:
     logging.warning(
-      'Skipped %d steps with non-finite loss or gradient and %d loss spikes up '
-      'to step %d.',
-      sums.skipped,
-      sums.spikes,
+      'Skipped %s with non-finite loss or gradient and %s up to step %d.',
+      plurals.format_count(sums.skipped, 'step'),
+      plurals.format_count(sums.spikes, 'loss spike'),
       step,
     )
 
@@ -84,13 +83,13 @@ def _find_problem(
   if sums.unsound:
     return (
       f'The parameters were not finite in {sums.unsound} of the last '
-      f'{sums.steps} steps',
+      f'{plurals.format_count(sums.steps, "step")}',
       'Lower the learning rate.',
     )
   if sums.skipped and trainer.non_finite is train_step.NonFinitePolicy.STOP:
     return (
       f'The loss or its gradient was not finite in {sums.skipped} of the last '
-      f'{sums.steps} steps',
+      f'{plurals.format_count(sums.steps, "step")}',
       'Lower the learning rate or clip the gradient. To skip such steps, pass '
       '--gin.trainer.Trainer.non_finite="\'skip\'".',
     )

@@ -18,7 +18,7 @@ import dataclasses
 from typing import Any
 
 from xlflax.training.optimization import optimizers, schedules
-from xlflax.utils import errors
+from xlflax.utils import errors, plurals
 
 BASE = 8e-3
 WIDTH, WIDTH_POWER = 128, -1.0
@@ -71,7 +71,7 @@ class Basis:
     tokens = f'{self.tokens:,} tokens per step'
     if self.tokens > MOST_TOKENS:
       tokens += f' (counted as {MOST_TOKENS:,}, the maximum)'
-    steps = f'{self.steps:,} steps'
+    steps = plurals.format_count(self.steps, 'step')
     if self.continued and self.steps < STEPS:
       steps += f' (counted as {STEPS:,}, the minimum)'
     parts = [

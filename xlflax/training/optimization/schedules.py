@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
-from xlflax.utils import class_registry, errors, logs, validation
+from xlflax.utils import class_registry, errors, logs, plurals, validation
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -313,11 +313,11 @@ def _shorten_warmup(warmup_steps: int, total_steps: int) -> int:
   """Returns a tenth of the run's steps as the new warmup and logs a warning."""
   shortened_warmup = total_steps // 10
   logging.warning(
-    'The warmup of %d steps is not shorter than the run of %d steps. '
-    'Shortening it to %d steps (WARMUP_STEPS).',
-    warmup_steps,
-    total_steps,
-    shortened_warmup,
+    'The warmup of %s is not shorter than the run of %s. Shortening it to %s '
+    '(WARMUP_STEPS).',
+    plurals.format_count(warmup_steps, 'step'),
+    plurals.format_count(total_steps, 'step'),
+    plurals.format_count(shortened_warmup, 'step'),
     extra=logs.ONCE,
   )
   return shortened_warmup
@@ -333,11 +333,10 @@ def _warn_about_long_warmup(schedule: Any, total_steps: int) -> None:
     return
   if warmup_steps >= max(total_steps, 1):
     logging.warning(
-      'The warmup of %d steps is not shorter than the run of %d steps, so the '
-      'schedule does not reach its peak value. Decrease %s, or train for more '
-      'steps.',
-      warmup_steps,
-      total_steps,
+      'The warmup of %s is not shorter than the run of %s, so the schedule '
+      'does not reach its peak value. Decrease %s, or train for more steps.',
+      plurals.format_count(warmup_steps, 'step'),
+      plurals.format_count(total_steps, 'step'),
       errors.field_location(schedule, 'warmup_steps'),
       extra=logs.ONCE,
     )

@@ -13,7 +13,7 @@ import numpy as np
 from xlflax.data import batch_keys
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.featurizers import char_offsets, featurizer
-from xlflax.utils import class_registry, errors, logs, validation
+from xlflax.utils import class_registry, errors, logs, plurals, validation
 
 _MAX_LISTED = 10  # Number of question ids in a warning.
 
@@ -326,9 +326,9 @@ def _encode_contexts(
 def _warn_of_skipped(question_ids: Sequence[str]) -> None:
   """Logs the ids of questions whose answer is not at its position."""
   logging.warning(
-    'Skipping %d questions because their contexts do not contain the answer '
-    'at its stated position: %s%s',
-    len(question_ids),
+    'Skipping %s without the answer at its stated position in the context: '
+    '%s%s',
+    plurals.format_count(len(question_ids), 'question'),
     ', '.join(question_ids[:_MAX_LISTED]),
     ', …' if len(question_ids) > _MAX_LISTED else '',
     extra=logs.ONCE,

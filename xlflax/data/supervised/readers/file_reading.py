@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from xlflax.data.corpus import line_reader as corpus_lines
 from xlflax.storage import bucket_staging
-from xlflax.utils import errors, json_errors
+from xlflax.utils import errors, json_errors, plurals
 
 _LINE_ENDS = b'\r\n'
 _SURROGATE = re.compile(r'\\u[dD][89a-fA-F]')
@@ -247,7 +247,7 @@ def malformed_line_error(
 
 def format_column_count(fields: Sequence[str]) -> str:
   """Returns a line's number of columns as text, such as '1 column'."""
-  return '1 column' if len(fields) == 1 else f'{len(fields)} columns'
+  return plurals.format_count(len(fields), 'column')
 
 
 def check_not_json(line: str, path: str | os.PathLike, number: int) -> None:
