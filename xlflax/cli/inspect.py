@@ -42,8 +42,8 @@ class InspectOptions:
     corpus: Corpus directory.
     decontaminate_against: Files with evaluation texts, separated by commas. The
       formats include .txt, .jsonl, and .tsv with a text in each column.
-      Training lines that share 13 consecutive words with these texts are
-      counted.
+      Training lines that have 13 consecutive words in common with these texts,
+      or that equal a shorter text, are counted.
     json: Print JSON instead of a table.
     html: HTML file to which the statistics are also written.
   """

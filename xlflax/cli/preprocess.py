@@ -82,8 +82,8 @@ class PreprocessOptions:
       signatures are computed.
     decontaminate_against: Files with evaluation texts, separated by commas. The
       formats include .txt, .jsonl, and .tsv with a text in each column.
-      Training lines that share 13 consecutive words with these texts, or that
-      equal a shorter text, are dropped. In scripts without spaces, the
+      Training lines that have 13 consecutive words in common with these texts,
+      or that equal a shorter text, are dropped. In scripts without spaces, the
       equivalent number of characters is used, such as 26 in Chinese and 72 in
       Thai.
     hold_out: Number N of documents to hold out for each language. N documents
