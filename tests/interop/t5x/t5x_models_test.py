@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.errors import raises_error
 from tests.interop.t5x import conftest
 from xlflax.data import dataset_config
 from xlflax.data.batching import collate as rows
@@ -136,7 +137,9 @@ _MODELS = {
 
 
 def test_unsupported_layouts_of_objectives_are_rejected():
-  with pytest.raises(errors.ConfigError, match='one row.*SENTENCES'):
+  with raises_error(
+    errors.ConfigError, mentions=('tlm', 'ExampleLayout.SENTENCES')
+  ):
     _encoder_model(masked_lm.TranslationLM(), 'sentences')
 
 
