@@ -180,7 +180,7 @@ def lora_of(config: Any, module: str | None) -> list[LoRA]:
 
 
 def bottlenecks_of(config: Any) -> list[Bottleneck]:
-  """Returns the bottleneck adapters of an `EncoderConfig`, in order."""
+  """Returns the bottleneck adapters in `EncoderConfig.adapters`."""
   return [a for a in config.adapters or () if isinstance(a, Bottleneck)]
 
 

@@ -22,7 +22,7 @@ def checkpoint_name(array: jax.Array) -> jax.Array:
 def recompute_in_backward(
   function: Callable[..., jax.Array],
 ) -> Callable[..., jax.Array]:
-  """Returns a function whose backward pass recomputes intermediate values.
+  """Wraps a function so that its backward pass recomputes intermediate values.
 
   Use this for cheap element-wise functions whose intermediate values cost more
   to write and read than to compute.
@@ -48,9 +48,9 @@ def recompute_in_backward(
 
 
 def recompute_with_bias(function: Callable[[jax.Array], jax.Array]):
-  """Returns a function of x and the bias that computes `function(x + bias)`.
+  """Wraps `function` as (x, bias) -> function(x + bias) with recomputation.
 
-  Its backward pass recomputes the intermediate values. A matmul then writes
+  The backward pass recomputes the intermediate values. A matmul then writes
   only x, which the backward pass reads.
 
   Args:

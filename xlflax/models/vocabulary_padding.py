@@ -1,4 +1,4 @@
-"""Parameter shapes and counts without padded vocabulary rows.
+"""Parameter shapes and counts without the vocabulary's padding rows.
 
 The number of rows of these parameters is the size of the vocabulary, rounded up
 to a multiple of `pad_vocab_size_multiple`.

@@ -36,7 +36,7 @@ class Pooling(enum.Enum):
 
 
 def language_of(batch) -> jax.Array:
-  """Returns the language id, an int32 scalar, of a batch in one language.
+  """Returns the language id of a single-language batch, an int32 scalar.
 
   Padding, and the sequences that fill the last evaluation batch, have the
   language id 0. The maximum is therefore the language of the complete batch,

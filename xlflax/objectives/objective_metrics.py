@@ -90,10 +90,11 @@ def by_language(
 def count_by_language(
   present: jax.Array, language_ids: jax.Array, num_languages: int
 ) -> WeightedMean:
-  """Counts the true entries of `present` per language as a `tokens` metric.
+  """Counts the true entries of `present` for each language.
 
-  Before: present [[1, 1, 0]], language_ids [[2, 2, 0]], 3 languages. After:
-  total and weight [0, 0, 2].
+  The result is the value of a metric `tokens`. For example, present [[1, 1,
+  0]], language_ids [[2, 2, 0]] and 3 languages result in a total and a weight
+  of [0, 0, 2].
   """
   weights = present.astype(jnp.float32)
   return by_language(
@@ -108,7 +109,7 @@ def metrics_by_language(
   language_ids: jax.Array,
   vocabulary: VocabularySpec,
 ) -> dict[str, WeightedMean]:
-  """Averages metrics by language and prefixes their keys with `<name>/`.
+  """Averages metrics by language, with keys such as '<name>/loss'.
 
   Args:
     name: Name of the objective, which prefixes the keys.

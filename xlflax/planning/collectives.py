@@ -62,7 +62,7 @@ class Collective:
 
   @property
   def sent(self) -> float:
-    """Number of bytes that each device sends in a ring algorithm."""
+    """Number of bytes that each device sends with a ring algorithm."""
     if self.kind == PERMUTE:
       return self.bytes
     sent = self.bytes * (self.size - 1) / self.size

@@ -179,7 +179,7 @@ def estimate_time(
 
 
 def mean_time(weighted: Sequence[tuple[float, StepTime]]) -> StepTime:
-  """Averages step times over kinds of steps, weighted by their frequency.
+  """Averages the times of different kinds of steps, weighted by frequency.
 
   Args:
     weighted: Pairs (weight, step time), one for each kind of step. The weight

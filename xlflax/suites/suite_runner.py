@@ -293,7 +293,7 @@ class SuiteRunner:
     )
 
   def check_bindings(self) -> None:
-    """Checks that each binding in `bindings` affects at least one task.
+    """Checks that each gin binding in `bindings` affects at least one task.
 
     Bindings in gin files of the tasks are checked as well. No objects are
     built.
@@ -349,7 +349,7 @@ class SuiteRunner:
   def selected_tasks(
     self, models: Sequence[Model]
   ) -> list[tuple[suite_config.SuiteTask, list[Model]]]:
-    """Returns the tasks to run, each with the checkpoints that it evaluates.
+    """Returns the tasks to run, each with the checkpoints to evaluate.
 
     Args:
       models: Checkpoints to evaluate.

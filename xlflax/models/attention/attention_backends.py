@@ -161,7 +161,7 @@ class Case(NamedTuple):
   def from_arrays(
     cls, query, key, mask, *, bias, dropout_rate: float
   ) -> 'Case':
-    """Returns the shapes, dtypes and options of an attention call.
+    """Creates the description of an attention call from its arrays.
 
     Args:
       query: Queries of shape [B, T, N, D].

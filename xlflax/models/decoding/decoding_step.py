@@ -54,7 +54,7 @@ class Stepper:
   language_ids: jax.Array | None
 
   def call(self, method: str, *args, **kwargs):
-    """Applies a method of the model."""
+    """Calls a method of the model with the parameters in `params`."""
     return self.model.apply(
       {'params': self.params}, *args, method=method, **kwargs
     )

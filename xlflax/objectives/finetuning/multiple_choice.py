@@ -45,7 +45,7 @@ class MultipleChoice(finetuning.FineTuning):
   name: str = 'multiple_choice'
 
   def check_dataset(self, dataset) -> None:
-    """Checks that the dataset provides batches of complete questions."""
+    """Checks that each batch contains all choices of its questions."""
     super().check_dataset(dataset)
     if dataset.group_size % self.num_choices:
       raise errors.ConfigError(

@@ -20,10 +20,10 @@ from xlflax.utils import class_registry, errors
 
 
 class RerankingLoss(enum.StrEnum):
-  """Loss function for a group of documents that belong to one query.
+  """Loss function for the scores of a query's documents.
 
   Attributes:
-    LISTWISE: Cross-entropy of the softmax over the scores of the group.
+    LISTWISE: Cross-entropy of the softmax over the scores of the documents.
     MARGIN_MSE: Mean squared error of the margins between the positive document
       and each negative (Hofstätter et al. 2020).
   """

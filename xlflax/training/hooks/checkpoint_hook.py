@@ -4,7 +4,7 @@ from xlflax.training.hooks import hook_base
 
 
 class CheckpointHook(hook_base.Hook):
-  """Hook that requests periodic checkpoints and raises errors of failed writes."""
+  """Hook that requests periodic checkpoints and fails if a write failed."""
 
   def after_step(self, run, step, output):
     """See base class.

@@ -62,7 +62,7 @@ class Hook(validation.ValidatedFields):
     return contextlib.nullcontext()
 
   def before_training(self, run: 'training_run.TrainingRun') -> Request | None:
-    """Called once, after the train state was restored or initialized."""
+    """Reacts to the start of training, with an initialized train state."""
 
   def wrap_train_step(
     self,
@@ -87,7 +87,7 @@ class Hook(validation.ValidatedFields):
     step: int,
     output: 'train_step.StepOutput',
   ) -> Request | None:
-    """Called after each step has been dispatched to the devices.
+    """Reacts to a training step that has been dispatched to the devices.
 
     Reading `output` or `run.state` waits for the devices. The next step reuses
     the memory of `run.state`, so references to its arrays must not be stored.
@@ -106,7 +106,7 @@ class Hook(validation.ValidatedFields):
   def after_checkpoint(
     self, run: 'training_run.TrainingRun', step: int
   ) -> None:
-    """Called after a checkpoint was passed to the background writer.
+    """Reacts to a checkpoint that was passed to the background writer.
 
     Args:
       run: Run whose state is saved.
@@ -116,7 +116,7 @@ class Hook(validation.ValidatedFields):
   def after_rewind(
     self, run: 'training_run.TrainingRun', from_step: int
   ) -> None:
-    """Called after an earlier checkpoint was restored during training.
+    """Reacts to a rewind, after an earlier checkpoint was restored.
 
     Args:
       run: Run whose state was restored from the checkpoint.
@@ -124,7 +124,7 @@ class Hook(validation.ValidatedFields):
     """
 
   def after_training(self, run: 'training_run.TrainingRun') -> None:
-    """Called once when training ends, even after an error."""
+    """Reacts to the end of training, even after an error."""
 
   def state_dict(self) -> dict[str, Any] | None:
     """Returns the hook's state for the next checkpoint, as plain JSON.

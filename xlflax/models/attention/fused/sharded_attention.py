@@ -158,12 +158,12 @@ class _Sharding(NamedTuple):
 
   @property
   def queries(self) -> PartitionSpec:
-    """Partition spec of arrays of shape [B, T, N, D]."""
+    """Partition spec of queries and outputs, arrays of shape [B, T, N, D]."""
     return PartitionSpec(self.batch or None, None, self.heads or None, None)
 
   @property
   def keys(self) -> PartitionSpec:
-    """Partition spec of arrays of shape [B, S, K, D]."""
+    """Partition spec of keys and values, arrays of shape [B, S, K, D]."""
     return self.queries
 
   @property
