@@ -161,7 +161,7 @@ def evaluate(
     _warn_of_unseen_languages(run, tasks)
 
   def checkpoints() -> Iterator[Sequence[result_store.Step]]:
-    """Yields the selected steps and, if `watch` is set, new checkpoints."""
+    """Yields the selected steps and, if `watch` is set, steps saved later."""
     existing_steps = run.steps
     selected_steps: list[result_store.Step] = (
       [result_store.UNTRAINED] if untrained else []

@@ -98,7 +98,7 @@ class Evaluation:
 def evaluate_state(
   evaluation: Evaluation, setup, state: train_state.TrainState
 ) -> dict[str, float]:
-  """Evaluates all tasks on a train state.
+  """Evaluates all tasks with the parameters of a train state.
 
   The result of each task is also written to disk (see
   `xlflax.evaluation.result_store`). A failed task is logged and omitted from

@@ -16,7 +16,7 @@ _MAX_LOCATED = 5  # Maximum number of labels whose first line is searched.
 class UnseenLabelPolicy(enum.Enum):
   """Policy for gold labels that do not occur in a head's training data."""
 
-  ERROR = 'error'  # The part is not evaluated and is listed as a failure.
+  ERROR = 'error'  # The language or file is listed as a failure.
   # Predictions for such labels count as wrong. A note gives their number.
   WRONG = 'wrong'
 
@@ -120,7 +120,7 @@ def _find_label(
 
 
 def _describe(source: example_source.ExampleSource | None, part: str) -> str:
-  """Returns the name of a part and the files from which it is read."""
+  """Returns the name of a language split and of the files that contain it."""
   if not isinstance(source, example_source.FileDataset):
     return f'part {part}'
   return f'part {part} ({source.describe(part)})'

@@ -546,7 +546,7 @@ def _store_directory(
 
 
 def _record_owner(directory: pathlib.Path, run: saved_run.SavedRun) -> None:
-  """Records the run that the results in an output directory belong to.
+  """Records which run produced the results in an output directory.
 
   Nothing is written if the results are stored in the run's own directory.
   """

@@ -302,7 +302,7 @@ def _bootstrap_part(
 
 
 def _matches_value(bootstrapped: bootstrap.Drawn, value: float | None) -> bool:
-  """Returns whether bootstrapped scores belong to a reported value."""
+  """Returns whether the mean of bootstrapped scores equals a reported value."""
   return (
     value is not None
     and math.isfinite(value)

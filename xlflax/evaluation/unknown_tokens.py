@@ -61,7 +61,7 @@ def find_high_rates(
     results: Results of a model, such as those of runs with different seeds.
 
   Returns:
-    Maximum rate over the results by language, language pair or file. Parts
+    Maximum rate over the results by language, language pair or file. Entries
     whose rate is at most `MAX_UNKNOWN_RATE`, or whose results lack the metric,
     are omitted. The result is empty if the metric does not depend on the rate.
   """

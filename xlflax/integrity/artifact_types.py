@@ -55,7 +55,7 @@ class ArtifactType:
     kind: Name of the directory type, as recorded in the manifest.
     markers: Patterns of files that only directories of this type contain, which
       identify the type if the manifest is missing or damaged.
-    files: Groups of files. A file belongs to the first group with a matching
+    files: Groups of files. A file is in the first group with a matching
       pattern.
     verify: Function that verifies a directory of this type and returns its
       findings.

@@ -172,7 +172,7 @@ def _make_manifest_repair(directory: pathlib.Path) -> RepairFn | None:
 
 
 def _valid_texts(directory: pathlib.Path) -> dict[str, str]:
-  """Returns the texts of the files that belong in the manifest.
+  """Returns the texts of the files that the manifest must list.
 
   The text of a file with a valid digest of its own is read from the file, and
   that of other files from the last checkpoint.

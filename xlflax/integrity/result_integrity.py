@@ -89,7 +89,7 @@ def _find_problems(
 
 
 def _belongs_to_run(directory: pathlib.Path, record: dict[str, Any]) -> bool:
-  """Returns whether a result belongs to a run and its current checkpoint.
+  """Returns whether a result was computed from a current checkpoint of the run.
 
   The checkpoint is only compared if it still exists.
   """

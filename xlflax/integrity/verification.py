@@ -106,7 +106,7 @@ def repair_directory(
 def _exclusive_access(
   report: VerificationReport,
 ) -> contextlib.AbstractContextManager:
-  """Context in which no trainer may write to a run or a grid."""
+  """Returns a context manager that prevents trainers from writing to a run."""
   if report.kind in (manifests.Kind.RUN, manifests.Kind.GRID):
     return directory_lease.Lease(report.directory)
   return contextlib.nullcontext()

@@ -1,4 +1,4 @@
-"""First texts of SeqIO tasks, for `corpus_checks`. Requires TensorFlow."""
+"""Checks of the first texts of SeqIO tasks for defects. Requires TensorFlow."""
 
 import contextlib
 import itertools

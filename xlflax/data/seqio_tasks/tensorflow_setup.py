@@ -52,7 +52,7 @@ def hide_accelerators() -> None:
 
 @contextlib.contextmanager
 def _silent_stderr():
-  """Context in which standard error is shown only after an exception."""
+  """Context manager that shows standard error only after an exception."""
   with tempfile.TemporaryFile() as captured, contextlib.ExitStack() as stack:
     sys.stderr.flush()
     original = os.dup(2)

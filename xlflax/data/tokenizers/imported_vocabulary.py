@@ -1,4 +1,4 @@
-"""Base class for vocabularies from other programs, with unchanged ids.
+"""Base class for vocabularies from other programs, with unchanged token ids.
 
 In contrast to trained vocabularies, their special symbols can have any ids,
 their languages are specified separately, and the embedding table may have rows

@@ -61,7 +61,7 @@ def nearest_by_csls(
 
 
 class MeanCosines(NamedTuple):
-  """Mean cosines of translation pairs and of unrelated sentences.
+  """Mean cosine similarities of translation pairs and of unrelated sentences.
 
   Both means are close to 1 if all vectors point in the same direction.
 
@@ -76,7 +76,12 @@ class MeanCosines(NamedTuple):
 
 
 def mean_cosines(first: np.ndarray, second: np.ndarray) -> MeanCosines:
-  """Computes mean cosines for two aligned arrays of shape [N, H]."""
+  """Computes the mean cosine similarity of paired and of unpaired rows.
+
+  Args:
+    first: Vectors of N sentences, of shape [N, H].
+    second: Vectors of their translations, of shape [N, H].
+  """
   first, second = cosine.normalize_rows(first), cosine.normalize_rows(second)
   num_pairs = len(first)
   pair_sum = float(np.sum(first * second, dtype=np.float64))

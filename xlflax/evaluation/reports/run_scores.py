@@ -93,7 +93,7 @@ def build_table(
   display_name: str | None = None,
   metric: str | None = None,
 ) -> text.Table:
-  """Returns a table of a metric by language (or file) and run.
+  """Returns a table of a metric's scores by language (or file) and run.
 
   The table contains the untrained model and, for a single run, its last
   checkpoints, or, for several runs, the last checkpoint of each run. For two

@@ -115,7 +115,7 @@ class IntentsAndSlots(tagging_task.Tagging):
 
 
 def _check_same_utterances(texts, sentences, part: str) -> None:
-  """Checks that intents and slots belong to the same utterances.
+  """Checks that intents and slots are labels of the same utterances.
 
   Raises:
     CorpusError: If the numbers of utterances differ, or if fewer than half of

@@ -173,12 +173,12 @@ class Clustering(_LabeledVectors):
 class Probe(_LabeledVectors):
   """Accuracy of simple classifiers on frozen vectors from every layer.
 
-  The metrics at `layer` are `accuracy/<part>` of logistic regression,
-  `knn/<part>`, the accuracy of a vote of the nearest vectors, and
-  `majority/<part>`, the accuracy of the part's most frequent class, which is
-  chance, with their means. The table `layers` contains each layer's accuracies
-  with 95 % intervals over the test examples, chance, and the numbers of
-  examples. The training of probes is deterministic.
+  The metrics of each part (language or file) at `layer` are `accuracy/<part>`
+  of logistic regression, `knn/<part>`, the accuracy of a vote of the nearest
+  vectors, and `majority/<part>`, the accuracy of the part's most frequent
+  class, which is chance, with their means. The table `layers` contains each
+  layer's accuracies with 95 % intervals over the test examples, chance, and the
+  numbers of examples. The training of probes is deterministic.
 
   Attributes:
     train: Examples on which the probes are trained, from all languages
@@ -304,12 +304,11 @@ class Probe(_LabeledVectors):
 class Ranking(sentence_task.SentenceTask):
   """Retrieval or reranking of documents by cosine similarity to a query.
 
-  The metrics are means over the queries of a part that have a relevant
-  document:
-  `ndcg@10/<part>` (MIRACL, BEIR), `map@20/<part>` (LAReQA), `mrr@20/<part>`
-  (Mewsli-X, where XTREME-R calls it map@20), `mrr@10/<part>` (XTREME-UP) and
-  `recall@100/<part>`, with means over parts. The part `all` is split into the
-  languages of its queries.
+  The metrics of each part (a language, or `all` languages) are means over its
+  queries that have a relevant document: `ndcg@10/<part>` (MIRACL, BEIR),
+  `map@20/<part>` (LAReQA), `mrr@20/<part>` (Mewsli-X, where XTREME-R calls it
+  map@20), `mrr@10/<part>` (XTREME-UP) and `recall@100/<part>`, with means over
+  parts. The part `all` is split into the languages of its queries.
 
   The file `<part>.tsv` contains the first 100 documents of each query as a TREC
   run, which trec_eval reads in the same order. Without relevance judgments,

@@ -33,13 +33,14 @@ class Reranking(head_task.HeadOnTexts):
   descending score. The remaining documents follow in the order of the first
   stage.
 
-  The metrics are means over the queries of a part that have a relevant
-  document. `ndcg@10/<part>` and `mrr@10/<part>` are computed after reranking,
-  and `first_stage_ndcg@10/<part>` and `first_stage_mrr@10/<part>` before
-  reranking. `candidate_recall/<part>` is the fraction of the relevant documents
-  that are among the first `top_k`, which limits the other metrics. All metrics
-  have means over parts. The part `all` is split into the languages of its
-  queries. The file `<part>.tsv` contains the new ranking as a TREC run.
+  The metrics of each part (a language, or `all` languages) are means over its
+  queries that have a relevant document. `ndcg@10/<part>` and `mrr@10/<part>`
+  are computed after reranking, and `first_stage_ndcg@10/<part>` and
+  `first_stage_mrr@10/<part>` before reranking. `candidate_recall/<part>` is the
+  fraction of the relevant documents that are among the first `top_k`, which
+  limits the other metrics. All metrics have means over parts. The part `all` is
+  split into the languages of its queries. The file `<part>.tsv` contains the
+  new ranking as a TREC run.
 
   Attributes:
     source: Source of queries and documents.

@@ -74,7 +74,7 @@ ScoresByMethod = dict[Method, list[alignment_error_rate.AlignmentScores]]
 class WordAlignment(labeled_task.LabeledTask):
   """Alignment error rate (AER) for every layer. Lower is better.
 
-  The metrics of each part, such as `ja-en`, are `aer/<part>`,
+  The metrics of each part (language pair, such as `ja-en`) are `aer/<part>`,
   `precision/<part>` and `recall/<part>` of the first method at `layer`, and
   `best_aer/<part>` and `best_layer/<part>` of the layer that is best on the
   test sentences themselves. The metrics of other methods have the method's name

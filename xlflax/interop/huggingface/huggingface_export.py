@@ -51,7 +51,9 @@ DTYPES = {
 
 @dataclasses.dataclass(frozen=True)
 class Export:
-  """Export of a run to Hugging Face, checked before parameters are read.
+  """Checked plan for the export of a run to a Hugging Face folder.
+
+  It is created before parameters are read.
 
   Attributes:
     run: Run to export.

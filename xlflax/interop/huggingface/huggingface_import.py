@@ -68,7 +68,9 @@ class UnusedRows(enum.StrEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Import:
-  """Import of a Hugging Face folder, checked before tensors are read.
+  """Checked plan for the import of a Hugging Face folder.
+
+  It is created before tensor values are read.
 
   Attributes:
     folder: Hugging Face folder to import.

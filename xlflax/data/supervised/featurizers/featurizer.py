@@ -89,7 +89,7 @@ class Featurizer:
     """Checks that the label set contains all labels of training examples.
 
     Args:
-      examples: Examples that belong to the featurizer's task family.
+      examples: Examples of the featurizer's task family.
       where: Location of the examples, for error messages.
 
     Raises:
@@ -107,7 +107,7 @@ class Featurizer:
     """Converts labeled examples to sequences.
 
     Args:
-      examples: Examples that belong to the featurizer's task family.
+      examples: Examples of the featurizer's task family.
       vocabulary: Vocabulary that encodes the texts.
       length: Maximum number of tokens in a sequence, including special tokens.
 

@@ -339,7 +339,7 @@ def _read_candidates(path) -> dict[str, tuple[str, ...]] | None:
 
 
 def _check_ids(folder, queries, documents, relevance, candidates) -> None:
-  """Raises a CorpusError if an id does not belong to any query or document."""
+  """Raises a CorpusError if an id is not the id of a query or a document."""
   for names in (relevance, candidates or {}):
     for query, document_ids in names.items():
       unknown = [name for name in document_ids if name not in documents]

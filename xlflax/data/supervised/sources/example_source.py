@@ -61,7 +61,7 @@ class ExampleSource:
     return type(self).__name__
 
   def describe_label_location(self) -> str:
-    """Returns a hint about the location of the labels, or an empty string."""
+    """Returns a hint on which column contains the labels, or an empty text."""
     return ''
 
   def find_line(self, part: str, values: Collection[str]) -> str | None:

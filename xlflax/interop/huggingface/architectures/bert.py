@@ -91,7 +91,9 @@ def read_options(
   *,
   defaults: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-  """Reads the arguments of `EncoderConfig` that BERT and RoBERTa share.
+  """Converts `config.json` options to arguments of `EncoderConfig`.
+
+  These are the arguments that BERT and RoBERTa have in common.
 
   Args:
     options: Options from the model's `config.json`.

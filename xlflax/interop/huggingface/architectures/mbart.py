@@ -45,7 +45,9 @@ def read_options(
   defaults: Mapping[str, Any] | None = None,
   training_only: Sequence[str] = (),
 ) -> dict[str, Any]:
-  """Reads the arguments of `EncoderDecoderConfig` for BART's model family.
+  """Converts `config.json` options to arguments of `EncoderDecoderConfig`.
+
+  It is used for all models of BART's family.
 
   Args:
     options: Options from the model's `config.json`.

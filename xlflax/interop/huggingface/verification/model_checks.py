@@ -469,7 +469,7 @@ def _transformers_outputs(
 
 @contextlib.contextmanager
 def _quiet(transformers: Any) -> Iterator[None]:
-  """Context in which transformers prints no logs and no progress bars."""
+  """Context manager that disables logs and progress bars of transformers."""
   logging_utils = transformers.utils.logging
   verbosity = logging_utils.get_verbosity()
   has_progress_bar = logging_utils.is_progress_bar_enabled()
