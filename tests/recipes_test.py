@@ -200,7 +200,7 @@ def test_add_language_recipe_extends_a_model(tmp_path, file, adapters):
   assert settings.init_from.vocabulary_matching is not None
   for dataset in settings.datasets:
     assert dataset.replay == _REPLAY
-  # Warmed up over 1 % of the steps, then decayed to 0.
+  # Warmup over 1 % of the steps, then decay to 0.
   peak = settings.optimizer.learning_rate.peak_value
   rates = [float(settings.optimizer.rate_at(step)) for step in (0, 2, 101, 200)]
   np.testing.assert_allclose(rates, [0, peak, peak / 2, 0], atol=1e-3 * peak)

@@ -15,7 +15,7 @@ from xlflax.training import train_loop
 from xlflax.utils import errors
 
 _GIVEN = {'model_dir': 'runs/a', 'corpus': 'corpus', 'vocabulary': 'vocab'}
-# Typical user code, with the types that it relies on.
+# Typical user code with type annotations.
 _SCRIPT = """
 import pathlib
 

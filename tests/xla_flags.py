@@ -17,7 +17,7 @@ def quick_compilation_flags() -> str:
     '--xla_llvm_disable_expensive_passes=true',
     '--xla_cpu_parallel_codegen_split_count=1',
   ]
-  if _jaxlib() < (0, 11):  # newer versions have only these emitters
+  if _jaxlib() < (0, 11):  # Newer versions always use these emitters.
     flags.append('--xla_cpu_use_fusion_emitters=false')
   return ' '.join(flags)
 

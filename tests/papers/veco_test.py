@@ -41,7 +41,7 @@ def test_gin_files_cover_the_tables():
   assert (len(_PRETRAINING), len(_TRANSLATION), len(_IWSLT)) == (8, 15, 6)
 
 
-# A trace takes one to six CPU seconds, so only one row of each kind is quick.
+# A trace takes one to six CPU seconds, so all rows except one of each kind are slow.
 @pytest.mark.parametrize(
   'row',
   mark_slow(

@@ -31,12 +31,12 @@ def test_groups_of_one_device_are_ignored():
 @pytest.mark.parametrize(
   ('collective', 'sent', 'outside'),
   [
-    # 4 devices in 2 nodes; 64 bytes: a device passes on 3 parts of 16; each
-    # node gets the other's half, over two links.
+    # 4 devices in 2 nodes exchange 64 bytes. A device sends 3 shards of 16 bytes.
+    # Each node receives the half of the other node over two links.
     (Collective('all-gather', 4, 2, 'f32', (), 64), 48, 16),
     (Collective('reduce-scatter', 4, 2, 'f32', (), 64), 48, 16),
     (Collective('all-reduce', 4, 2, 'f32', (), 64), 96, 32),
-    # Each sends half of its parts to the other node, by its own link.
+    # Each device sends half of its shards to the other node over its own link.
     (Collective('all-to-all', 4, 2, 'f32', (), 64), 48, 32),
     (Collective('collective-permute', 2, 2, 'f32', (), 64), 64, 64),
     (Collective('collective-permute', 2, 1, 'f32', (), 64), 64, 0),

@@ -314,7 +314,7 @@ def test_topologies_of_all_accelerators_are_parsed():
 
 
 _ROOT = pathlib.Path(__file__).parents[2]
-# As in `--target_topology=gpu:H200:64` and `gpu:A100-80GB:8` of texts and help.
+# Matches `--target_topology=gpu:H200:64` and `gpu:A100-80GB:8` in documentation.
 _DOCUMENTED = re.compile(r'\b((?:gpu|tpu):[\w-]+):\d+')
 
 

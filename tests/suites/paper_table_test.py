@@ -32,7 +32,7 @@ pytest_plugins = ['tests.finetuning.fixtures']
 
 _COLUMNS = ('a', 'b', 'f1', 'em', 'avg')
 _HEAD = 'row,section,name,run,setting,reference,'
-# Averages that the papers print and that differ from the mean of their columns.
+# Published averages that differ from the mean of their columns.
 _PRINTED_AVERAGES = {
   ('papers/metaxlm/table2', 'dict', 'Avg'),
   ('papers/veco/table2', 'veco_out', 'Avg'),

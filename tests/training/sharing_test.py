@@ -38,7 +38,7 @@ _SIDES = dataset_config.DatasetConfig(
   batch_size=8,
   batching='one_language',
 )
-# Adds the same to all scores of a query, which the softmax ignores.
+# Adds a constant to all scores of a query, which does not change the softmax.
 _NO_EFFECT = 'attention/key/bias'
 _FROZEN = ('model/language_specific/',)
 

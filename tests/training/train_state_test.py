@@ -185,7 +185,7 @@ def test_replaced_parameters_are_not_initialized():
     .lower(key)
     .compile()
     .as_text()
-    .count(' xor(')  # of random bits
+    .count(' xor(')  # operations that draw random bits
     for without in (set(), names)
   ]
   assert draws[0] > 0 and draws[1] == 0

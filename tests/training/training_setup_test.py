@@ -146,7 +146,7 @@ def test_examples_longer_than_the_model_are_rejected():
 @pytest.mark.parametrize(
   ('length', 'message'),
   [
-    (36, 'EncoderDecoder'),  # The next check, because 32 tokens are allowed.
+    (36, 'EncoderDecoder'),  # The length is valid, and the next check fails.
     (37, "'mono'.*33.*32.*max_position_embeddings"),
   ],
 )

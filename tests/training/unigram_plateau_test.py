@@ -59,8 +59,9 @@ _ROWS = [
   [1, 20, 20, 20, 2, 4],
 ]
 _LANGUAGES = [0, 0, 1, 1]
-# Half of the tokens in each language, of which one has a choice of two; the
-# three kinds in two languages were seen in twelve tokens.
+# Each language has half of the tokens. One language has two types
+# with frequencies 2/3 and 1/3. The bias correction is for three types in two
+# languages and twelve tokens.
 _THIRDS = -(2 / 3 * np.log(2 / 3) + 1 / 3 * np.log(1 / 3))
 _ENTROPY = _THIRDS / 2 + (3 - 2) / 2 / 12
 

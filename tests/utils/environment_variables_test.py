@@ -67,7 +67,7 @@ def test_xla_flags_are_read_from_a_file(tmp_path):
   assert environment_variables.read_xla_flags(missing) == []
 
 
-def test_the_python_api_checks_the_variables(tmp_path, monkeypatch):
+def test_python_api_checks_the_variables(tmp_path, monkeypatch):
   monkeypatch.setenv('JAX_ENABLE_X64', '1')
   with raises_error(errors.ConfigError, got=1, mentions='JAX_ENABLE_X64'):
     evaluate.evaluate(model_dir=tmp_path, tasks=[])
@@ -92,7 +92,7 @@ def test_commands_check_the_variables(tmp_path):
   assert done.returncode == 2
   assert_mentions(done.stderr, 'JAX_ENABLE_X64', 1)
   assert 'Traceback' not in done.stderr
-  # The command finds the error of the text under every accepted setting.
+  # The command reports the invalid text under all accepted settings.
   (tmp_path / 'mono/en.txt').write_bytes(b'caf\xe9\n')
   for variables in (
     {'LC_ALL': 'C', 'PYTHONUTF8': '0', 'PYTHONCOERCECLOCALE': '0'},

@@ -29,7 +29,7 @@ _FILES = {
   'finetune': ['finetune/tagging.gin'],
 }  # fmt: skip
 _COMMANDS = ('train', 'finetune', 'pretrain', 'evaluate', 'vocab', 'cache')
-# Placeholders of the messages and the values with which they are tested.
+# Placeholders in messages, and the values that replace them in tests.
 _VALUES = {
   'N': '8', 'X': '0.25', 'DIR': 'runs/base', 'NAME': 'corpus.mono',
   'LANGUAGE': 'en', 'FILE': 'en.tsv',

@@ -60,7 +60,7 @@ def test_repeated_messages_of_a_module_are_logged_once(caplog):
   assert messages.count('other') == 6
 
 
-def test_a_warning_is_logged_once_per_command(as_json, capsys):
+def test_warning_is_logged_once_per_command(as_json, capsys):
   for _ in range(2):
     for value in (1, 2):
       logging.warning('value %d', value, extra=logs.ONCE)

@@ -36,7 +36,7 @@ def _import(module: str) -> None:
   user_modules.import_modules([module], where='--flag')
 
 
-def test_the_working_directory_is_searched(folder):
+def test_working_directory_is_searched(folder):
   _write(folder / 'um_plain.py')
   _write(folder / 'um_package/inner.py')
   user_modules.import_modules(['um_plain', 'um_package.inner'], where='--flag')

@@ -117,7 +117,7 @@ def test_values_are_converted_to_the_declared_types():
   assert (engine.step, engine.texts) == (3, ['a', 'b'])
 
 
-def test_a_validated_dataclass_behaves_like_a_dataclass():
+def test_validated_dataclass_behaves_like_a_dataclass():
   engine = _Engine(3)
   assert dataclasses.replace(engine, power=4).power == 4
   assert copy.copy(engine) == pickle.loads(pickle.dumps(engine)) == engine

@@ -216,7 +216,7 @@ def test_flops_of_a_masked_lm_step(fields):
   layer = 4 * hidden * inner + 2 * length * inner + 2 * hidden * mlp
   chosen = rows * 3  # 15 % of 20 tokens
   head = chosen * (hidden * hidden + hidden * vocab)
-  gather = rows * 3 * length * hidden  # of the chosen states, if by a product
+  gather = rows * 3 * length * hidden  # gather of hidden states by a matmul
   counted = flops.count_forward(loss, params, batch)
   assert counted - 2 * (2 * rows * length * layer + head) in (0, 2 * gather)
 

@@ -35,7 +35,7 @@ class Job:
       (directory / f'{i}.out', directory / f'{i}.err')
       for i in range(len(processes))
     ]
-    # Gloo writes to the standard output of the processes, too.
+    # Gloo also writes to the standard output of the processes.
     self._result_paths = [
       directory / f'{i}.json' for i in range(len(processes))
     ]

@@ -93,7 +93,7 @@ def test_killed_process_stops_the_other_processes(start_job, lost):
   assert time.monotonic() - start < _SURVIVOR_SECONDS
   for index in _survivors(lost):
     text = job.errors()[index]
-    # JAX names the coordinator as the leader, and aborts at once.
+    # JAX calls the coordinator "leader", and aborts immediately.
     assert ('leader' if lost == 0 else f'process 2 on {_HOST}') in text
 
 

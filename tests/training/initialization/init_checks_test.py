@@ -102,7 +102,7 @@ def test_rows_of_a_different_vocabulary_are_rejected(tmp_path):
   plain = init_from.InitFromCheckpoint(model_dir=str(tmp_path))
   rows = ['model/embeddings/token', 'model/output_bias', 'model/layers/x']
   init_checks.check_vocabulary(plain, rows, _vocabulary('ab'))
-  init_checks.check_vocabulary(plain, rows, None)  # unknown tokens
+  init_checks.check_vocabulary(plain, rows, None)  # unknown vocabulary
   init_checks.check_vocabulary(plain, rows[2:], _vocabulary('cd'))
   matched = init_from.InitFromCheckpoint(
     model_dir=str(tmp_path),

@@ -413,9 +413,7 @@ def test_muon_step_is_the_orthogonal_factor_of_the_gradient(muon_steps, loop):
     for gradient, step in zip(matrices, steps[name], strict=True):
       u, _, v = np.linalg.svd(gradient, full_matrices=False)
       step = -step / (0.2 * np.sqrt(max(step.shape)))
-      diagonal = (
-        u.T @ step @ v.T
-      )  # A diagonal matrix means equal singular vectors.
+      diagonal = u.T @ step @ v.T  # diagonal if the singular vectors are equal
       np.testing.assert_allclose(
         diagonal - np.diag(np.diag(diagonal)), 0.0, atol=2e-3
       )
