@@ -56,7 +56,9 @@ def _changed(content: bytes, change: str, other: bytes) -> bytes | None:
   return {'delete': None, 'empty': b'', 'cut': cut, 'swap': other}[change]
 
 
-def _other(first: pathlib.Path, second: pathlib.Path, name: str) -> bytes:
+def _read_other_artifact(
+  first: pathlib.Path, second: pathlib.Path, name: str
+) -> bytes:
   """Reads the same file of another artifact, by index if the names differ."""
   path = second / name
   if not path.exists():
@@ -131,7 +133,7 @@ def test_file_changes_are_reported(make_artifacts, kind):
     stat = path.stat()
     for change in _CHANGES:
       new = (
-        _changed(content, change, _other(first, second, name))
+        _changed(content, change, _read_other_artifact(first, second, name))
         if content
         else None
       )

@@ -253,9 +253,9 @@ def test_restart_after_a_failure(job, tmp_path, caplog):
 def test_restarted_processes_get_the_restart_time(job, tmp_path):
   local_job = job(
     """
-      told = os.environ.get('XLFLAX_RESTART')
-      if told:
-        (folder / f'told_{i}').write_text(told)
+      restart_info = os.environ.get('XLFLAX_RESTART')
+      if restart_info:
+        (folder / f'restart_info_{i}').write_text(restart_info)
       elif i == 1:
         os.kill(os.getpid(), signal.SIGKILL)
       else:
@@ -265,7 +265,7 @@ def test_restarted_processes_get_the_restart_time(job, tmp_path):
   )
   before = time.time()
   assert local_job.launch() == 0
-  [restart] = json.loads((tmp_path / 'told_0').read_text())
+  [restart] = json.loads((tmp_path / 'restart_info_0').read_text())
   assert restart['failure'].startswith(
     'Process 1 of 2 was killed by SIGKILL on '
   )

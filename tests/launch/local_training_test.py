@@ -60,7 +60,7 @@ def _launch(
   )
 
 
-def _ended(process, status: int = 0) -> str:
+def _wait_for_exit(process, status: int = 0) -> str:
   output, _ = process.communicate(timeout=400)
   assert process.returncode == status, output
   return output
@@ -70,7 +70,7 @@ def _ended(process, status: int = 0) -> str:
 def single(workspace):
   """Losses of one process that was never stopped."""
   directory = workspace.root / 'one_process'
-  _ended(_launch(workspace, directory, processes=1))
+  _wait_for_exit(_launch(workspace, directory, processes=1))
   return losses(directory)
 
 
@@ -104,11 +104,11 @@ def test_killed_process_ends_the_job_and_a_restart_resumes(workspace, tmp_path):
   wait_for_step(launcher, run, 9)
   start = time.monotonic()
   os.kill(_pid_of(2, run), signal.SIGKILL)
-  output = _ended(launcher, status=128 + signal.SIGKILL)
+  output = _wait_for_exit(launcher, status=128 + signal.SIGKILL)
   assert time.monotonic() - start < 30
   assert 'Process 2 of 4 was killed by SIGKILL' in output
   step = int(re.search(r'resumes from the checkpoint of step (\d+)', output)[1])
-  again = _ended(
+  again = _wait_for_exit(
     _launch(
       workspace,
       run,
@@ -128,7 +128,7 @@ def test_restarts_with_different_numbers_of_processes(
   """With 1, 2, 4, 2 processes, losses equal those of an uninterrupted run."""
   run = tmp_path / 'run'
   for processes, stop in ((1, 6), (2, 12), (4, 18), (2, 24)):
-    _ended(
+    _wait_for_exit(
       _launch(workspace, run, f'--stop_after_steps={stop}', processes=processes)
     )
   assert max(losses(run)) == _STEPS
@@ -170,11 +170,11 @@ def test_ctrl_c_saves_and_a_restart_resumes(workspace, single, tmp_path):
   launcher = _launch(workspace, run, processes=2)
   wait_for_step(launcher, run, 3)
   launcher.send_signal(signal.SIGINT)
-  output = _ended(launcher)
+  output = _wait_for_exit(launcher)
   assert 'Forwarding SIGINT' in output
   stopped = re.search(r'Stopped at step (\d+) of', output)
   if stopped:  # Otherwise, the run had already finished.
-    output = _ended(_launch(workspace, run, processes=2))
+    output = _wait_for_exit(_launch(workspace, run, processes=2))
     assert f'checkpoint of step {stopped[1]}.' in output
   np.testing.assert_allclose(
     [m['loss'] for m in losses(run).values()],
@@ -193,7 +193,7 @@ def test_stopped_process_is_killed_and_the_job_restarts(
   )
   wait_for_step(launcher, run, 3)
   os.kill(_pid_of(1, run), signal.SIGSTOP)
-  output = _ended(launcher)
+  output = _wait_for_exit(launcher)
   assert 'Process 1 of 2 is stopped by a signal' in output
   assert 'restart 1 of at most 1 ' in output
   _assert_close(losses(run), single, 1e-5)
@@ -203,7 +203,9 @@ def test_stopped_process_is_killed_and_the_job_restarts(
 def test_losses_are_equal_after_repeated_kills(workspace, tmp_path, kills):
   """Kills repeatedly, each time after the lost steps are recovered."""
   expected_dir, run = tmp_path / 'whole', tmp_path / 'run'
-  _ended(_launch(workspace, expected_dir, processes=2, steps=30 * kills))
+  _wait_for_exit(
+    _launch(workspace, expected_dir, processes=2, steps=30 * kills)
+  )
   launcher = _launch(
     workspace,
     run,
@@ -230,13 +232,13 @@ def test_losses_are_equal_after_repeated_kills(workspace, tmp_path, kills):
 def test_killed_process_restarts_within_seconds(workspace, tmp_path, capsys):
   """Four processes restart immediately, with exactly the same losses."""
   expected_dir, run = tmp_path / 'whole', tmp_path / 'run'
-  _ended(_launch(workspace, expected_dir, processes=4, steps=60))
+  _wait_for_exit(_launch(workspace, expected_dir, processes=4, steps=60))
   launcher = _launch(
     workspace, run, processes=4, steps=60, launcher=('--max_restarts=2',)
   )
   wait_for_step(launcher, run, 9)
   os.kill(_pid_of(2, run), signal.SIGKILL)
-  output = _ended(launcher)
+  output = _wait_for_exit(launcher)
   assert 'Process 2 of 4 was killed by SIGKILL' in output
   assert 'restart 1 of at most 2 ' in output
   [costs] = [
@@ -260,7 +262,7 @@ def test_frozen_process_is_reported(workspace, tmp_path, process):
   )
   wait_for_step(launcher, run, 3)
   os.kill(_pid_of(process, run), signal.SIGSTOP)
-  output = _ended(launcher, status=74)
+  output = _wait_for_exit(launcher, status=74)
   survivor = rf'process {1 - process} of 2 on \S+ was .*step \d+\)? for \d+ s'
   assert re.search(survivor, output), output
   # JAX logs the task, or its coordination service: process 0.

@@ -21,7 +21,7 @@ _LIMIT = 90  # seconds, for a busy machine
 
 
 @pytest.fixture
-def together(workspace, tmp_path):
+def run_together(workspace, tmp_path):
   """Fixture that runs two processes and returns their outputs."""
 
   def run(
@@ -57,30 +57,30 @@ def _flags(i, *extra, count=2):
 
 
 @pytest.mark.slow  # see also joining_test
-def test_different_process_counts_are_reported(together):
-  for output in together(_flags(0), _flags(1, count=3)):
+def test_different_process_counts_are_reported(run_together):
+  for output in run_together(_flags(0), _flags(1, count=3)):
     assert 'Got: 2 in process 0' in output and '3 in process 1' in output
 
 
 @pytest.mark.slow  # see also joining_test
-def test_missing_process_is_reported(together):
-  for output in together(
+def test_missing_process_is_reported(run_together):
+  for output in run_together(
     _flags(0, count=3), _flags(1, count=3), join_timeout=15, statuses=(74, 74)
   ):
     assert '2 of the 3 processes joined' in output and 'missing: 2.' in output
 
 
 @pytest.mark.slow
-def test_different_configurations_are_reported(together):
-  for output in together(_flags(0), _flags(1, '--gin.LEARNING_RATE=0.5')):
+def test_different_configurations_are_reported(run_together):
+  for output in run_together(_flags(0), _flags(1, '--gin.LEARNING_RATE=0.5')):
     assert 'The processes have different configurations' in output
     assert '+LEARNING_RATE = 0.5' in output
 
 
 @pytest.mark.slow  # see also joining_test
-def test_occupied_port_is_reported(together):
+def test_occupied_port_is_reported(run_together):
   with socket.create_server(('', 0)) as server:
-    outputs = together(
+    outputs = run_together(
       _flags(0),
       _flags(1),
       port=server.getsockname()[1],
@@ -92,17 +92,17 @@ def test_occupied_port_is_reported(together):
 
 
 @pytest.mark.slow
-def test_indivisible_batch_size_is_reported(together):
-  for output in together(
+def test_indivisible_batch_size_is_reported(run_together):
+  for output in run_together(
     _flags(0, '--gin.BATCH_SIZE=7'), _flags(1, '--gin.BATCH_SIZE=7')
   ):
     assert 'a multiple of 2 (data 2' in output and 'Got: 7' in output
 
 
 @pytest.mark.slow
-def test_user_error_of_one_process_ends_both(together, tmp_path):
+def test_user_error_of_one_process_ends_both(run_together, tmp_path):
   """One host lacks the cache; the other would wait in a collective."""
-  outputs = together(
+  outputs = run_together(
     _flags(0), _flags(1, f'--cache={tmp_path / "none"}'), statuses=(2, 2)
   )
   assert 'process 1 of 2: ' in outputs[1]
@@ -110,12 +110,12 @@ def test_user_error_of_one_process_ends_both(together, tmp_path):
 
 
 @pytest.mark.slow  # see also paths_test
-def test_unreachable_bucket_is_reported(together):
+def test_unreachable_bucket_is_reported(run_together):
   """Both processes report the error before compilation."""
   pytest.importorskip('gcsfs')
   nowhere = fake_bucket.client_environment(f'http://127.0.0.1:{free_port()}')
   flags = ('--model_dir=gs://bucket/run',)
-  outputs = together(
+  outputs = run_together(
     _flags(0, *flags), _flags(1, *flags), statuses=(74, 74), **nowhere
   )
   for output in outputs:

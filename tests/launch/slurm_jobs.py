@@ -29,14 +29,14 @@ class Job:
   def __init__(self, cluster, number: str):
     self.cluster, self.number = cluster, number
     self._ended: str | None = None
-    self._asked = 0.0
+    self._polled_at = 0.0
 
   def poll(self):
     """Returns the state of a finished job, queried once a second."""
-    if time.monotonic() > self._asked + 1:
+    if time.monotonic() > self._polled_at + 1:
       state = self.cluster.state(self.number)
       self._ended = None if state in slurm_cluster.UNFINISHED else state
-      self._asked = time.monotonic()
+      self._polled_at = time.monotonic()
     return self._ended
 
   def wait_until_queued_again(self, seconds: float = 240) -> None:

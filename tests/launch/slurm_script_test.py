@@ -62,7 +62,7 @@ def start(tmp_path):
   return run
 
 
-def _ended(process) -> tuple[int, str]:
+def _wait_for_exit(process) -> tuple[int, str]:
   output, _ = process.communicate(timeout=60)
   return process.returncode, output
 
@@ -107,7 +107,9 @@ def test_example_script(regenerate_goldens):
 
 
 def test_srun_arguments(start, tmp_path):
-  status, _ = _ended(start('train', "--gin.A='b c'", SLURM_CPUS_PER_TASK='4'))
+  status, _ = _wait_for_exit(
+    start('train', "--gin.A='b c'", SLURM_CPUS_PER_TASK='4')
+  )
   assert status == 0 and not _requeued(tmp_path)
   assert (tmp_path / 'srun').read_text().splitlines() == [
     '--kill-on-bad-exit=0',
@@ -121,7 +123,7 @@ def test_srun_arguments(start, tmp_path):
 
 
 def test_sharded_commands_get_no_training_flags(start, tmp_path):
-  _ended(start('cache', '--shard_from_env'))
+  _wait_for_exit(start('cache', '--shard_from_env'))
   assert (tmp_path / 'srun').read_text().splitlines()[2:] == [
     'xlflax',
     'cache',
@@ -133,13 +135,13 @@ def test_sharded_commands_get_no_training_flags(start, tmp_path):
 def test_sharded_commands_do_not_limit_the_wait(start, tmp_path, name):
   """Only for training commands, srun ends the other tasks."""
   options = {'nodes': 4}
-  _ended(start(name, '--shard_from_env', options=options))
+  _wait_for_exit(start(name, '--shard_from_env', options=options))
   assert '--wait=0' in (tmp_path / 'srun').read_text().splitlines()
 
 
 def test_entrypoint_replaces_the_command(start, tmp_path):
   options = {'entrypoint': 'apptainer exec image xlflax'}
-  _ended(start('train', options=options))
+  _wait_for_exit(start('train', options=options))
   assert (tmp_path / 'srun').read_text().splitlines()[2:] == [
     'apptainer',
     'exec',
@@ -153,7 +155,7 @@ def test_entrypoint_replaces_the_command(start, tmp_path):
 def test_task_reads_its_sweep_line(start, tmp_path):
   (tmp_path / 'sweep').write_text('--x=1\n--y="b c" --gin.A="\'d\'"\n')
   options = {'sweep': tmp_path / 'sweep'}
-  _ended(start('train', options=options, SLURM_ARRAY_TASK_ID='2'))
+  _wait_for_exit(start('train', options=options, SLURM_ARRAY_TASK_ID='2'))
   assert (tmp_path / 'srun').read_text().splitlines()[3:] == [
     'train',
     '--y=b c',
@@ -166,7 +168,7 @@ def test_task_reads_its_sweep_line(start, tmp_path):
 def test_missing_sweep_line_is_rejected(start, tmp_path, task):
   (tmp_path / 'sweep').write_text('--x=1\n')
   options = {'sweep': tmp_path / 'sweep'}
-  status, output = _ended(
+  status, output = _wait_for_exit(
     start('train', options=options, SLURM_ARRAY_TASK_ID=task)
   )
   assert status == 2, output
@@ -179,7 +181,7 @@ def test_missing_sweep_line_is_rejected(start, tmp_path, task):
   + [(status, True) for status in (1, 74, 134, 137)],
 )
 def test_requeue_depends_on_the_exit_status(start, tmp_path, status, requeued):
-  code, output = _ended(start('train', STATUS=str(status)))
+  code, output = _wait_for_exit(start('train', STATUS=str(status)))
   assert _requeued(tmp_path) == requeued
   assert code == (0 if requeued else status), output
 
@@ -204,7 +206,7 @@ def test_requeues_are_limited_by_max_restarts(
     STATUS=str(status),
     SLURM_RESTART_COUNT=count,
   )
-  code, output = _ended(process)
+  code, output = _wait_for_exit(process)
   assert _requeued(tmp_path) == requeued
   assert code == (0 if requeued else status), output
 
@@ -217,7 +219,7 @@ def test_signals_to_the_script_are_forwarded(start, tmp_path, number, requeued):
   process = start('train', SLEEP='60')
   _wait_for(tmp_path / 'started')
   os.kill(process.pid, number)
-  status, output = _ended(process)
+  status, output = _wait_for_exit(process)
   assert _requeued(tmp_path) == requeued, output
   assert status == (0 if requeued else 75)
 
@@ -256,13 +258,13 @@ def test_time_limits_without_a_checkpoint_count_as_restarts(start, tmp_path):
   )
   _wait_for(tmp_path / 'started')
   os.kill(process.pid, signal.SIGTERM)
-  _, output = _ended(process)
+  _, output = _wait_for_exit(process)
   assert not _requeued(tmp_path), output
 
 
 def test_task_of_an_array_is_requeued_alone(start, tmp_path):
   """The job ID of the last task is also the ID of the array."""
-  _, output = _ended(
+  _, output = _wait_for_exit(
     start('train', STATUS='75', SLURM_ARRAY_JOB_ID='7', SLURM_ARRAY_TASK_ID='3')
   )
   assert (tmp_path / 'scontrol').read_text() == 'requeue 7_3\n', output
@@ -272,7 +274,7 @@ def test_job_is_requeued_once_at_the_time_limit(start, tmp_path):
   process = start('train', SLEEP='60', REASON='TimeLimit')
   _wait_for(tmp_path / 'started')
   os.kill(process.pid, signal.SIGTERM)
-  _, output = _ended(process)
+  _, output = _wait_for_exit(process)
   assert _requeued(tmp_path), output
 
 
@@ -285,7 +287,7 @@ def test_signal_before_the_run_starts(start, tmp_path, name, requeued):
   (tmp_path / 'sweep').write_text('--x=1\n')
   options = {'sweep': tmp_path / 'sweep'}
   process = start('train', options=options, SLURM_ARRAY_TASK_ID='1')
-  status, output = _ended(process)
+  status, output = _wait_for_exit(process)
   assert _requeued(tmp_path) == requeued, output
   assert status == (0 if requeued else 143)
   assert not (tmp_path / 'srun').exists()
@@ -294,11 +296,11 @@ def test_signal_before_the_run_starts(start, tmp_path, name, requeued):
 def test_requests_to_an_unreachable_controller_are_retried(start, tmp_path):
   """The third request succeeds."""
   (tmp_path / 'bin/scontrol').write_text(
-    '#!/bin/bash\necho x >> "$FOLDER/asked"\n'
-    '(($(wc -l < "$FOLDER/asked") > 2)) && echo "$@" > "$FOLDER/scontrol"\n'
+    '#!/bin/bash\necho x >> "$FOLDER/requests"\n'
+    '(($(wc -l < "$FOLDER/requests") > 2)) && echo "$@" > "$FOLDER/scontrol"\n'
   )
   process = start('train', STATUS='74', XLFLAX_REQUEUE_WAITS='0.1 0.2 0.3')
-  status, output = _ended(process)
+  status, output = _wait_for_exit(process)
   assert (status, _requeued(tmp_path)) == (0, True), output
   assert output.count('Retrying in') == 2 and 'NOT' not in output
 
@@ -313,7 +315,7 @@ def test_supervisors_get_all_cpus_of_their_node(start, tmp_path):
     SLURM_JOB_NODELIST='n[7-8]',
     SLURM_CPUS_PER_TASK='3',
   )
-  assert _ended(process)[0] == 0
+  assert _wait_for_exit(process)[0] == 0
   assert (tmp_path / 'srun').read_text().split() == [
     '--kill-on-bad-exit=0',
     '--wait=60',
@@ -328,7 +330,7 @@ def test_supervisors_get_all_cpus_of_their_node(start, tmp_path):
 def test_rejected_requeue_is_a_failure(start, tmp_path):
   (tmp_path / 'bin/scontrol').write_text('#!/bin/sh\nexit 1\n')
   process = start('train', STATUS='75', XLFLAX_REQUEUE_WAITS='0.1 0.2')
-  status, output = _ended(process)
+  status, output = _wait_for_exit(process)
   assert status == 75
   assert 'Job 7 is NOT requeued' in output
 
@@ -383,7 +385,7 @@ def test_processes_get_the_environment(start, tmp_path):
     '#!/bin/bash\necho "$A $NCCL_SOCKET_IFNAME" > "$FOLDER/environment"\n'
   )
   options = {'env': ("A=b'c",), 'nccl_socket_ifname': 'ib0'}
-  assert _ended(start('train', options=options))[0] == 0
+  assert _wait_for_exit(start('train', options=options))[0] == 0
   assert (tmp_path / 'environment').read_text() == "b'c ib0\n"
 
 
@@ -396,7 +398,7 @@ def test_output_of_the_processes_is_not_buffered(
   (tmp_path / 'bin/srun').write_text(
     '#!/bin/bash\necho "$PYTHONUNBUFFERED" > "$FOLDER/environment"\n'
   )
-  assert _ended(start('train', options={'env': env}))[0] == 0
+  assert _wait_for_exit(start('train', options={'env': env}))[0] == 0
   assert (tmp_path / 'environment').read_text() == f'{expected}\n'
 
 
@@ -663,7 +665,7 @@ def test_supervisors_are_restarted_within_the_job(start, tmp_path):
     (tmp_path / 'ends').write_text(ends.replace(' ', '\n') + '\n')
     (tmp_path / 'steps').unlink(missing_ok=True)
     (tmp_path / 'scontrol').unlink(missing_ok=True)
-    assert _ended(start('train', **settings))[0] == status
+    assert _wait_for_exit(start('train', **settings))[0] == status
     lines = (tmp_path / 'steps').read_text().splitlines()
     assert len(lines) == steps and lines[0] == 'x'
     [restart] = json.loads(lines[1][1:])

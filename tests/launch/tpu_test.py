@@ -148,7 +148,7 @@ class _ScriptRunner:
 
 
 @pytest.fixture
-def play(tmp_path):
+def runner(tmp_path):
   return _ScriptRunner(tmp_path)
 
 
@@ -188,19 +188,19 @@ cp "$FOLDER/xlflax" venv/bin/xlflax
     (_WHEEL, [f'storage cp {_WHEEL} .'], f'./{_WHEEL_NAME}[tpu,buckets]'),
   ],
 )
-def test_package_is_installed_only_once(play, package, copied, installed):
+def test_package_is_installed_only_once(runner, package, copied, installed):
   """pip cannot read gs://, so such a package is copied first."""
   for name, code in (('python3.11', _PIP), ('sudo', '#!/bin/bash\n')):
-    (play.folder / name).write_text(code)
-    (play.folder / name).chmod(0o755)
+    (runner.folder / name).write_text(code)
+    (runner.folder / name).chmod(0o755)
   job = _job(poll_seconds=0, package=package)
-  assert play(job, ['ACTIVE'], [1, 0]) == 0
-  [environment, pip] = (play.folder / 'installed').read_text().splitlines()
+  assert runner(job, ['ACTIVE'], [1, 0]) == 0
+  [environment, pip] = (runner.folder / 'installed').read_text().splitlines()
   assert environment.endswith('-m venv --clear venv')
   assert pip == f'venv/bin/pip install -q {installed}'
-  calls = (play.folder / 'calls').read_text().splitlines()
+  calls = (runner.folder / 'calls').read_text().splitlines()
   assert [call for call in calls if call.startswith('storage')] == copied
-  assert len(play.runs()) == 2
+  assert len(runner.runs()) == 2
 
 
 def test_outputs_must_be_in_a_bucket():
@@ -219,69 +219,72 @@ def test_package_or_image_is_required():
   assert _job(package=None, image='image').render()
 
 
-def test_all_workers_run_the_command(play):
+def test_all_workers_run_the_command(runner):
   job = _test_job(setup_command='echo set up > $FOLDER/setup')
-  assert play(job, ['ACTIVE'], [0]) == 0
-  assert play.calls() == [
+  assert runner(job, ['ACTIVE'], [0]) == 0
+  assert runner.calls() == [
     'create mlm --zone=us-east5-a --accelerator-type=v5litepod-16 '
     '--runtime-version=v2-alpha-tpuv5-lite --node-id=mlm --spot',
     'delete mlm --zone=us-east5-a --force --quiet',
   ]
-  assert play.runs() == [
+  assert runner.runs() == [
     'train --gin_file=pretrain/mlm.gin --model_dir=gs://bucket/runs/mlm '
     '--platform=tpu --preemption_exit_code=75'
   ]
-  assert (play.folder / 'setup').read_text() == 'set up\n'
+  assert (runner.folder / 'setup').read_text() == 'set up\n'
 
 
-def test_all_slices_run_the_command(play):
-  assert play(_test_job(num_slices=2, project='p'), ['ACTIVE'], [0]) == 0
-  assert '--node-count=2 --node-prefix=mlm' in play.calls()[0]
-  assert all('--project=p' in call for call in play.calls())
-  assert len(play.runs()) == 2
-  assert {path.name for path in play.folder.glob('mlm-*')} == {'mlm-0', 'mlm-1'}
+def test_all_slices_run_the_command(runner):
+  assert runner(_test_job(num_slices=2, project='p'), ['ACTIVE'], [0]) == 0
+  assert '--node-count=2 --node-prefix=mlm' in runner.calls()[0]
+  assert all('--project=p' in call for call in runner.calls())
+  assert len(runner.runs()) == 2
+  assert {path.name for path in runner.folder.glob('mlm-*')} == {
+    'mlm-0',
+    'mlm-1',
+  }
 
 
-def test_script_waits_for_tpus(play):
+def test_script_waits_for_tpus(runner):
   states = ['ACCEPTED', 'WAITING_FOR_RESOURCES', 'PROVISIONING', 'ACTIVE']
-  assert play(_test_job(), states, [0]) == 0
+  assert runner(_test_job(), states, [0]) == 0
 
 
-def test_lost_tpus_are_recreated(play):
+def test_lost_tpus_are_recreated(runner):
   """The connection is lost permanently, and the resource is suspended."""
-  play.write('connections', 10**6)
+  runner.write('connections', 10**6)
   states = ['ACTIVE', 'ACTIVE', 'ACTIVE', 'SUSPENDED']
-  assert play(_test_job(max_restarts=1), states, [0]) == 1
-  verbs = [call.split()[0] for call in play.calls()]
+  assert runner(_test_job(max_restarts=1), states, [0]) == 1
+  verbs = [call.split()[0] for call in runner.calls()]
   assert verbs == ['create', 'delete', 'create', 'delete', 'delete']
 
 
-def test_lost_connection_does_not_restart_the_run(play):
+def test_lost_connection_does_not_restart_the_run(runner):
   """If `describe` or ssh fails, the script still waits for the run."""
-  play.write('connections', 5)
+  runner.write('connections', 5)
   states = ['ERROR', 'ERROR', 'ACTIVE', 'ERROR', 'ACTIVE']
-  assert play(_test_job(), states, [0]) == 0
-  assert len(play.runs()) == 1
-  assert [c.split()[0] for c in play.calls()] == ['create', 'delete']
+  assert runner(_test_job(), states, [0]) == 0
+  assert len(runner.runs()) == 1
+  assert [c.split()[0] for c in runner.calls()] == ['create', 'delete']
 
 
-def test_user_error_is_not_restarted(play):
-  assert play(_test_job(), ['ACTIVE'], [2]) == 2
-  assert len(play.runs()) == 1
-  assert [c.split()[0] for c in play.calls()] == ['create', 'delete']
+def test_user_error_is_not_restarted(runner):
+  assert runner(_test_job(), ['ACTIVE'], [2]) == 2
+  assert len(runner.runs()) == 1
+  assert [c.split()[0] for c in runner.calls()] == ['create', 'delete']
 
 
-def test_failed_run_is_restarted_on_the_same_tpus(play):
-  assert play(_test_job(), ['ACTIVE'], [74, 75, 134, 0]) == 0
-  assert len(play.runs()) == 4
-  assert [c.split()[0] for c in play.calls()] == ['create', 'delete']
+def test_failed_run_is_restarted_on_the_same_tpus(runner):
+  assert runner(_test_job(), ['ACTIVE'], [74, 75, 134, 0]) == 0
+  assert len(runner.runs()) == 4
+  assert [c.split()[0] for c in runner.calls()] == ['create', 'delete']
 
 
-def test_runs_stopped_by_a_signal_do_not_count_as_restarts(play):
+def test_runs_stopped_by_a_signal_do_not_count_as_restarts(runner):
   job = _test_job(max_restarts=1)
-  assert play(job, ['ACTIVE'], [75, 130, 75, 130, 74, 0]) == 0
-  assert len(play.runs()) == 6
-  assert play(job, ['ACTIVE'], [75, 74, 130, 74]) == 1
+  assert runner(job, ['ACTIVE'], [75, 130, 75, 130, 74, 0]) == 0
+  assert len(runner.runs()) == 6
+  assert runner(job, ['ACTIVE'], [75, 74, 130, 74]) == 1
 
 
 # Setup that fails if the heartbeat file was not changed in the last minute, and
@@ -293,12 +296,12 @@ touch -d '2 hours ago' $heartbeat
 """
 
 
-def test_heartbeat_is_written_before_and_after_setup(play):
+def test_heartbeat_is_written_before_and_after_setup(runner):
   """The workers delete the TPUs an hour after the last heartbeat."""
   job = _test_job(setup_command=f'{_AGE_HEARTBEAT}false')
-  assert play(job, ['ACTIVE'], [0]) == 1
-  heartbeat = play.folder / 'mlm/.xlflax/heartbeat'
-  assert (play.folder / 'recent').exists()
+  assert runner(job, ['ACTIVE'], [0]) == 1
+  heartbeat = runner.folder / 'mlm/.xlflax/heartbeat'
+  assert (runner.folder / 'recent').exists()
   assert time.time() - heartbeat.stat().st_mtime < 600
 
 
@@ -309,33 +312,33 @@ def _wait_for_end(pid):
     time.sleep(0.05)
 
 
-def test_heartbeat_is_written_during_setup(play):
-  play.add_program(
+def test_heartbeat_is_written_during_setup(runner):
+  runner.add_program(
     'sleep', '#!/bin/bash\necho $PPID >> "$FOLDER/sleeping"\n/bin/sleep 0.05\n'
   )
   job = _test_job(
     setup_command=f'{_AGE_HEARTBEAT}rm "$FOLDER/recent"\n'
     f'/bin/sleep 0.5\n{_AGE_HEARTBEAT}false'
   )
-  assert play(job, ['ACTIVE'], [0]) == 1
-  assert (play.folder / 'recent').exists()
-  for pid in set((play.folder / 'sleeping').read_text().split()):
+  assert runner(job, ['ACTIVE'], [0]) == 1
+  assert (runner.folder / 'recent').exists()
+  for pid in set((runner.folder / 'sleeping').read_text().split()):
     _wait_for_end(pid)
 
 
-def test_failed_setup_keeps_the_tpus(play):
-  assert play(_test_job(setup_command='false'), ['ACTIVE'], [0]) == 1
-  assert [c.split()[0] for c in play.calls()] == ['create']
+def test_failed_setup_keeps_the_tpus(runner):
+  assert runner(_test_job(setup_command='false'), ['ACTIVE'], [0]) == 1
+  assert [c.split()[0] for c in runner.calls()] == ['create']
 
 
-def test_keep_alive_keeps_the_tpus(play):
-  assert play(_test_job(keep_alive=True), ['ACTIVE'], [0]) == 0
-  assert [c.split()[0] for c in play.calls()] == ['create']
+def test_keep_alive_keeps_the_tpus(runner):
+  assert runner(_test_job(keep_alive=True), ['ACTIVE'], [0]) == 0
+  assert [c.split()[0] for c in runner.calls()] == ['create']
 
 
-def test_creation_is_limited_by_max_restarts(play):
-  assert play(_test_job(max_restarts=2), ['FAILED'], [0]) == 1
-  verbs = [call.split()[0] for call in play.calls()]
+def test_creation_is_limited_by_max_restarts(runner):
+  assert runner(_test_job(max_restarts=2), ['FAILED'], [0]) == 1
+  verbs = [call.split()[0] for call in runner.calls()]
   assert verbs.count('create') == 3
 
 
@@ -358,59 +361,59 @@ _LAUNCH = (
     (signal.SIGTERM, False),
   ],
 )
-def test_signals_stop_the_run_and_delete_the_tpus(play, number, to_group):
+def test_signals_stop_the_run_and_delete_the_tpus(runner, number, to_group):
   """A second signal while the run stops changes nothing."""
   send = os.killpg if to_group else os.kill
-  with _launched_run(play) as process:
+  with _launched_run(runner) as process:
     send(process.pid, number)
     time.sleep(0.2)
     with contextlib.suppress(ProcessLookupError):
       send(process.pid, number)
     assert process.wait(60) == errors.ExitStatus.INTERRUPTED
-    assert (play.folder / 'mlm/.xlflax/status').read_text() == '75\n'
-    assert play.verbs() == ['create', 'delete']
+    assert (runner.folder / 'mlm/.xlflax/status').read_text() == '75\n'
+    assert runner.verbs() == ['create', 'delete']
 
 
-def test_run_continues_after_its_terminal_is_closed(play):
-  with _launched_run(play) as process:
+def test_run_continues_after_its_terminal_is_closed(runner):
+  with _launched_run(runner) as process:
     os.killpg(process.pid, signal.SIGHUP)
     assert process.wait(60) == 128 + signal.SIGHUP
-    assert not (play.folder / 'mlm/.xlflax/status').exists()
-    assert play.verbs() == ['create']
-    run = int((play.folder / 'mlm/.xlflax/pid').read_text())
+    assert not (runner.folder / 'mlm/.xlflax/status').exists()
+    assert runner.verbs() == ['create']
+    run = int((runner.folder / 'mlm/.xlflax/pid').read_text())
     os.killpg(run, signal.SIGKILL)  # Fails if the run has ended.
 
 
 @contextlib.contextmanager
-def _launched_run(play):
+def _launched_run(runner):
   """Context in which `xlflax launch tpu` follows a run that has started."""
-  (play.folder / 'slow').touch()
-  play.write('states', 'ACTIVE')
-  play.write('results', 0)
-  path = f'{play.environment["PATH"]}:{os.environ["PATH"]}'
+  (runner.folder / 'slow').touch()
+  runner.write('states', 'ACTIVE')
+  runner.write('results', 0)
+  path = f'{runner.environment["PATH"]}:{os.environ["PATH"]}'
   process = subprocess.Popen(
     _LAUNCH,
-    env=os.environ | {'PATH': path, 'FOLDER': str(play.folder)},
+    env=os.environ | {'PATH': path, 'FOLDER': str(runner.folder)},
     start_new_session=True,
   )
   try:
-    play.wait_for('mlm/.xlflax/pid')
-    play.wait_for('started')
+    runner.wait_for('mlm/.xlflax/pid')
+    runner.wait_for('started')
     yield process
   finally:
     with contextlib.suppress(ProcessLookupError):
       os.killpg(process.pid, signal.SIGKILL)
 
 
-def _start_script(play, job, **options) -> subprocess.Popen:
+def _start_script(runner, job, **options) -> subprocess.Popen:
   """Starts a job's script without the launcher."""
-  play.write('states', 'ACTIVE')
-  play.write('results', 0)
-  script = play.folder / 'script'
+  runner.write('states', 'ACTIVE')
+  runner.write('results', 0)
+  script = runner.folder / 'script'
   script.write_text(job.render())
   return subprocess.Popen(
     ['bash', script],
-    env=play.environment,
+    env=runner.environment,
     stdout=subprocess.DEVNULL,
     start_new_session=True,
     **options,
@@ -420,63 +423,63 @@ def _start_script(play, job, **options) -> subprocess.Popen:
 @pytest.mark.parametrize(
   'options', [{}, {'image': 'x:tpu', 'entrypoint': None}]
 )
-def test_ctrl_c_stops_the_script(play, options):
-  (play.folder / 'slow').touch()
-  play.add_program('docker', _DOCKER)
-  process = _start_script(play, _test_job(**options))
+def test_ctrl_c_stops_the_script(runner, options):
+  (runner.folder / 'slow').touch()
+  runner.add_program('docker', _DOCKER)
+  process = _start_script(runner, _test_job(**options))
   try:
-    play.wait_for('mlm/.xlflax/pid')
-    play.wait_for('started')
+    runner.wait_for('mlm/.xlflax/pid')
+    runner.wait_for('started')
     process.send_signal(signal.SIGINT)
     assert process.wait(30) == errors.ExitStatus.INTERRUPTED
   finally:
     with contextlib.suppress(ProcessLookupError):
       os.killpg(process.pid, signal.SIGKILL)
-  assert (play.folder / 'mlm/.xlflax/status').read_text() == '75\n'
-  assert play.verbs() == ['create', 'delete']
+  assert (runner.folder / 'mlm/.xlflax/status').read_text() == '75\n'
+  assert runner.verbs() == ['create', 'delete']
 
 
 @pytest.mark.parametrize('setup', ['touch $FOLDER/started; sleep 60'])
-def test_signals_do_not_wait_for_the_setup_command(play, setup):
-  process = _start_script(play, _test_job(setup_command=setup))
+def test_signals_do_not_wait_for_the_setup_command(runner, setup):
+  process = _start_script(runner, _test_job(setup_command=setup))
   try:
-    play.wait_for('started')
+    runner.wait_for('started')
     process.terminate()
     assert process.wait(30) == errors.ExitStatus.INTERRUPTED
-    assert play.verbs() == ['create', 'delete']
+    assert runner.verbs() == ['create', 'delete']
   finally:
     with contextlib.suppress(ProcessLookupError):
       os.killpg(process.pid, signal.SIGKILL)
 
 
-def test_locked_package_lists_are_retried(play):
+def test_locked_package_lists_are_retried(runner):
   """Another process temporarily holds the lock of the package lists."""
-  play.add_program('python3.11', _PIP)
-  play.add_program('sleep', '#!/bin/bash\nexec /bin/sleep 0.1\n')
-  play.write('locked', '', '')
-  play.add_program(
+  runner.add_program('python3.11', _PIP)
+  runner.add_program('sleep', '#!/bin/bash\nexec /bin/sleep 0.1\n')
+  runner.write('locked', '', '')
+  runner.add_program(
     'apt-get',
     '#!/bin/bash\n[[ $* == *update* && -s $FOLDER/locked ]] || exit 0\n'
     'sed -i 1d "$FOLDER/locked"; exit 100\n',
   )
-  assert play(_job(poll_seconds=0), ['ACTIVE'], [0]) == 0
-  assert len(play.runs()) == 1
-  assert (play.folder / 'locked').read_text() == ''
+  assert runner(_job(poll_seconds=0), ['ACTIVE'], [0]) == 0
+  assert len(runner.runs()) == 1
+  assert (runner.folder / 'locked').read_text() == ''
 
 
-def test_failed_deletion_is_retried(play):
-  play.write('failures', 'delete', 'delete')
-  assert play(_test_job(), ['ACTIVE'], [0]) == 0
-  assert play.verbs() == ['create', *['delete'] * 3]
-  assert not (play.folder / 'there').exists()
+def test_failed_deletion_is_retried(runner):
+  runner.write('failures', 'delete', 'delete')
+  assert runner(_test_job(), ['ACTIVE'], [0]) == 0
+  assert runner.verbs() == ['create', *['delete'] * 3]
+  assert not (runner.folder / 'there').exists()
 
 
 @pytest.mark.parametrize('result, status', [(0, 1), (2, 2)])
-def test_failed_deletion_prints_the_command(play, capfd, result, status):
-  play.write('failures', *['delete'] * 100)
+def test_failed_deletion_prints_the_command(runner, capfd, result, status):
+  runner.write('failures', *['delete'] * 100)
   job = _test_job(project='p')
-  assert play(job, ['ACTIVE'], [result]) == status
-  assert 1 < play.verbs().count('delete') < 100
+  assert runner(job, ['ACTIVE'], [result]) == status
+  assert 1 < runner.verbs().count('delete') < 100
   assert _deletion(job) in capfd.readouterr().err
 
 
@@ -488,80 +491,80 @@ def _deletion(job) -> str:
   )
 
 
-def test_failed_creation_is_retried_only_after_a_preemption(play):
-  play.write('failures', 'create')
-  assert play(_test_job(), ['ACTIVE'], [0]) == 1
-  assert play.verbs() == ['create']
-  (play.folder / 'calls').unlink()
-  (play.folder / 'there').touch()
-  play.write('failures', 'create', 'create')
-  assert play(_test_job(), [*['SUSPENDED'] * 3, 'ACTIVE'], [0]) == 0
-  assert play.verbs() == ['delete', *['create'] * 3, 'delete']
+def test_failed_creation_is_retried_only_after_a_preemption(runner):
+  runner.write('failures', 'create')
+  assert runner(_test_job(), ['ACTIVE'], [0]) == 1
+  assert runner.verbs() == ['create']
+  (runner.folder / 'calls').unlink()
+  (runner.folder / 'there').touch()
+  runner.write('failures', 'create', 'create')
+  assert runner(_test_job(), [*['SUSPENDED'] * 3, 'ACTIVE'], [0]) == 0
+  assert runner.verbs() == ['delete', *['create'] * 3, 'delete']
 
 
-def test_failed_setup_is_retried(play):
+def test_failed_setup_is_retried(runner):
   """At most three times at the start, and also after later restarts."""
   setup = 'echo >> $FOLDER/setups; [[ $(wc -l < $FOLDER/setups) -ge {} ]]'
-  assert play(_test_job(setup_command=setup.format(3)), ['ACTIVE'], [0]) == 0
-  assert play.verbs() == ['create', 'delete']
-  (play.folder / 'setups').unlink()
-  (play.folder / 'there').touch()
+  assert runner(_test_job(setup_command=setup.format(3)), ['ACTIVE'], [0]) == 0
+  assert runner.verbs() == ['create', 'delete']
+  (runner.folder / 'setups').unlink()
+  (runner.folder / 'there').touch()
   states = [*['SUSPENDED'] * 3, 'ACTIVE']
-  assert play(_test_job(setup_command=setup.format(5)), states, [0]) == 0
+  assert runner(_test_job(setup_command=setup.format(5)), states, [0]) == 0
 
 
-def test_hint_to_delete_the_tpus_after_a_failed_setup(play, capfd):
+def test_hint_to_delete_the_tpus_after_a_failed_setup(runner, capfd):
   job = _test_job(setup_command='false', project='p')
-  assert play(job, ['ACTIVE'], [0]) == 1
+  assert runner(job, ['ACTIVE'], [0]) == 1
   assert _deletion(job) in capfd.readouterr().err
 
 
-def test_missing_permission_is_reported(play, capfd):
-  (play.folder / 'denied').touch()
-  assert play(_test_job(), ['ACTIVE'], [0]) == errors.ExitStatus.MISTAKE
+def test_missing_permission_is_reported(runner, capfd):
+  (runner.folder / 'denied').touch()
+  assert runner(_test_job(), ['ACTIVE'], [0]) == errors.ExitStatus.MISTAKE
   assert 'PERMISSION_DENIED' in capfd.readouterr().err
-  assert not (play.folder / 'calls').exists()
+  assert not (runner.folder / 'calls').exists()
 
 
-def test_reason_of_a_failure_is_reported(play, capfd):
-  play.write('reason', 'failedData: no quota')
-  assert play(_test_job(max_restarts=0), ['FAILED'], [0]) == 1
+def test_reason_of_a_failure_is_reported(runner, capfd):
+  runner.write('reason', 'failedData: no quota')
+  assert runner(_test_job(max_restarts=0), ['FAILED'], [0]) == 1
   assert 'no quota' in capfd.readouterr().err
 
 
-def test_unanswered_status_requests_are_retried(play):
-  play.write('silent', 2)
-  assert play(_test_job(), ['ACTIVE'], [0]) == 0
-  assert len(play.runs()) == 1
-  assert play.verbs() == ['create', 'delete']
+def test_unanswered_status_requests_are_retried(runner):
+  runner.write('silent', 2)
+  assert runner(_test_job(), ['ACTIVE'], [0]) == 0
+  assert len(runner.runs()) == 1
+  assert runner.verbs() == ['create', 'delete']
 
 
-def test_process_id_of_an_earlier_boot_is_ignored(play):
+def test_process_id_of_an_earlier_boot_is_ignored(runner):
   """After a reboot, another process may have the process id of the run."""
-  folder = play.folder / 'mlm/.xlflax'
+  folder = runner.folder / 'mlm/.xlflax'
   folder.mkdir(parents=True)
   with subprocess.Popen(['sleep', '60'], start_new_session=True) as other:
     try:
       (folder / 'pid').write_text(f'{other.pid}\n')
       (folder / 'boot_id').write_text('00000000-earlier\n')
-      assert play(_test_job(), ['ACTIVE'], [0]) == 0
+      assert runner(_test_job(), ['ACTIVE'], [0]) == 0
       assert other.poll() is None
     finally:
       other.kill()
 
 
-def test_temporary_files_are_removed(play):
-  directory = play.folder / 'temporary'
+def test_temporary_files_are_removed(runner):
+  directory = runner.folder / 'temporary'
   directory.mkdir()
-  play.environment['TMPDIR'] = str(directory)
-  assert play(_test_job(abandon_minutes=60), ['ACTIVE'], [0]) == 0
+  runner.environment['TMPDIR'] = str(directory)
+  assert runner(_test_job(abandon_minutes=60), ['ACTIVE'], [0]) == 0
   assert not list(directory.iterdir())
 
 
-def test_create_arguments_are_passed_to_gcloud(play):
+def test_create_arguments_are_passed_to_gcloud(runner):
   job = _test_job(create_arg=('--reserved', '--valid-until-duration=6h'))
-  assert play(job, ['ACTIVE'], [0]) == 0
-  assert play.calls()[0].endswith('--reserved --valid-until-duration=6h')
+  assert runner(job, ['ACTIVE'], [0]) == 0
+  assert runner.calls()[0].endswith('--reserved --valid-until-duration=6h')
   with raises_error(errors.ConfigError, got='reserved'):
     _test_job(create_arg=('reserved',))
 
@@ -618,23 +621,23 @@ def test_invalid_commands_are_rejected(command, option):
     _job(command=command).check()
 
 
-def test_network_options_are_passed_to_gcloud(play):
+def test_network_options_are_passed_to_gcloud(runner):
   job = _test_job(
     network='n', subnetwork='s', service_account='a', internal_ips=True
   )
-  assert play(job, ['ACTIVE'], [0]) == 0
+  assert runner(job, ['ACTIVE'], [0]) == 0
   assert (
     '--network=n --subnetwork=s --service-account=a --internal-ips'
-    in play.calls()[0]
+    in runner.calls()[0]
   )
 
 
-def test_run_gets_the_environment(play):
-  (play.folder / 'show').write_text('#!/bin/bash\nprintenv A; xlflax "$@"\n')
-  (play.folder / 'show').chmod(0o755)
+def test_run_gets_the_environment(runner):
+  (runner.folder / 'show').write_text('#!/bin/bash\nprintenv A; xlflax "$@"\n')
+  (runner.folder / 'show').chmod(0o755)
   job = _test_job(env=("A=b'c",), entrypoint='show')
-  assert play(job, ['ACTIVE'], [0]) == 0
-  assert "b'c" in (play.folder / 'mlm/.xlflax/log').read_text()
+  assert runner(job, ['ACTIVE'], [0]) == 0
+  assert "b'c" in (runner.folder / 'mlm/.xlflax/log').read_text()
 
 
 @pytest.mark.parametrize(
@@ -677,9 +680,9 @@ def test_workers_delete_abandoned_tpus(tmp_path, age_minutes, is_deleted):
   )
 
 
-def test_deletion_of_abandoned_tpus_starts_at_boot(play):
-  play(_test_job(abandon_minutes=60), ['ACTIVE'], [0])
-  assert '--metadata-from-file=startup-script=' in play.calls()[0]
+def test_deletion_of_abandoned_tpus_starts_at_boot(runner):
+  runner(_test_job(abandon_minutes=60), ['ACTIVE'], [0])
+  assert '--metadata-from-file=startup-script=' in runner.calls()[0]
   for options in ({'keep_alive': True}, {'abandon_minutes': 0}):
     assert 'startup-script' not in _test_job(**options).render()
 

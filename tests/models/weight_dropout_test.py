@@ -14,7 +14,7 @@ def _words(seed):
   return jax.random.bits(jax.random.key(seed), (2,), jnp.uint32)
 
 
-def _kept(seed, rate):
+def _keep_mask(seed, rate):
   return np.asarray(
     dropout.attention_keep_mask(_words(seed), _SHAPE, rate=rate)
   )
@@ -45,7 +45,7 @@ def _are_independent(z):
 
 @pytest.mark.parametrize('rate', [0.1, 0.5])
 def test_rows_columns_heads_and_keys_are_independent(rate):
-  first, other = (_standardize(_kept(seed, rate), rate) for seed in (0, 1))
+  first, other = (_standardize(_keep_mask(seed, rate), rate) for seed in (0, 1))
   assert _are_independent(_scores(first))  # queries, heads, batch
   assert _are_independent(_scores(first.T))  # keys
   assert _are_independent(_scores(first, other))  # layers, steps
@@ -59,7 +59,7 @@ def test_triples_and_neighbors_are_independent(rate):
   The structure of the product would cause dependent triples, in which the sum
   of the bits of two rows equals those of a third.
   """
-  masks = [_standardize(_kept(seed, rate), rate) for seed in (3, 4, 5)]
+  masks = [_standardize(_keep_mask(seed, rate), rate) for seed in (3, 4, 5)]
   skew = (1 - 2 * rate) / np.sqrt(rate * (1 - rate))
   limit = 6 + 2 * skew  # Products of three skewed variables are skewed.
   for mask in (masks[0], masks[0].T):
@@ -77,7 +77,9 @@ def test_triples_and_neighbors_are_independent(rate):
 @pytest.mark.parametrize('rate', [0.1, 0.5])
 def test_sums_have_the_variance_of_independent_weights(rate):
   """Sums over rows, columns and 32 x 32 blocks have binomial variances."""
-  masks = np.stack([_standardize(_kept(seed, rate), rate) for seed in range(8)])
+  masks = np.stack(
+    [_standardize(_keep_mask(seed, rate), rate) for seed in range(8)]
+  )
   blocks = masks.reshape(8, -1, 32, _SHAPE[-1] // 32, 32).sum((2, 4)) / 32
   for z in (masks.sum(2) / 16, masks.sum(1) / np.sqrt(masks.shape[1]), blocks):
     assert abs(z.var() - 1) < 6 * np.sqrt(2 / z.size)
@@ -95,7 +97,7 @@ def test_xor_and_sum_of_bits_are_not_independent():
 
 def test_dropped_fraction_equals_the_rate():
   rates = np.linspace(0.05, 0.95, 19)
-  dropped = np.array([1 - _kept(2, float(rate)).mean() for rate in rates])
+  dropped = np.array([1 - _keep_mask(2, float(rate)).mean() for rate in rates])
   spread = np.sqrt(rates * (1 - rates) / np.prod(_SHAPE))
   assert np.all(np.abs(dropped - rates) < 5 * spread)
 
@@ -107,7 +109,7 @@ def test_dropped_weights_are_scaled_and_have_the_same_gradient():
     lambda w: dropout.drop_weights(key, w, rate=rate), weights
   )
   is_kept = np.asarray(dropped) > 0
-  np.testing.assert_array_equal(is_kept, _kept(5, rate))
+  np.testing.assert_array_equal(is_kept, _keep_mask(5, rate))
   np.testing.assert_allclose(dropped[is_kept], 2 / (1 - rate), rtol=1e-6)
   (gradient,) = pull(jnp.ones_like(dropped))
   np.testing.assert_allclose(gradient * weights, dropped, rtol=1e-6)

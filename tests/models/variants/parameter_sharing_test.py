@@ -77,7 +77,6 @@ def _gradient(plan, params, language):
 @pytest.mark.parametrize('name', mark_slow(_PLANS, set(_PLANS) - {'Sep Emb'}))
 def test_gradients_update_language_specific_and_shared_parameters(name):
   plan = _PLANS[name]
-  """Gradients of a language's batch: its own parts and the shared ones."""
   params = _params(plan)
   gradient = jax.tree.map(np.asarray, _gradient(plan, params, jnp.int32(1)))
   own_gradient = gradient.pop('language_specific')

@@ -258,7 +258,7 @@ def test_invalid_settings_are_rejected(fields, values):
 
 
 @pytest.mark.parametrize(
-  ('fields', 'of_model', 'values'),
+  ('fields', 'model_fields', 'values'),
   [
     (dict(layer=3), {}, (3, 'TokenClassification.layer')),
     (dict(layer=-4), {}, (-4, 'TokenClassification.layer')),
@@ -276,7 +276,7 @@ def test_invalid_settings_are_rejected(fields, values):
     ),
   ],
 )
-def test_incompatible_models_are_rejected(fields, of_model, values):
+def test_incompatible_models_are_rejected(fields, model_fields, values):
   objective = TokenClassification(labels=_LABELS, **fields)
   with raises_error(errors.ConfigError, mentions=values):
-    objective.init_heads(fixtures.make_model(**of_model), jax.random.key(0))
+    objective.init_heads(fixtures.make_model(**model_fields), jax.random.key(0))

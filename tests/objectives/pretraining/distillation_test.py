@@ -285,11 +285,11 @@ def test_other_languages_have_weight_zero(distill, batch):
 
 
 def test_teacher_has_no_gradient(distill, batch):
-  _, (of_student, of_state) = run(distill, batch)
-  for leaf in jax.tree.leaves(of_state['teacher']):
+  _, (student_gradient, state_gradient) = run(distill, batch)
+  for leaf in jax.tree.leaves(state_gradient['teacher']):
     assert (leaf == 0).all()
-  assert (of_student['model']['embeddings']['token'] != 0).any()
-  bias = np.asarray(of_student['model']['output_bias'])
+  assert (student_gradient['model']['embeddings']['token'] != 0).any()
+  bias = np.asarray(student_gradient['model']['output_bias'])
   assert (bias[SCORED] != 0).all() and (bias[~SCORED] == 0).all()
 
 

@@ -243,10 +243,10 @@ def test_state_has_no_gradient(model, with_head, moco_state, vocabulary):
       model, params, _pairs(0), _context(vocabulary, state)
     ).loss.total
 
-  of_params, of_state = gradient(with_head, moco_state)
-  assert (of_params['model']['table'] != 0).any()
-  assert (of_params['heads']['align']['outer']['kernel'] != 0).any()
-  for path, leaf in jax.tree_util.tree_leaves_with_path(of_state):
+  params_gradient, state_gradient = gradient(with_head, moco_state)
+  assert (params_gradient['model']['table'] != 0).any()
+  assert (params_gradient['heads']['align']['outer']['kernel'] != 0).any()
+  for path, leaf in jax.tree_util.tree_leaves_with_path(state_gradient):
     if leaf.dtype == jnp.float32:
       assert (leaf == 0).all(), path
 

@@ -84,10 +84,10 @@ def test_import_and_export_round_trip(tmp_path, kind, options):
     outputs = states
   else:
     (head,) = (h for n, h in params['heads'].items() if n != 'pooler')
-    of_row = kind == 'EsmForSequenceClassification'
+    is_sequence_head = kind == 'EsmForSequenceClassification'
     read = (
       classification_heads.sequence_logits
-      if of_row
+      if is_sequence_head
       else classification_heads.token_logits
     )
     outputs = read(head, states)

@@ -300,8 +300,8 @@ def test_incompatible_classification_head_is_rejected(
   assert_mentions(caught.value.what, 'label logits')
 
 
-def _swap_in(monkeypatch):
-  """Swaps the queries and keys of a layer wherever tensors are found."""
+def _swap_on_import(monkeypatch):
+  """Swaps the queries and keys of a layer whenever tensors are read."""
   find = tensor_files.find_tensors
 
   def swapped(folder):
@@ -316,7 +316,7 @@ def _swap_in(monkeypatch):
   monkeypatch.setattr(tensor_files, 'find_tensors', swapped)
 
 
-def _swap_out(monkeypatch):
+def _swap_on_export(monkeypatch):
   """Swaps the queries and keys of a layer in the files of an export."""
   values = folder_writer._tensor_values
 
@@ -334,8 +334,8 @@ def test_transformers_detects_common_defects_of_export_and_import(
 ):
   directory, *_ = run_of(type_vocab_size=1, position_offset=2)
   checked = huggingface_export.check_export(directory, model_type='roberta')
-  _swap_out(monkeypatch)
-  _swap_in(monkeypatch)
+  _swap_on_export(monkeypatch)
+  _swap_on_import(monkeypatch)
   with pytest.raises(model_checks.ConversionMismatchError) as caught:
     folder_writer.write_folder(checked, tmp_path / 'out')
   assert 'transformers' in caught.value.what
@@ -352,7 +352,7 @@ def test_incorrect_import_is_removed(run_of, tmp_path, monkeypatch):
     huggingface_export.check_export(directory, model_type='roberta'), folder
   )
   with monkeypatch.context() as patch:
-    _swap_in(patch)
+    _swap_on_import(patch)
     wrong = huggingface_import.check_import(folder)
     with pytest.raises(model_checks.ConversionMismatchError):
       huggingface_import.convert_import(wrong, tmp_path / 'wrong')
