@@ -370,7 +370,7 @@ class Trainer:
 
     Args:
       machine: Machine for which the run is planned. This process's devices
-        stand in for the machine's devices (`planning.stand_in`). If None, the
+        stand in for the machine's devices (`planning.cpu_stand_in`). If None, the
         run is planned for this process's devices.
       by: Method by which memory and times are determined: compilation for the
         machine, or an estimate.
