@@ -165,7 +165,7 @@ def expand_grid(axes: Sequence[Axis]) -> tuple[Trial, ...]:
 
 
 def untrained_trials(trials: Sequence[Trial]) -> tuple[Trial, ...]:
-  """Returns copies of the trials that start from random parameters."""
+  """Copies the trials and makes the copies start from random parameters."""
   return tuple(dataclasses.replace(trial, untrained=True) for trial in trials)
 
 

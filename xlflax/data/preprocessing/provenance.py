@@ -107,7 +107,7 @@ class Record:
   def open_complete(
     cls, output: pathlib.Path, settings: dict, *, overwrite: bool
   ) -> 'Record':
-    """Opens the record of all output files, and merges the records of shards.
+    """Opens the provenance record of all files, merged from shard records.
 
     A new output and an output with different settings are marked as incomplete
     until `finish` is called. If no file was written with the

@@ -63,7 +63,7 @@ class Metric:
     return _RANGES.get(self.unit, Unit.UNBOUNDED.value)
 
   def is_in_range(self, value: float) -> bool:
-    """Returns whether a value is possible in the metric's unit.
+    """Returns whether a value is within the range of the metric's unit.
 
     Negative values are accepted down to the negative maximum, because
     correlations are fractions. NaN is accepted for values that are undefined.

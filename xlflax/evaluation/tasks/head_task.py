@@ -394,7 +394,7 @@ def with_clusters(
   statistics: Mapping[str, example_statistics.Statistics],
   clusters: Sequence[str],
 ) -> dict[str, example_statistics.Statistics]:
-  """Adds each example's cluster, whose examples are resampled together."""
+  """Adds the cluster of each example, for resampling of whole clusters."""
   return {
     metric: dataclasses.replace(statistic, clusters=np.array(clusters))
     for metric, statistic in statistics.items()

@@ -138,7 +138,7 @@ def choose_export(
 def equivalent_configs(
   config: Config, *, first: int, by_linear_head: bool = False
 ) -> list[Config]:
-  """Returns a model's configuration and all equivalent configurations.
+  """Returns a model's configuration and other, equivalent configurations.
 
   A model without token types is equivalent to a model with one type whose
   embedding is zero. Likewise, the row of the first position in the position
