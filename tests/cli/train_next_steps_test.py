@@ -168,6 +168,17 @@ def test_reported_or_mean_loss_is_logged(caplog, finished, step, is_reported):
   assert ('reported' in caplog.messages[0]) == is_reported
 
 
+def test_a_run_whose_checkpoints_a_hook_rejected_is_not_evaluated():
+  rejected = _RESULT | {
+    'finished': False,
+    'checkpoint': None,
+    'rejected_by': 'Announce',
+  }
+  [hint] = train_next_steps.next_commands(_trainer(), rejected)
+  assert_mentions(hint, 'Announce.before_checkpoint', 'True')
+  assert 'evaluate' not in hint
+
+
 @pytest.mark.parametrize('checkpoint', [None, 1000])
 def test_hint_names_only_existing_checkpoints(checkpoint):
   unfinished = _RESULT | {'finished': False, 'checkpoint': checkpoint}

@@ -82,6 +82,11 @@ def next_commands(trainer: Any, result: dict[str, Any]) -> list[str]:
   """
   directory = shlex.quote(result['model_dir'])
   if not result['finished']:
+    if 'rejected_by' in result:
+      return [
+        f'Correct `{result["rejected_by"]}.before_checkpoint`, which must return '
+        'True. Then run the same command again to start the run.'
+      ]
     if result['checkpoint'] is None:
       return ['Run the same command again to start the run.']
     stop = trainer.stop_after_steps

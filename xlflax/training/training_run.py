@@ -4,6 +4,7 @@ import contextlib
 import copy
 import logging
 import pathlib
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -27,9 +28,9 @@ from xlflax.training.checkpointing import (
   saved_run,
 )
 from xlflax.training.distributed import distributed_job, goodput, stragglers
-from xlflax.training.hooks import hook_base
+from xlflax.training.hooks import hook_base, hook_results
 from xlflax.training.metric_writers import metric_writer, run_metrics
-from xlflax.utils import errors
+from xlflax.utils import errors, user_modules
 
 Activity = goodput.Activity
 
@@ -99,6 +100,8 @@ class TrainingRun:
     self._data_fingerprint = data_fingerprint
     self._report = report
     self._initial_states: dict[str, Any] = {}
+    # Hook that rejected the state at the last attempt to save it.
+    self._rejecting_hook: hook_base.Hook | None = None
     self._prefetchers: dict[str, prefetch.Prefetcher] = {}
     self._writer: run_metrics.RunMetrics | None = None
     self._queue = dispatch_queue.DispatchQueue(
@@ -117,12 +120,11 @@ class TrainingRun:
 
     Raises:
       ConfigError: If two hooks have the same key for their state in
-        checkpoints.
+        checkpoints, or if the state of a hook is not JSON data.
     """
     self.hooks += hooks
-    keys = [
-      hook.state_key for hook in self.hooks if hook.state_dict() is not None
-    ]
+    states = [(hook, hook_results.read_state(hook)) for hook in self.hooks]
+    keys = [hook.state_key for hook, state in states if state is not None]
     if len(set(keys)) != len(keys):
       raise errors.ConfigError(
         'Each hook in `Trainer.hooks` that saves a state must have a unique '
@@ -130,8 +132,10 @@ class TrainingRun:
         got=sorted(keys),
       )
     self._initial_states = {
-      hook.state_key: copy.deepcopy(hook.state_dict()) for hook in self.hooks
+      hook.state_key: copy.deepcopy(state) for hook, state in states
     }
+    for hook in hooks:
+      hook_results.warn_of_unloaded_state(hook)
 
   @contextlib.contextmanager
   def open(self) -> Iterator[None]:
@@ -141,7 +145,8 @@ class TrainingRun:
     """
     with self._compiler, contextlib.ExitStack() as stack:
       for hook in self.hooks:
-        stack.enter_context(hook.running(self))
+        context = hook_results.check_context(hook, hook.running(self))
+        stack.enter_context(context)
       yield
 
   def restore_or_initialize(self) -> None:
@@ -170,7 +175,12 @@ class TrainingRun:
   def before_training(self) -> None:
     """Opens metric writers and data, and calls the hooks' `before_training`."""
     self._open_metrics(first_time=not self.step)
-    requests = [hook.before_training(self) for hook in self.hooks]
+    requests = [
+      hook_results.check_request(
+        hook, 'before_training', hook.before_training(self)
+      )
+      for hook in self.hooks
+    ]
     # Hooks may read the loaders only before the prefetchers use them.
     self._open_prefetchers()
     self.carry_out([request for request in requests if request])
@@ -182,16 +192,24 @@ class TrainingRun:
       if self._writer:
         stack.callback(self._writer.close)
       for hook in reversed(self.hooks):
-        stack.callback(hook.after_training, self)
+        stack.callback(self._after_training, hook)
       for prefetcher in self._prefetchers.values():
         stack.callback(prefetcher.close)
+
+  def _after_training(self, hook: hook_base.Hook) -> None:
+    """Calls `after_training` of a hook and checks the returned value."""
+    result = hook.after_training(self)
+    if sys.exception() is None:
+      hook_results.check_no_request(hook, 'after_training', result)
 
   def summary(self) -> dict[str, Any]:
     """Logs how training ended, and returns a summary of the run.
 
-    If the run has reached its last step, it is also recorded as finished.
+    If the run has reached its last step and has a checkpoint, it is also
+    recorded as finished.
     """
-    finished = self.is_finished
+    self._report_rejection()
+    finished = self.is_finished and not self._has_no_checkpoint
     if finished and distributed_job.is_lead():
       saved_run.mark_finished(self.setup.model_dir, self.step)
     seconds = self.activities.seconds()
@@ -219,6 +237,41 @@ class TrainingRun:
       'seconds': {name: round(value, 1) for name, value in seconds.items()},
       'earlier_seconds': round(earlier_seconds, 1),
     } | self.results
+
+  @property
+  def _has_no_checkpoint(self) -> bool:
+    """True if a hook rejected the last state and no checkpoint exists."""
+    return (
+      self._rejecting_hook is not None and self.checkpoints.last_step is None
+    )
+
+  def _report_rejection(self) -> None:
+    """Logs a warning if a hook rejected the state of the run's last step.
+
+    The hooks of xlflax log a warning themselves when they reject a state.
+    """
+    last_step, hook = self.checkpoints.last_step, self._rejecting_hook
+    if hook is None or last_step == self.step:
+      return
+    is_user_defined = user_modules.is_user_extension(type(hook))
+    name = type(hook).__name__
+    if last_step is None:
+      consequence = 'The run has no checkpoint, so it cannot be evaluated.'
+      if is_user_defined:
+        self.results['rejected_by'] = name
+    elif is_user_defined:
+      consequence = f'The last checkpoint is that of step {last_step}.'
+    else:
+      return
+    if is_user_defined:
+      consequence += ' To save a state, the method must return True.'
+    logging.warning(
+      'The state of step %d was not saved, because `%s.before_checkpoint` '
+      'returned False. %s',
+      self.step,
+      name,
+      consequence,
+    )
 
   @property
   def is_finished(self) -> bool:
@@ -268,7 +321,9 @@ class TrainingRun:
     )
     step_function = self._compiler.step_of(active)
     for hook in self.hooks:
-      step_function = hook.wrap_train_step(self, step_function, active)
+      step_function = hook_results.check_step_function(
+        hook, hook.wrap_train_step(self, step_function, active)
+      )
     return step_function
 
   def after_step(
@@ -280,7 +335,9 @@ class TrainingRun:
     self._queue.add(self.step, output.loss)
     requests = []
     for hook in self.hooks:
-      request = hook.after_step(self, self.step, output)
+      request = hook_results.check_request(
+        hook, 'after_step', hook.after_step(self, self.step, output)
+      )
       if request is not None:
         requests.append(request)
         if request.rewind:
@@ -312,8 +369,12 @@ class TrainingRun:
       metrics: Evaluation metrics of this step.
     """
     self.wait_for_steps()
-    if not all(hook.before_checkpoint(self) for hook in self.hooks):
-      return
+    for hook in self.hooks:
+      result = hook.before_checkpoint(self)
+      if not hook_results.check_may_save(hook, result):
+        self._rejecting_hook = hook
+        return
+    self._rejecting_hook = None
     self.activities.start(Activity.SAVE, f'of step {self.step}')
     if self._writer:
       self._writer.hasten()
@@ -324,7 +385,7 @@ class TrainingRun:
         'hooks': {
           hook.state_key: state
           for hook in self.hooks
-          if (state := hook.state_dict()) is not None
+          if (state := hook_results.read_state(hook)) is not None
         },
         'skipped_batches': self.skipped_batches,
         'seed': self.trainer.seed,
@@ -335,7 +396,8 @@ class TrainingRun:
       metrics,
     )
     for hook in self.hooks:
-      hook.after_checkpoint(self, self.step)
+      result = hook.after_checkpoint(self, self.step)
+      hook_results.check_no_request(hook, 'after_checkpoint', result)
 
   def _rewind(self, reason: str) -> None:
     """Restores the last checkpoint and skips the batches read since then."""
@@ -371,7 +433,8 @@ class TrainingRun:
     self.restart_clocks()
     self.state = restored.state if restored else self.setup.initial_state()
     for hook in self.hooks:
-      hook.after_rewind(self, from_step)
+      result = hook.after_rewind(self, from_step)
+      hook_results.check_no_request(hook, 'after_rewind', result)
 
   # Services for hooks.
 
@@ -404,7 +467,9 @@ class TrainingRun:
     with self.clock.waiting():
       self._queue.finish()
 
-  def write_metrics(self, step: int, **metrics: Mapping[str, Any]) -> None:
+  def write_metrics(
+    self, step: int, *args: Any, **metrics: Mapping[str, Any]
+  ) -> None:
     """Writes scalars to `metrics.jsonl` and all trackers.
 
     Only the first process writes. A resumed run drops the lines after its
@@ -412,8 +477,14 @@ class TrainingRun:
 
     Args:
       step: Number of completed steps.
-      **metrics: Values by name for each kind, such as 'train'.
+      *args: Not supported. An error is raised if there are any.
+      **metrics: Values by name for each group, such as `norms={'layer_0': 1.0}`.
+        A value is a number, an array of shape [], text or None.
+
+    Raises:
+      ConfigError: If the metrics are not dictionaries of such values.
     """
+    _check_metrics(args, metrics)
     if self._writer:
       self._writer.write(step, **metrics)
 
@@ -484,3 +555,54 @@ class TrainingRun:
       )
       for name, loader in self.loaders.items()
     }
+
+
+def _check_metrics(args: tuple[Any, ...], metrics: Mapping[str, Any]) -> None:
+  """Checks the metrics that a hook writes.
+
+  Args:
+    args: Positional arguments after the step, which must be empty.
+    metrics: Values by name for each group.
+
+  Raises:
+    ConfigError: If the metrics are not dictionaries of numbers and text.
+  """
+  if args:
+    problem: str | None = f'the positional argument {args[0]!r}'
+  else:
+    problem = next(_find_invalid_metrics(metrics), None)
+  if problem is not None:
+    raise errors.ConfigError(
+      'The metrics passed to `run.write_metrics` are invalid',
+      got=problem,
+      expected='run.write_metrics(step, GROUP={NAME: number})',
+      where=user_modules.find_calling_line(),
+      fix="For example, write run.write_metrics(step, norms={'my_norm': x}), "
+      'which logs norms/my_norm. A number is a Python number or an array of '
+      'shape [].',
+    )
+
+
+def _find_invalid_metrics(metrics: Mapping[str, Any]) -> Iterator[str]:
+  """Yields a description of each invalid group, name or value of metrics."""
+  for group, values in metrics.items():
+    if not isinstance(values, Mapping):
+      yield f'{group}={_describe_value(values)}, which is not a dictionary'
+      continue
+    for name, value in values.items():
+      if not isinstance(name, str):
+        yield f'{group}={{{name!r}: …}}, whose name is not text'
+      elif not (
+        value is None or isinstance(value, str) or hook_results.is_number(value)
+      ):
+        yield (
+          f'{group}={{{name!r}: {_describe_value(value)}}}, whose value is not '
+          'a number'
+        )
+
+
+def _describe_value(value: Any) -> str:
+  """Returns the type and shape of an array, or the text of another value."""
+  if hasattr(value, 'shape') and hasattr(value, 'dtype'):
+    return f'<{value.dtype} array of shape {list(value.shape)}>'
+  return repr(value)

@@ -394,6 +394,20 @@ def find_user_line(error: BaseException) -> str | None:
   return line
 
 
+def find_calling_line() -> str | None:
+  """Returns the innermost line of the user's code that is being executed.
+
+  Returns:
+    The line as in `find_user_line`. None if only Python, xlflax and installed
+    packages are executed.
+  """
+  for frame, number in traceback.walk_stack(None):
+    if not _is_library(frame):
+      file = frame.f_code.co_filename
+      return _format_line(file, number, linecache.getline(file, number))
+  return None
+
+
 def _format_line(file: str, number: int, source: str) -> str:
   """Formats a line as 'my_tasks.py:3 (`import x`)'."""
   path = pathlib.Path(file)
