@@ -605,6 +605,39 @@ def test_make_must_return_a_transformation(result, got):
     _ = optimizer.transform
 
 
+def _accumulate(rate):
+  return optax.MultiSteps(optax.adam(rate), every_k_schedule=4)
+
+
+@pytest.mark.parametrize(
+  'create',
+  [
+    _accumulate,
+    lambda rate: _accumulate(rate).gradient_transformation(),
+    lambda rate: optax.chain(
+      optax.clip(1.0), _accumulate(rate).gradient_transformation()
+    ),
+    lambda rate: optax.masked(
+      _accumulate(rate).gradient_transformation(), {'w': True}
+    ),
+  ],
+  ids=['object', 'transformation', 'chain', 'masked'],
+)
+def test_accumulation_inside_an_optimizer_is_rejected(create):
+  """Its schedule would count the accumulated steps instead of the run's."""
+  optimizer = _Own(learning_rate=_LINEAR, create=create)
+  with raises_error(
+    errors.ConfigError,
+    mentions=(
+      '`_Own.make`',
+      'optax.MultiSteps',
+      'Trainer.gradient_accumulation_steps',
+      'optimizers_test.py',
+    ),
+  ):
+    jax.eval_shape(optimizer.transform.init, {'w': jnp.ones(2)})
+
+
 @pytest.mark.parametrize('rate', [0.1, _LINEAR], ids=['constant', 'schedule'])
 def test_user_optimizer_equals_its_transformation(rate):
   optimizer = _UserOptimizer(learning_rate=rate, create=optax.adam)

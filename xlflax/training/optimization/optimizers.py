@@ -166,7 +166,8 @@ class Optimizer(validation.ValidatedFields, abc.ABC):
     functions of the transformation raise them.
 
     Raises:
-      ConfigError: If `make` does not return a gradient transformation.
+      ConfigError: If `make` does not return a gradient transformation, or if
+        the transformation accumulates gradients.
     """
     if not user_modules.is_user_extension(type(self)):
       return self.make(rate)
@@ -179,6 +180,8 @@ class Optimizer(validation.ValidatedFields, abc.ABC):
     )
     with converting_errors():
       transform = self.make(rate)
+    if isinstance(transform, optax.MultiSteps):
+      raise self._accumulation_error()
     if not isinstance(transform, optax.GradientTransformation):
       raise errors.ConfigError(
         f'The method `{name}.make` must return an Optax gradient '
@@ -191,13 +194,29 @@ class Optimizer(validation.ValidatedFields, abc.ABC):
 
     def init(params):
       with converting_errors():
-        return transform.init(params)
+        state = transform.init(params)
+      if _has_accumulated_gradients(state):
+        raise self._accumulation_error()
+      return state
 
     def update(gradients, state, params=None):
       with converting_errors():
         return transform.update(gradients, state, params)
 
     return optax.GradientTransformation(init, update)
+
+  def _accumulation_error(self) -> errors.ConfigError:
+    """Returns the error for a `make` that uses `optax.MultiSteps`."""
+    cls = type(self)
+    return errors.ConfigError(
+      f'The method `{cls.__name__}.make` must not use optax.MultiSteps. It counts '
+      'only the steps with an update, so the learning rate schedule would change '
+      'more slowly and would not reach its end in the run',
+      got='optax.MultiSteps',
+      where=user_modules.find_definition(cls.make),
+      fix='Return the inner transformation. To accumulate k batches, set '
+      'Trainer.gradient_accumulation_steps=k and multiply the batch size by k.',
+    )
 
   def _with_rates(self, common) -> optax.GradientTransformation:
     """Applies `learning_rate_overrides` to the parameters that match their patterns."""
@@ -438,6 +457,16 @@ class Adafactor(Optimizer):
     )
     scale = optax.scale_by_learning_rate(rate, flip_sign=False)
     return optax.chain(adafactor, scale)
+
+
+def _has_accumulated_gradients(state: Any) -> bool:
+  """Returns whether an optimizer's state contains that of `MultiSteps`."""
+
+  def is_accumulation(node: Any) -> bool:
+    return isinstance(node, optax.MultiStepsState)
+
+  nodes = jax.tree.leaves(state, is_leaf=is_accumulation)
+  return any(map(is_accumulation, nodes))
 
 
 def _suggest_rate(rate: Rate, error: Exception) -> str | None:
