@@ -7,12 +7,16 @@ import pytest
 from tests.errors import assert_mentions
 from xlflax.objectives.pretraining import masked_lm, sentence_alignment
 from xlflax.training import divergence
+from xlflax.training.optimization import optimizers, schedules
 
 _OBJECTIVES = (
   masked_lm.MaskedLM(),
   masked_lm.TranslationLM(),
   sentence_alignment.SentenceAlignment(),
 )
+
+
+_RATE = schedules.Piecewise(values=(0.5,), boundaries=())
 
 
 def _describe(metrics, step=150, first_loss=7.7):
@@ -23,6 +27,8 @@ def _describe(metrics, step=150, first_loss=7.7):
       first_metrics={name: first_loss for name in metrics},
       step=step,
       vocabulary_size=2000,
+      optimizer=optimizers.AdamW(learning_rate=_RATE),
+      num_steps=150,
     )
   ]
 
@@ -30,7 +36,7 @@ def _describe(metrics, step=150, first_loss=7.7):
 @pytest.mark.parametrize('name', ['mlm', 'tlm'])
 def test_loss_above_that_of_a_uniform_distribution_is_reported(name):
   [message] = _describe({f'{name}/loss': 24.6})
-  assert_mentions(message, name, '24.60', '7.60')
+  assert_mentions(message, name, '24.60', '7.60', 'Piecewise', '0.5')
 
 
 @pytest.mark.parametrize('step', [10, 60, 99])

@@ -20,6 +20,7 @@ from xlflax.training.hooks import (
   run_lease_hook,
   step_time_logging,
 )
+from xlflax.training.optimization import optimizers
 
 
 class State(NamedTuple):
@@ -154,7 +155,7 @@ def make_run(
       ),
       'evaluation': None,
       'objectives': tiny.make_mixture(),
-      'optimizer': types.SimpleNamespace(rate_at=lambda step: 0.1),
+      'optimizer': optimizers.AdamW(learning_rate=0.1),
       'non_finite': train_step.NonFinitePolicy.STOP,
       'max_consecutive_skips': 10,
       'seed': 0,

@@ -8,6 +8,7 @@ import pytest
 
 from tests.errors import assert_mentions
 from tests.training import tiny
+from xlflax import training
 from xlflax.config import setting_names
 from xlflax.data import dataset_config, loader_base
 from xlflax.objectives.finetuning import sequence_classification
@@ -56,6 +57,7 @@ def setup(tmp_path):
     steps=2000,
     last_step=2000,
     log_metrics_every=50,
+    hooks=(),
   )
   return types.SimpleNamespace(
     settings=settings,
@@ -84,11 +86,30 @@ def test_header_lines(setup, tmp_path):
     'Dataset mono: 64 sequences of 256 tokens per step in 2 micro-batches, '
     'en 75.0 %, de 25.0 %.',
     'Learning rate: 0.1, by a rule.',
+    'Maximum learning rate: 0.001 (constant).',
     'Devices: 1 x cpu, data 1 x fsdp 1 x tensor 1, 1 process.',
     'Steps: 1,500 to 2,000, report every 50, checkpoint every 500, '
     'retrieval every 250.',
     f'Results: {tmp_path / "run"}.',
   ]
+
+
+def test_hooks_and_learning_rates_of_parameters_are_listed(setup):
+  class _First(training.Hook):
+    pass
+
+  class _Second(training.Hook):
+    pass
+
+  setup.settings.hooks = (_First(), _Second())
+  setup.settings.optimizer = optimizers.AdamW(
+    learning_rate=schedules.Constant(peak_value=2e-3),
+    learning_rate_overrides=(('heads/', 5e-6),),
+  )
+  lines = run_header.run_header_lines(setup, {}, first_step=0)
+  assert 'Hooks: _First, _Second.' in lines
+  assert 'Maximum learning rate: 0.002 (Constant).' in lines
+  assert 'Maximum learning rate of heads/: 5e-06 (constant).' in lines
 
 
 def test_classes_of_a_classifier_are_listed(setup):

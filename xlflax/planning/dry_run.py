@@ -23,6 +23,7 @@ from xlflax.training import param_tree, training_setup
 from xlflax.training.checkpointing import checkpoint_reader
 from xlflax.training.devices import accelerators, device_rates, machine_topology
 from xlflax.training.hooks import evaluation_hook
+from xlflax.training.optimization import schedule_checks
 from xlflax.utils import errors
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def make_plan(
 
   Returns:
     'learning_rate' (description of the default, '' if the run sets it),
+    'max_learning_rates' (fields of `schedule_checks.MaxRate` for each schedule),
     'parameters' (total, trainable, by top-level module), 'memory' (bytes per
     device: parameters, optimizer, batch, temporary), 'datasets' (rows and
     expected batches per language), 'flops_per_step', 'seconds_per_step' (an
@@ -156,6 +158,12 @@ def _describe_run(setup: training_setup.Setup) -> dict[str, Any]:
     },
     'parameters': _count_parameters(setup),
     'learning_rate': setup.rate_description,
+    'max_learning_rates': [
+      rate._asdict()
+      for rate in schedule_checks.find_max_rates(
+        settings.optimizer, settings.steps
+      )
+    ],
     'datasets': datasets,
   }
 

@@ -7,6 +7,7 @@ import rich.console
 import rich.table
 
 from xlflax.training import progress_lines
+from xlflax.training.optimization import schedule_checks
 from xlflax.utils import rich_tables
 
 
@@ -111,6 +112,10 @@ def _overview(plan) -> rich.table.Table:
     table.add_row('replay', _replay(plan['replay']))
   if plan.get('learning_rate'):
     table.add_row('learning rate', plan['learning_rate'])
+  for fields in plan.get('max_learning_rates', ()):
+    rate = schedule_checks.MaxRate(**fields)
+    label = rate.label[0].lower() + rate.label[1:]
+    table.add_row(label, rate.description)
   remaining = _remaining(plan)
   table.add_row('steps left', f'{remaining:,} of {plan["total_steps"]:,}')
   duration = progress_lines.format_duration(

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from xlflax.objectives import objective_base
 from xlflax.objectives.pretraining import masked_lm
+from xlflax.training.optimization import optimizers, schedule_checks
 
 # A loss is too high if it exceeds this multiple of that of a uniform
 # distribution. The loss may be higher in the first steps.
@@ -23,6 +24,8 @@ def describe_divergence(
   first_metrics: Mapping[str, float],
   step: int,
   vocabulary_size: int,
+  optimizer: optimizers.Optimizer,
+  num_steps: int,
 ) -> Iterator[str]:
   """Yields a sentence for each masked-LM objective whose loss has diverged.
 
@@ -36,6 +39,8 @@ def describe_divergence(
     first_metrics: Metrics of the first step of this process, by name.
     step: Step of the last report.
     vocabulary_size: Number of tokens in the vocabulary.
+    optimizer: Optimizer of the run.
+    num_steps: Number of steps in the run.
   """
   uniform_loss = math.log(vocabulary_size)
   for objective in objectives:
@@ -51,6 +56,6 @@ def describe_divergence(
       yield (
         f'{objective.name}: the loss ({loss:.2f}) is higher than that of a '
         f'uniform distribution over the vocabulary ({uniform_loss:.2f}), so '
-        'the run has probably diverged. Lower LEARNING_RATE, or increase '
-        'WARMUP_STEPS.'
+        'the run has probably diverged. '
+        + schedule_checks.suggest_lower_rate(optimizer, num_steps)
       )

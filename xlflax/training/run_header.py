@@ -21,7 +21,7 @@ from xlflax.models import (
 from xlflax.models.attention import attention_backends
 from xlflax.objectives.finetuning import classification_objective
 from xlflax.training import param_tree, training_setup
-from xlflax.training.optimization import schedules
+from xlflax.training.optimization import schedule_checks, schedules
 from xlflax.utils import logs, name_suggestions, user_modules
 
 if TYPE_CHECKING:
@@ -116,6 +116,15 @@ def run_header_lines(
       )
   if setup.rate_description:
     lines.append(f'Learning rate: {setup.rate_description}.')
+  lines += [
+    f'{rate.label}: {rate.description}.'
+    for rate in schedule_checks.find_max_rates(
+      settings.optimizer, settings.steps
+    )
+  ]
+  if settings.hooks:
+    names = ', '.join(type(hook).__name__ for hook in settings.hooks)
+    lines.append(f'Hooks: {names}.')
   axes = ' x '.join(f'{name} {size}' for name, size in mesh.shape.items())
   processes = 'processes' if jax.process_count() > 1 else 'process'
   lines += [

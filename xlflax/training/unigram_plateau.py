@@ -112,7 +112,7 @@ class Plateau:
       f'(entropy {self.entropy}) at step {self.reached:,} and has not left it. '
       f'Until it falls below {self._threshold:.2f}, the model has only learned '
       'token frequencies. Train for more steps, with the settings of '
-      'recipes/small.gin or another LEARNING_RATE. See docs/training.md, '
+      'recipes/small.gin or another learning rate. See docs/training.md, '
       '"The unigram plateau".'
     )
 

@@ -6,9 +6,10 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from tests.errors import assert_mentions
+from tests.errors import assert_mentions, raises_error
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training.optimization import optimizers, schedule_checks, schedules
 from xlflax.utils import errors
@@ -142,3 +143,139 @@ def test_long_schedules_are_sampled():
   _check(lambda step: 1.0 - step / 10**9, 10**9)
   with pytest.raises(errors.ConfigError):
     _check(lambda step: 0.9 - step / 10**9, 10**9)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Renamed(schedules.Peaked):
+  """A schedule with a field that the run does not set."""
+
+  num_steps: int | None = None
+
+  def __call__(self, step):
+    return self.peak_value * (1 - step / self.num_steps)
+
+
+def test_a_field_that_the_run_does_not_set_is_named():
+  optimizer = optimizers.AdamW(learning_rate=_Renamed(peak_value=1e-3))
+  with raises_error(
+    errors.ConfigError,
+    mentions=('_Renamed.__call__', '_Renamed.num_steps', '`total_steps`'),
+  ) as caught:
+    schedule_checks.check_learning_rates(optimizer, 10)
+  assert_mentions(caught.value.fix, '_Renamed.num_steps')
+  assert 'peak_value' not in caught.value.fix
+
+
+def test_other_exceptions_do_not_mention_the_fields_of_the_run():
+  @dataclasses.dataclass(frozen=True, kw_only=True)
+  class _Optional(schedules.Schedule):
+    scale: float | None = None
+
+    def __call__(self, step):
+      raise KeyError('peak')
+
+  with pytest.raises(errors.ConfigError) as caught:
+    schedule_checks.check_scalars(_Optional())
+  assert caught.value.fix is None
+
+
+_LINEAR = schedules.Linear(peak_value=1e-3, total_steps=300_000)
+
+
+@pytest.mark.parametrize(
+  'rate, num_steps, maximum, name',
+  [
+    (0.25, 10, 0.25, 'constant'),
+    (schedules.Constant(peak_value=2e-3), 10, 2e-3, 'Constant'),
+    (
+      dataclasses.replace(_LINEAR, warmup_steps=99_998),
+      300_000,
+      1e-3,
+      'Linear',
+    ),
+    (schedules.Piecewise(values=(0.1, 0.3), boundaries=(8,)), 8, 0.1, None),
+    (schedules.Piecewise(values=(0.1, 0.3), boundaries=(8,)), 9, 0.3, None),
+    (_Own(compute=lambda step: 0.5 - step / 100), 10, 0.5, '_Own'),
+    (_Own(compute=lambda step: 1e-3), 10, 1e-3, '_Own'),
+  ],
+)
+def test_the_maximum_learning_rate_of_a_run(rate, num_steps, maximum, name):
+  optimizer = optimizers.AdamW(
+    learning_rate=rate, learning_rate_overrides=(('heads/', 1e-5),)
+  )
+  first, second = schedule_checks.find_max_rates(optimizer, num_steps)
+  assert first.pattern is None
+  assert first.schedule == (name or 'Piecewise')
+  assert first.maximum == pytest.approx(maximum, rel=1e-6)
+  assert second == schedule_checks.MaxRate('heads/', 'constant', 1e-5)
+
+
+def test_a_schedule_whose_maximum_is_unknown_is_still_named():
+  callback = _Own(
+    compute=lambda step: jax.pure_callback(
+      lambda _: np.float32(1), jax.ShapeDtypeStruct((), jnp.float32), step
+    )
+  )
+  optimizer = optimizers.AdamW(learning_rate=callback)
+  assert schedule_checks.find_max_rates(optimizer, 4) == [
+    schedule_checks.MaxRate(None, '_Own', None)
+  ]
+
+
+def _factor(step):
+  return jnp.minimum(1.0, (step + 1) / 3)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _OwnAdam(optimizers.Optimizer):
+  def make(self, rate):
+    return optax.adam(rate)
+
+
+@pytest.mark.parametrize('make', [optimizers.AdamW, optimizers.Muon, _OwnAdam])
+def test_a_factor_in_place_of_a_learning_rate_causes_a_warning(make, caplog):
+  optimizer = make(learning_rate=_Own(compute=_factor))
+  schedule_checks.warn_of_high_rates(optimizer, 10)
+  (record,) = caplog.records
+  assert_mentions(record.getMessage(), '_Own', '1', type(optimizer).__name__)
+
+
+@pytest.mark.parametrize(
+  'optimizer',
+  [
+    optimizers.AdamW(learning_rate=_Own(compute=lambda step: 0.1)),
+    optimizers.AdamW(learning_rate=schedules.Constant(peak_value=1.0)),
+    optimizers.AdamW(learning_rate=1.0),
+    optimizers.SGD(learning_rate=_Own(compute=_factor)),
+    optimizers.Adafactor(learning_rate=_Own(compute=_factor)),
+  ],
+)
+def test_other_learning_rates_cause_no_warning(optimizer, caplog):
+  schedule_checks.warn_of_high_rates(optimizer, 10)
+  assert not caplog.records
+
+
+def test_absolute_adafactor_is_checked(caplog):
+  optimizer = optimizers.Adafactor(
+    learning_rate=_Own(compute=_factor), multiply_by_parameter_scale=False
+  )
+  schedule_checks.warn_of_high_rates(optimizer, 10)
+  assert len(caplog.records) == 1
+
+
+@pytest.mark.parametrize(
+  'rate, mentions',
+  [
+    (_LINEAR, ('LEARNING_RATE', 'WARMUP_STEPS')),
+    (1.0, ('LEARNING_RATE',)),
+    (_Own(compute=_factor), ('_Own', '1')),
+    (schedules.Piecewise(values=(0.5,), boundaries=()), ('Piecewise', '0.5')),
+  ],
+)
+def test_the_setting_that_lowers_a_learning_rate(rate, mentions):
+  text = schedule_checks.suggest_lower_rate(
+    optimizers.AdamW(learning_rate=rate), 10
+  )
+  assert_mentions(text, *mentions)
+  assert ('LEARNING_RATE' in text) == ('LEARNING_RATE' in mentions)
+  assert ('WARMUP_STEPS' in text) == ('WARMUP_STEPS' in mentions)

@@ -82,6 +82,8 @@ class MetricsHook(hook_base.Hook):
         first_metrics=self._first_metrics(run),
         step=run.step,
         vocabulary_size=run.setup.spec.size,
+        optimizer=run.trainer.optimizer,
+        num_steps=run.trainer.steps,
       ):
         logging.warning('%s', message)
 

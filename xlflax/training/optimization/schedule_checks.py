@@ -1,8 +1,10 @@
-"""Checks of user-defined schedules before training."""
+"""Checks of schedules before training, and the maxima of learning rates."""
 
 import dataclasses
+import functools
+import logging
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,12 +12,42 @@ import numpy as np
 from flax import linen as nn
 
 from xlflax.training.optimization import optimizers, schedules
-from xlflax.utils import errors, user_modules
+from xlflax.utils import errors, logs, user_modules
 
 # A schedule of a longer run is evaluated at this number of steps.
 _MAX_STEPS = 100_000
 # Negative values of at most this fraction of the peak are rounding errors.
 _ROUNDING_ERROR = 1e-5
+# A higher learning rate of an optimizer such as Adam, whose updates have about
+# the size of the learning rate, is probably a mistake.
+_HIGHEST_RATE = 0.1
+
+
+class MaxRate(NamedTuple):
+  """Maximum of a learning rate over the steps of a run.
+
+  Attributes:
+    pattern: Pattern of the parameters in `Optimizer.learning_rate_overrides`.
+      None for the learning rate of all other parameters.
+    schedule: Class of the schedule, or 'constant'.
+    maximum: Maximum value. None if it could not be computed.
+  """
+
+  pattern: str | None
+  schedule: str
+  maximum: float | None
+
+  @property
+  def label(self) -> str:
+    """Noun phrase that names the maximum."""
+    suffix = '' if self.pattern is None else f' of {self.pattern}'
+    return f'Maximum learning rate{suffix}'
+
+  @property
+  def description(self) -> str:
+    """The value and the class of the schedule, as in '0.001 (Linear)'."""
+    value = 'unknown' if self.maximum is None else f'{self.maximum:.4g}'
+    return f'{value} ({self.schedule})'
 
 
 def check_learning_rates(
@@ -52,9 +84,155 @@ def check_scalars(value: Any) -> None:
   for schedule in _find_user_schedules(value):
     # Training passes an array. Some schedules do not accept the integer 0, as
     # in `step ** -0.5`.
-    with user_modules.converting_class_errors(schedule, '__call__'):
+    with user_modules.converting_class_errors(
+      schedule,
+      '__call__',
+      suggest=functools.partial(_suggest_total_steps, schedule),
+    ):
       first_value = schedule(jnp.asarray(0))
     _check_scalar(schedule, first_value)
+
+
+def find_max_rates(
+  optimizer: optimizers.Optimizer, num_steps: int
+) -> list[MaxRate]:
+  """Computes the maxima of an optimizer's learning rates in a run.
+
+  Args:
+    optimizer: Optimizer of the run.
+    num_steps: Number of steps in the run.
+
+  Returns:
+    The maximum of `learning_rate`, followed by those of
+    `learning_rate_overrides`.
+  """
+  rates = [(None, optimizer.learning_rate), *optimizer.learning_rate_overrides]
+  return [
+    MaxRate(
+      pattern,
+      type(rate).__name__ if callable(rate) else 'constant',
+      _find_maximum(rate, num_steps),
+    )
+    for pattern, rate in rates
+  ]
+
+
+def warn_of_high_rates(optimizer: optimizers.Optimizer, num_steps: int) -> None:
+  """Logs a warning if a user-defined schedule returns high learning rates.
+
+  A schedule that returns a factor between 0 and 1 in place of the learning rate
+  is an example.
+
+  Args:
+    optimizer: Optimizer of the run. SGD, and Adafactor whose learning rate is
+      relative to the parameters, are not checked.
+    num_steps: Number of steps in the run.
+  """
+  if isinstance(optimizer, optimizers.SGD) or (
+    isinstance(optimizer, optimizers.Adafactor)
+    and optimizer.multiply_by_parameter_scale
+  ):
+    return
+  rates = [
+    optimizer.learning_rate,
+    *(r for _, r in optimizer.learning_rate_overrides),
+  ]
+  for schedule in _find_user_schedules(rates):
+    maximum = _find_maximum(schedule, num_steps)
+    # Schedules are computed in float32.
+    if maximum is not None and np.float32(maximum) > np.float32(_HIGHEST_RATE):
+      name = type(schedule).__name__
+      logging.warning(
+        'The maximum learning rate of the schedule %s is %.4g, which is high for '
+        'the optimizer %s, so the loss may diverge. `%s.__call__` must return the '
+        'learning rate itself, not a factor between 0 and 1.',
+        name,
+        maximum,
+        type(optimizer).__name__,
+        name,
+        extra=logs.ONCE,
+      )
+
+
+def suggest_lower_rate(optimizer: optimizers.Optimizer, num_steps: int) -> str:
+  """Returns the instruction that lowers the learning rate of a run.
+
+  The macros LEARNING_RATE and WARMUP_STEPS set fields of the schedules of
+  xlflax, but not those of other schedules.
+
+  Args:
+    optimizer: Optimizer of the run.
+    num_steps: Number of steps in the run.
+  """
+  rate = optimizer.learning_rate
+  if not callable(rate):
+    return 'Lower LEARNING_RATE.'
+  if isinstance(rate, schedules.Peaked) and not user_modules.is_user_extension(
+    type(rate)
+  ):
+    return 'Lower LEARNING_RATE, or increase WARMUP_STEPS.'
+  maximum = _find_maximum(rate, num_steps)
+  value = '' if maximum is None else f' (at most {maximum:.4g} in this run)'
+  return (
+    f'Lower the learning rates of the schedule {type(rate).__name__}{value}, or '
+    'increase the number of its warmup steps.'
+  )
+
+
+def _find_maximum(rate: Any, num_steps: int) -> float | None:
+  """Returns the maximum of a learning rate, or None if it is unknown.
+
+  Args:
+    rate: Number or schedule.
+    num_steps: Number of steps in the run. In a long run, the schedule is
+      evaluated at a sample of the steps, and at all steps that are close to the
+      maximum of the sample.
+  """
+  if not callable(rate):
+    return float(rate)
+  steps = _sample_steps(0, num_steps - 1)
+  values = _evaluate(rate, steps)
+  if values is None or not steps.size:
+    return None
+  best = int(np.argmax(values))
+  first, last = steps[max(best - 1, 0)], steps[min(best + 1, steps.size - 1)]
+  if last - first > 2:
+    values = _evaluate(rate, _sample_steps(int(first), int(last)))
+  return None if values is None else float(np.max(values))
+
+
+def _sample_steps(first: int, last: int) -> np.ndarray:
+  """Returns the steps of a range, or a sample of `_MAX_STEPS` steps."""
+  count = max(min(last - first + 1, _MAX_STEPS), 0)
+  return np.unique(np.linspace(first, last, count).astype(np.int32))
+
+
+def _evaluate(
+  schedule: schedules.Schedule, steps: np.ndarray
+) -> np.ndarray | None:
+  """Returns the values of a schedule, or None if it does not support `vmap`."""
+  try:
+    return np.asarray(jax.jit(jax.vmap(schedule))(steps))
+  except Exception:  # noqa: BLE001, a user-defined schedule may not support it.
+    return None
+
+
+def _suggest_total_steps(
+  schedule: schedules.Schedule, error: Exception
+) -> str | None:
+  """Returns a hint if a schedule has computed with a field that is None."""
+  names = [
+    errors.field_location(schedule, field.name)
+    for field in dataclasses.fields(schedule)
+    if getattr(schedule, field.name, None) is None
+  ]
+  if not names or not isinstance(error, TypeError | AttributeError):
+    return None
+  return (
+    f'The value of {" and ".join(names)} is None. A run sets only the field '
+    '`total_steps` to its number of steps. Rename the field to `total_steps`, '
+    'or set it in the configuration.'
+  )
 
 
 def _find_user_schedules(value: Any) -> Iterator[schedules.Schedule]:
@@ -77,12 +255,9 @@ def _check_rates(schedule: schedules.Schedule, num_steps: int) -> None:
   """Checks the values of a learning rate schedule at the steps of a run."""
   if num_steps < 1:
     return
-  steps = np.unique(
-    np.linspace(0, num_steps - 1, min(num_steps, _MAX_STEPS)).astype(np.int32)
-  )
-  try:
-    values = np.asarray(jax.jit(jax.vmap(schedule))(steps))
-  except Exception:  # noqa: BLE001, the schedule may not support `vmap`.
+  steps = _sample_steps(0, num_steps - 1)
+  values = _evaluate(schedule, steps)
+  if values is None:
     return
   peak = np.max(np.abs(values), initial=0.0, where=np.isfinite(values))
   is_invalid = ~np.isfinite(values) | (values < -_ROUNDING_ERROR * peak)
