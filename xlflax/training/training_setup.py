@@ -106,6 +106,7 @@ class Setup:
     params = self.factory.abstract.params
     update_direction.warn_of_ascent(settings.optimizer, params)
     update_direction.warn_of_ignored_rate(settings.optimizer, params)
+    update_direction.warn_of_unread_fields(settings.optimizer, params)
 
   def _with_default_rate(self) -> 'Trainer':
     """Returns the run's settings with the default learning rate filled in."""

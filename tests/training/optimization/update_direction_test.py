@@ -157,3 +157,122 @@ def test_optimizer_with_a_default_learning_rate_may_ignore_it(caplog):
   optimizer = _WithoutRate(create=lambda rate: optax.adam(1e-3))
   update_direction.warn_of_ignored_rate(optimizer, _PARAMS)
   assert not caplog.records
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Betas(optimizers.Optimizer):
+  """A user-defined optimizer that does not use its second field."""
+
+  b1: float = 0.9
+  b2: float = 0.999
+
+  def make(self, rate):
+    return optax.adam(rate, b1=self.b1)
+
+
+def test_a_field_that_make_does_not_read_causes_a_warning(caplog):
+  optimizer = _Betas(learning_rate=0.1, b2=0.98)
+  update_direction.warn_of_unread_fields(optimizer, _PARAMS)
+  (record,) = caplog.records
+  assert_mentions(record.getMessage(), '_Betas.b2', '_Betas.make')
+  assert '_Betas.b1' not in record.getMessage()
+  assert type(optimizer) is _Betas
+
+
+def _make_adam(optimizer, rate):
+  return optax.adam(rate, b2=optimizer.b2)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Property(_Betas):
+  @property
+  def _arguments(self):
+    return {'b1': self.b1, 'b2': self.b2}
+
+  def make(self, rate):
+    return optax.adam(rate, **self._arguments)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Function(_Betas):
+  def make(self, rate):
+    return _make_adam(self, rate)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _AllFields(_Betas):
+  def make(self, rate):
+    fields = dataclasses.asdict(self)
+    return optax.adam(rate, b1=fields['b1'], b2=fields['b2'])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Dict(_Betas):
+  def make(self, rate):
+    return optax.adam(rate, b2=vars(self)['b2'])
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Name(_Betas):
+  def make(self, rate):
+    return optax.adam(rate, **{k: getattr(self, k) for k in ('b1', 'b2')})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Late(_Betas):
+  """Reads the field in the update."""
+
+  def make(self, rate):
+    def update(gradients, state, params):
+      scale = _read_late(self)
+      return jax.tree.map(lambda g: -scale * rate * g, gradients), state
+
+    return optax.GradientTransformation(lambda params: (), update)
+
+
+def _read_late(optimizer):
+  return optimizer.b2
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _OtherMethod(_Betas):
+  def make(self, rate):
+    return optax.adam(rate)
+
+  def is_trainable(self, parameter):
+    return self.b2 > 0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Fails(_Betas):
+  def make(self, rate):
+    raise ValueError('unsupported')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Slots(optimizers.Optimizer):
+  __slots__ = ('extra',)
+
+  def make(self, rate):
+    return optax.adam(rate)
+
+
+@pytest.mark.parametrize(
+  'make',
+  [
+    _Property,
+    _Function,
+    _AllFields,
+    _Dict,
+    _Name,
+    _Late,
+    _OtherMethod,
+    _Fails,
+    _Slots,
+    optimizers.AdamW,
+  ],
+)
+def test_fields_that_are_read_cause_no_warning(make, caplog):
+  optimizer = make(learning_rate=0.1)
+  update_direction.warn_of_unread_fields(optimizer, _PARAMS)
+  assert 'b2' not in caplog.text
