@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -47,7 +48,7 @@ def check_request(
       hook,
       method,
       value,
-      expected='training.Request(...) or None',
+      expected='a training.Request or None',
       fix='Return training.Request(stop=True) to end training, another '
       'training.Request(...), or nothing.',
     )
@@ -179,7 +180,7 @@ def read_state(hook: hook_base.Hook) -> Any:
       f'The method `{_name(hook, "state_dict")}` must return JSON data, which '
       'consists of dictionaries with text keys, lists, text, numbers, booleans '
       'and None',
-      got=f'{"a key" if is_key else "a value"} of type {type(value).__name__} '
+      got=f'{"a key" if is_key else "a value"} of type {_describe_type(value)} '
       + (f'({value!r}) in ' if is_key else 'at ')
       + f'state_dict(){path.removesuffix("{}")}',
       where=_find_method(hook, 'state_dict'),
@@ -257,6 +258,15 @@ def _suggest_json(value: Any) -> str:
   return 'Convert the value to a list, a dictionary, text or a number.'
 
 
+def _describe_type(value: Any) -> str:
+  """Returns the type of a value as users know it, such as 'jax.Array'."""
+  if isinstance(value, jax.Array):
+    return 'jax.Array'
+  cls = type(value)
+  module = '' if cls.__module__ == 'builtins' else f'{cls.__module__}.'
+  return f'{module}{cls.__qualname__}'
+
+
 def _name(hook: hook_base.Hook, method: str) -> str:
   return f'{type(hook).__name__}.{method}'
 
@@ -274,11 +284,10 @@ def _invalid_result(
 ) -> errors.ConfigError:
   """Returns the error for the value of a method."""
   return errors.ConfigError(
-    f'The method `{_name(hook, method)}` returned an invalid value',
+    f'The method `{_name(hook, method)}` must return {expected}',
     got='the class training.Request'
     if value is hook_base.Request
     else repr(value),
-    expected=expected,
     where=_find_method(hook, method),
     fix=fix,
   )
