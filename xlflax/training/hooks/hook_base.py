@@ -99,7 +99,11 @@ class Hook(validation.ValidatedFields):
     """
 
   def before_checkpoint(self, run: 'training_run.TrainingRun') -> bool:
-    """Returns whether the train state after this step may be saved."""
+    """Returns True if the train state after this step may be saved.
+
+    If the result is False, the checkpoint is not written. Other values, such as
+    None, raise an error.
+    """
     del run
     return True
 
@@ -129,7 +133,9 @@ class Hook(validation.ValidatedFields):
   def state_dict(self) -> dict[str, Any] | None:
     """Returns the hook's state for the next checkpoint, as plain JSON.
 
-    If None, the hook has no state. Only the state of the first process is
+    Scalars of JAX and NumPy raise an error. Convert them with `float` or `int`.
+    The method is also called before training, to save the initial state. If
+    None, the hook has no state. Only the state of the first process is
     saved.
     """
     return None
