@@ -4,7 +4,6 @@ import contextlib
 import copy
 import logging
 import pathlib
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -192,15 +191,11 @@ class TrainingRun:
       if self._writer:
         stack.callback(self._writer.close)
       for hook in reversed(self.hooks):
-        stack.callback(self._after_training, hook)
+        stack.callback(
+          hook_results.call_without_request, hook, 'after_training', self
+        )
       for prefetcher in self._prefetchers.values():
         stack.callback(prefetcher.close)
-
-  def _after_training(self, hook: hook_base.Hook) -> None:
-    """Calls `after_training` of a hook and checks the returned value."""
-    result = hook.after_training(self)
-    if sys.exception() is None:
-      hook_results.check_no_request(hook, 'after_training', result)
 
   def summary(self) -> dict[str, Any]:
     """Logs how training ended, and returns a summary of the run.
@@ -396,8 +391,9 @@ class TrainingRun:
       metrics,
     )
     for hook in self.hooks:
-      result = hook.after_checkpoint(self, self.step)
-      hook_results.check_no_request(hook, 'after_checkpoint', result)
+      hook_results.call_without_request(
+        hook, 'after_checkpoint', self, self.step
+      )
 
   def _rewind(self, reason: str) -> None:
     """Restores the last checkpoint and skips the batches read since then."""
@@ -433,8 +429,7 @@ class TrainingRun:
     self.restart_clocks()
     self.state = restored.state if restored else self.setup.initial_state()
     for hook in self.hooks:
-      result = hook.after_rewind(self, from_step)
-      hook_results.check_no_request(hook, 'after_rewind', result)
+      hook_results.call_without_request(hook, 'after_rewind', self, from_step)
 
   # Services for hooks.
 

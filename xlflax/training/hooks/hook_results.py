@@ -9,6 +9,7 @@ import dataclasses
 import inspect
 import json
 import logging
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -67,17 +68,23 @@ def check_request(
   return dataclasses.replace(value, metrics=metrics)
 
 
-def check_no_request(hook: hook_base.Hook, method: str, value: Any) -> None:
-  """Checks the value of a method whose requests would not be executed.
+def call_without_request(
+  hook: hook_base.Hook, method: str, *arguments: Any
+) -> None:
+  """Calls a method whose requests would not be executed.
 
   Args:
-    hook: Hook whose method was called.
+    hook: Hook whose method is called.
     method: Name of the method.
-    value: Returned value.
+    *arguments: Arguments of the method.
 
   Raises:
-    ConfigError: If the value is a `Request` or the class `Request`.
+    ConfigError: If the method returns a `Request` or the class `Request`, and
+      no other exception is being handled.
   """
+  value = getattr(hook, method)(*arguments)
+  if sys.exception() is not None:
+    return
   if isinstance(value, hook_base.Request) or value is hook_base.Request:
     raise _invalid_result(
       hook,
