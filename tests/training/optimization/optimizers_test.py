@@ -625,11 +625,11 @@ def _accumulate(rate):
 )
 def test_accumulation_inside_an_optimizer_is_rejected(create):
   """Its schedule would count the accumulated steps instead of the run's."""
-  optimizer = _Own(learning_rate=_LINEAR, create=create)
+  optimizer = _UserOptimizer(learning_rate=_LINEAR, create=create)
   with raises_error(
     errors.ConfigError,
     mentions=(
-      '`_Own.make`',
+      '`_UserOptimizer.make`',
       'optax.MultiSteps',
       'Trainer.gradient_accumulation_steps',
       'optimizers_test.py',

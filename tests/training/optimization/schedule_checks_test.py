@@ -195,8 +195,13 @@ _LINEAR = schedules.Linear(peak_value=1e-3, total_steps=300_000)
     ),
     (schedules.Piecewise(values=(0.1, 0.3), boundaries=(8,)), 8, 0.1, None),
     (schedules.Piecewise(values=(0.1, 0.3), boundaries=(8,)), 9, 0.3, None),
-    (_Own(compute=lambda step: 0.5 - step / 100), 10, 0.5, '_Own'),
-    (_Own(compute=lambda step: 1e-3), 10, 1e-3, '_Own'),
+    (
+      _UserSchedule(compute=lambda step: 0.5 - step / 100),
+      10,
+      0.5,
+      '_UserSchedule',
+    ),
+    (_UserSchedule(compute=lambda step: 1e-3), 10, 1e-3, '_UserSchedule'),
   ],
 )
 def test_the_maximum_learning_rate_of_a_run(rate, num_steps, maximum, name):
@@ -211,14 +216,14 @@ def test_the_maximum_learning_rate_of_a_run(rate, num_steps, maximum, name):
 
 
 def test_a_schedule_whose_maximum_is_unknown_is_still_named():
-  callback = _Own(
+  callback = _UserSchedule(
     compute=lambda step: jax.pure_callback(
       lambda _: np.float32(1), jax.ShapeDtypeStruct((), jnp.float32), step
     )
   )
   optimizer = optimizers.AdamW(learning_rate=callback)
   assert schedule_checks.find_max_rates(optimizer, 4) == [
-    schedule_checks.MaxRate(None, '_Own', None)
+    schedule_checks.MaxRate(None, '_UserSchedule', None)
   ]
 
 
@@ -234,20 +239,22 @@ class _OwnAdam(optimizers.Optimizer):
 
 @pytest.mark.parametrize('make', [optimizers.AdamW, optimizers.Muon, _OwnAdam])
 def test_a_factor_in_place_of_a_learning_rate_causes_a_warning(make, caplog):
-  optimizer = make(learning_rate=_Own(compute=_factor))
+  optimizer = make(learning_rate=_UserSchedule(compute=_factor))
   schedule_checks.warn_of_high_rates(optimizer, 10)
   (record,) = caplog.records
-  assert_mentions(record.getMessage(), '_Own', '1', type(optimizer).__name__)
+  assert_mentions(
+    record.getMessage(), '_UserSchedule', '1', type(optimizer).__name__
+  )
 
 
 @pytest.mark.parametrize(
   'optimizer',
   [
-    optimizers.AdamW(learning_rate=_Own(compute=lambda step: 0.1)),
+    optimizers.AdamW(learning_rate=_UserSchedule(compute=lambda step: 0.1)),
     optimizers.AdamW(learning_rate=schedules.Constant(peak_value=1.0)),
     optimizers.AdamW(learning_rate=1.0),
-    optimizers.SGD(learning_rate=_Own(compute=_factor)),
-    optimizers.Adafactor(learning_rate=_Own(compute=_factor)),
+    optimizers.SGD(learning_rate=_UserSchedule(compute=_factor)),
+    optimizers.Adafactor(learning_rate=_UserSchedule(compute=_factor)),
   ],
 )
 def test_other_learning_rates_cause_no_warning(optimizer, caplog):
@@ -257,7 +264,8 @@ def test_other_learning_rates_cause_no_warning(optimizer, caplog):
 
 def test_absolute_adafactor_is_checked(caplog):
   optimizer = optimizers.Adafactor(
-    learning_rate=_Own(compute=_factor), multiply_by_parameter_scale=False
+    learning_rate=_UserSchedule(compute=_factor),
+    multiply_by_parameter_scale=False,
   )
   schedule_checks.warn_of_high_rates(optimizer, 10)
   assert len(caplog.records) == 1
@@ -268,7 +276,7 @@ def test_absolute_adafactor_is_checked(caplog):
   [
     (_LINEAR, ('LEARNING_RATE', 'WARMUP_STEPS')),
     (1.0, ('LEARNING_RATE',)),
-    (_Own(compute=_factor), ('_Own', '1')),
+    (_UserSchedule(compute=_factor), ('_UserSchedule', '1')),
     (schedules.Piecewise(values=(0.5,), boundaries=()), ('Piecewise', '0.5')),
   ],
 )
