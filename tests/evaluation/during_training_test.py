@@ -10,6 +10,7 @@ import pytest
 from tests.errors import assert_mentions, raises_error
 from tests.training import tiny
 from xlflax.evaluation import during_training, eval_task, text_sources
+from xlflax.evaluation.metrics import metric
 from xlflax.evaluation.tasks import perplexity
 from xlflax.training.optimization import optimizers
 from xlflax.utils import errors
@@ -155,7 +156,33 @@ def test_primary_metrics_are_logged(tmp_path, caplog):
     tasks=(_Bias(name='a'),), eval_interval_steps=1
   )
   evaluation.run(_setup(tmp_path), _state(3))
-  assert_mentions(caplog.text, 3)  # The task has no mean.
+  assert_mentions(caplog.text, 'step 3 | a bias 0.500')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Languages(eval_task.EvalTask):
+  """Returns a score for each of two languages, and no mean."""
+
+  METRICS = (metric.ACCURACY,)
+
+  def evaluate(self, eval_model):
+    return eval_task.EvalResult(
+      metrics={'accuracy/de': 0.25, 'accuracy/fr': 0.75}
+    )
+
+
+def test_the_mean_of_a_task_without_a_mean_selects_and_is_logged(
+  tmp_path, caplog
+):
+  caplog.set_level('INFO')
+  evaluation = during_training.Evaluation(
+    tasks=(_Languages(name='a'), _Bias(name='b', fails=True)),
+    eval_interval_steps=1,
+  )
+  evaluation.check_metric('a/accuracy/mean')
+  metrics = evaluation.run(_setup(tmp_path), _state(3))
+  assert metrics['a/accuracy/mean'] == 0.5
+  assert_mentions(caplog.text, 'a accuracy 0.500', 'b bias failed')
 
 
 def test_failed_task_is_omitted(tmp_path, caplog):

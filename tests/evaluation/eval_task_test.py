@@ -208,7 +208,43 @@ def test_metrics_are_converted_to_numbers():
     'accuracy/en': 0.5,
     'accuracy/fr': 1.0,
     'accuracy/de': 1.0,
+    'accuracy/mean': 2.5 / 3,
   }
+
+
+@pytest.mark.parametrize(
+  'metrics, mean',
+  [
+    ({'accuracy/en': 0.5, 'accuracy/fr': 0.25}, 0.375),
+    ({'accuracy/en': 0.5, 'accuracy/mean': 0.1}, 0.1),
+    ({'accuracy': 0.5}, 0.5),
+    ({'accuracy/en': 0.5, 'accuracy/fr': math.nan}, None),
+    ({}, None),
+  ],
+)
+def test_a_missing_mean_is_computed(metrics, mean):
+  value = eval_task.EvalResult(metrics=metrics)
+  result = eval_task.evaluate_task(_Returning(value=value), None)
+  assert result.metrics.get('accuracy/mean') == mean
+  assert 'spearman/mean' not in result.metrics
+
+
+def test_missing_means_follow_the_kind_of_the_metric():
+  @dataclasses.dataclass(frozen=True, kw_only=True)
+  class _Perplexities(eval_task.EvalTask):
+    METRICS = (
+      metric.Metric('my_perplexity', metric.Better.LOWER),
+      metric.Metric('my_tokens', metric.Better.NEITHER),
+    )
+
+  metrics = {
+    'my_perplexity/en': 2.0,
+    'my_perplexity/fr': 8.0,
+    'my_tokens/en': 5.0,
+    'my_tokens/fr': 7.0,
+  }
+  means = eval_task.missing_means(_Perplexities(name='p'), metrics)
+  assert means == pytest.approx({'my_perplexity/mean': 4.0})
 
 
 @pytest.mark.parametrize(
@@ -227,7 +263,9 @@ def test_metrics_are_converted_to_numbers():
 def test_unexpected_metrics_cause_a_warning(caplog, metrics, mentions):
   value = eval_task.EvalResult(metrics=metrics)
   result = eval_task.evaluate_task(_Returning(value=value), None)
-  assert not result.failures and result.metrics.keys() == metrics.keys()
+  assert not result.failures
+  returned = {name for name in result.metrics if not name.endswith('/mean')}
+  assert returned == metrics.keys()
   messages = [record.getMessage() for record in caplog.records]
   if mentions is None:
     assert not messages

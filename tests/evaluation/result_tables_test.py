@@ -186,6 +186,16 @@ def test_log_line_contains_the_mean():
   )
 
 
+def test_log_line_of_a_result_without_a_mean_has_the_first_values():
+  assert result_tables.summary_line(_Task(), _result(de=0.5, fr=0.25)) == (
+    'retrieval accuracy de 0.500, fr 0.250'
+  )
+  values = dict.fromkeys('abcde', 0.5)
+  line = result_tables.summary_line(_Task(), _result(**values))
+  assert_mentions(line, 'c 0.500', '… (5 values)')
+  assert result_tables.summary_line(_Task(), _result()).split()[-1] == '-'
+
+
 def test_log_line_does_not_repeat_a_task_named_after_its_metric():
   task = result_tables.Recorded('perplexity', 'all', 'perplexity')
   result = eval_task.EvalResult(metrics={'perplexity/mean': 12.5})

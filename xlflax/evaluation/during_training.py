@@ -90,9 +90,9 @@ class Evaluation:
 
     See `evaluate_state`.
     """
-    metrics = evaluate_state(self, setup, state)
-    _log_primary_metrics(self.tasks, int(state.step), metrics)
-    return metrics
+    results = _evaluate_tasks(self, setup, state)
+    _log_primary_metrics(self.tasks, int(state.step), results)
+    return _join_metrics(results)
 
 
 def evaluate_state(
@@ -113,6 +113,24 @@ def evaluate_state(
   Returns:
     Metrics by name, such as 'retrieval/accuracy/de'.
   """
+  return _join_metrics(_evaluate_tasks(evaluation, setup, state))
+
+
+def _join_metrics(
+  results: Mapping[str, eval_task.EvalResult],
+) -> dict[str, float]:
+  """Returns the metrics of all tasks, such as 'retrieval/accuracy/de'."""
+  return {
+    f'{task}/{name}': value
+    for task, result in results.items()
+    for name, value in result.metrics.items()
+  }
+
+
+def _evaluate_tasks(
+  evaluation: Evaluation, setup, state: train_state.TrainState
+) -> dict[str, eval_task.EvalResult]:
+  """Evaluates all tasks on a train state and returns the results by task."""
   step = int(state.step)
   use_ema = evaluation.use_ema and setup.settings.ema_decay is not None
   params = state.ema if use_ema else state.params
@@ -130,17 +148,15 @@ def evaluate_state(
     inputs=objective_config.collect_inputs(setup.settings),
     sentence=sentence_embedding.of_run(setup.model_dir, params),
   )
-  metrics: dict[str, float] = {}
+  results: dict[str, eval_task.EvalResult] = {}
   for task in evaluation.tasks:
     result = eval_task.evaluate_task(task, eval_model)
     for failure in result.failures:
       logging.error('Evaluation at step %d: %s', step, failure)
-    metrics.update(
-      {f'{task.name}/{name}': value for name, value in result.metrics.items()}
-    )
+    results[task.name] = result
     if distributed_job.is_lead():
       _write_result(evaluation, setup, task, step, result)
-  return metrics
+  return results
 
 
 def _write_result(
@@ -170,19 +186,16 @@ def _write_result(
     )
 
 
-def _log_primary_metrics(tasks, step, metrics) -> None:
-  means = {
-    f'{task.name} {task.primary_metric}': metrics.get(
-      f'{task.name}/{task.primary_metric}/mean'
-    )
-    for task in tasks
-  }
-  logging.info(
-    'step %d | %s',
-    step,
-    ' | '.join(
-      f'{name} '
-      + ('failed' if value is None else score_format.format_score(value))
-      for name, value in means.items()
-    ),
-  )
+def _log_primary_metrics(
+  tasks, step: int, results: Mapping[str, eval_task.EvalResult]
+) -> None:
+  """Logs the means of the primary metrics, or 'failed' for a failed task."""
+  scores = []
+  for task in tasks:
+    result = results[task.name]
+    if result.failures and not result.metrics:
+      score = 'failed'
+    else:
+      score = score_format.format_mean(task.primary_metric, result.metrics)
+    scores.append(f'{task.name} {task.primary_metric} {score}')
+  logging.info('step %d | %s', step, ' | '.join(scores))

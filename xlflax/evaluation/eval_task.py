@@ -15,6 +15,7 @@ import json
 import logging
 import math
 import pathlib
+import statistics
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, NamedTuple
@@ -25,7 +26,7 @@ import pydantic
 from xlflax.data.tokenizers import base_vocabulary
 from xlflax.evaluation import sentence_embedding
 from xlflax.evaluation.metrics import example_statistics
-from xlflax.evaluation.metrics.metric import Metric
+from xlflax.evaluation.metrics.metric import Better, Metric
 from xlflax.models.variants import parameter_sharing
 from xlflax.objectives import objective_base
 from xlflax.training import nonfinite_checks
@@ -540,6 +541,10 @@ def evaluate_task(task: EvalTask, eval_model: EvalModel) -> EvalResult:
     with user_modules.converting_class_errors(task, 'evaluate'):
       result = task.evaluate(eval_model)
     result = _check_result(task, result)
+    if not user_modules.is_xlflax(type(task).evaluate.__module__):
+      result = dataclasses.replace(
+        result, metrics=result.metrics | missing_means(task, result.metrics)
+      )
     layers = task.scored_layers(eval_model)
     return dataclasses.replace(
       result,
@@ -551,6 +556,46 @@ def evaluate_task(task: EvalTask, eval_model: EvalModel) -> EvalResult:
       max_examples=_example_limit(task),
     )
   return EvalResult(metrics={}, failures=failures.collected())
+
+
+def missing_means(
+  task: EvalTask, metrics: Mapping[str, float]
+) -> dict[str, float]:
+  """Computes `METRIC/mean` of the metrics that a task returned without a mean.
+
+  The mean is that over the languages or files in `metrics`. It is geometric for
+  perplexities, as in the tasks of xlflax. The mean of a metric without parts,
+  such as 'accuracy', is the metric's value. Metrics whose `better` is NEITHER
+  and metrics with a value that is NaN or infinite have no mean.
+
+  Args:
+    task: Task that computed the metrics.
+    metrics: Metric values by name, such as 'accuracy/de'.
+
+  Returns:
+    Means by name, such as 'accuracy/mean'. Means that are in `metrics` are
+    omitted.
+  """
+  means = {}
+  for metric in task.METRICS:
+    name = f'{metric.name}/mean'
+    values = [
+      value
+      for key, value in metrics.items()
+      if key == metric.name or key.startswith(f'{metric.name}/')
+    ]
+    if (
+      name in metrics
+      or metric.better is Better.NEITHER
+      or not values
+      or not np.all(np.isfinite(values))
+    ):
+      continue
+    if metric.name.endswith('perplexity') and min(values) > 0:
+      means[name] = statistics.geometric_mean(values)
+    else:
+      means[name] = statistics.fmean(values)
+  return means
 
 
 def _example_limit(task: EvalTask) -> int | None:

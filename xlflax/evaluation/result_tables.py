@@ -645,8 +645,7 @@ def describe_coverage(
 def summary_line(task: eval_task.EvalTask, result: eval_task.EvalResult) -> str:
   """Formats mean scores for a log line, as in 'retrieval accuracy 0.612'."""
   means = (
-    f'{metric} '
-    + score_format.format_score(result.metrics.get(f'{metric}/mean'))
+    f'{metric} {score_format.format_mean(metric, result.metrics)}'
     for metric in (task.primary_metric, *task.further_metrics)
     if metric == task.primary_metric or f'{metric}/mean' in result.metrics
   )

@@ -1,10 +1,12 @@
 """Format of scores in tables, figures and messages."""
 
 import math
+from collections.abc import Mapping
 
 _SIGNIFICANT_DIGITS = 4
 # Numbers of at least this size have too many digits to be read.
 _SCIENTIFIC = 1e15
+_MAX_LISTED = 3  # Maximum number of languages in a log line.
 
 
 def format_score(
@@ -33,6 +35,30 @@ def format_score(
   if num_decimals <= 0:
     return f'{rounded:{sign},.0f}'
   return f'{value:{sign}.{num_decimals}f}'
+
+
+def format_mean(metric: str, metrics: Mapping[str, float]) -> str:
+  """Formats the mean of a metric, or the first values if there is no mean.
+
+  For example, the text is '0.612' or 'de 0.540, fr 0.610, … (5 values)'. It is
+  '-' if the metric has no values.
+
+  Args:
+    metric: Name of the metric.
+    metrics: Metric values by name, such as 'accuracy/de'.
+  """
+  if f'{metric}/mean' in metrics:
+    return format_score(metrics[f'{metric}/mean'])
+  if metric in metrics:
+    return format_score(metrics[metric])
+  values = [
+    f'{name.removeprefix(f"{metric}/")} {format_score(value)}'
+    for name, value in metrics.items()
+    if name.startswith(f'{metric}/')
+  ]
+  if len(values) > _MAX_LISTED:
+    values[_MAX_LISTED:] = [f'… ({len(values)} values)']
+  return ', '.join(values) or '-'
 
 
 def format_tick(value: float, position: float | None = None) -> str:
