@@ -566,6 +566,22 @@ def is_baseline(name: str, metric: str) -> bool:
   return name in _BASELINES.get(metric, ())
 
 
+def metrics_with_baselines(result: eval_task.EvalResult) -> list[str]:
+  """Returns the metrics of a result for which it also has baseline scores.
+
+  For example, a tagging result has the primary metric 'f1', but the baseline
+  'majority' of the metric 'accuracy'.
+
+  Args:
+    result: Evaluation result, which contains the scores of the baselines.
+  """
+  return [
+    metric
+    for metric in _BASELINES
+    if parts_of(metric, {0: result}) and baseline_scores(metric, result)
+  ]
+
+
 def baseline_scores(
   metric: str, result: eval_task.EvalResult
 ) -> dict[str, dict[str, float]]:

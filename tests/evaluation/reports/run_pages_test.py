@@ -166,6 +166,20 @@ def test_languages_not_better_than_a_baseline_are_listed(tmp_path):
   assert 'fr' not in summary.split()
 
 
+def test_baselines_of_a_metric_that_is_not_the_main_one_are_compared(tmp_path):
+  """The main metric of tagging is F1, but the majority has an accuracy."""
+  result = eval_task.EvalResult(
+    metrics={'f1/en': 0.0, 'accuracy/en': 0.25, 'majority/en': 0.25},
+    score_metrics=('f1',),
+  )
+  run = _record('pos', warnings={_TEST: {100: result}})
+  page = run_pages.write_comparison(tmp_path, [run]).read_text()
+  summary = page.partition('<h2>Summary</h2>')[2].partition('</ul>')[0]
+  assert_mentions(summary, 'accuracy at step 100', 'equal', 'majority')
+  explained = page.partition('<h2>Metrics</h2>')[2]
+  assert_mentions(explained, 'majority')
+
+
 def test_results_on_several_test_sets_are_distinguished(tmp_path):
   clean, more = (
     dataclasses.replace(_result(accuracy_de=score), test_data=directory)

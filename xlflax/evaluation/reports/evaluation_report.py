@@ -67,11 +67,15 @@ def write_report(
       comparisons.append(f'{names[group]}, {task.primary_metric}: {best}')
     comparisons += [
       f'{names[group]}, {task.primary_metric} at {comparison}'
-      for comparison in (
-        *_compare_with_untrained(task, stored[group], folder),
-        *_compare_with_baselines(task, stored[group], folder),
+      for comparison in _compare_with_untrained(task, stored[group], folder)
+    ]
+    comparisons += [
+      f'{names[group]}, {metric} at {comparison}'
+      for metric, comparison in _compare_with_baselines(
+        task, stored[group], folder
       )
     ]
+    metrics += _compared_baselines(stored[group])
     files = plots.write_task_plots(
       directory, task, stored[group], folder=folder
     )
@@ -157,20 +161,43 @@ def _compare_with_untrained(
 
 def _compare_with_baselines(
   task: _Task, by_step, folder: pathlib.Path
-) -> list[str]:
-  """Returns a sentence on the baselines of the last checkpoint's scores."""
+) -> list[tuple[str, str]]:
+  """Compares the last checkpoint's scores with those of the baselines.
+
+  Returns:
+    Name of each metric that has baselines, with a sentence.
+  """
   steps = [step for step in by_step if isinstance(step, int)]
   if not steps:
     return []
   step = max(steps)
-  comparison = result_tables.compare_with_baselines(
-    task.primary_metric,
-    by_step[step],
-    result_tables.result_intervals(task, by_step[step], folder / str(step)),
+  intervals = result_tables.result_intervals(
+    task, by_step[step], folder / str(step)
   )
-  if not comparison:
+  comparisons = {
+    metric: result_tables.compare_with_baselines(
+      metric, by_step[step], intervals
+    )
+    for metric in result_tables.metrics_with_baselines(by_step[step])
+  }
+  return [
+    (metric, f'step {step:,}: {comparison}')
+    for metric, comparison in comparisons.items()
+    if comparison
+  ]
+
+
+def _compared_baselines(by_step) -> list[str]:
+  """Returns the metrics of the last checkpoint and their baselines."""
+  steps = [step for step in by_step if isinstance(step, int)]
+  if not steps:
     return []
-  return [f'step {step:,}: {comparison}']
+  last = by_step[max(steps)]
+  return [
+    name
+    for metric in result_tables.metrics_with_baselines(last)
+    for name in (metric, *result_tables.baseline_scores(metric, last))
+  ]
 
 
 def _notes(

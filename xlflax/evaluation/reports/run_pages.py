@@ -446,15 +446,16 @@ def _baseline_notes(
       comparison = result_tables.compare_with_untrained(
         metric, by_step.get(result_store.UNTRAINED), last
       )
-      baselines = result_tables.compare_with_baselines(
-        metric,
-        last,
-        run_scores.result_intervals(run, group, max(steps)),
-        only_if_not_better=True,
-      )
+      sentences = [(metric, comparison)]
+      intervals = run_scores.result_intervals(run, group, max(steps))
+      for compared in result_tables.metrics_with_baselines(last):
+        baselines = result_tables.compare_with_baselines(
+          compared, last, intervals, only_if_not_better=True
+        )
+        sentences.append((compared, baselines))
       notes += [
-        f'{run.name}, {names[group]}, {metric} at step {max(steps):,}: {note}'
-        for note in (comparison, baselines)
+        f'{run.name}, {names[group]}, {name} at step {max(steps):,}: {note}'
+        for name, note in sentences
         if note
       ]
   return notes

@@ -309,7 +309,7 @@ def _describe_coverage(
 
 
 def shown_metrics(group: result_store.Group, runs: Sequence[Any]) -> list[str]:
-  """Returns the metrics, baselines and counts that the tables show.
+  """Returns the metrics, baselines and counts that the page shows.
 
   Args:
     group: Group of results with the same task, split and settings.
@@ -322,6 +322,11 @@ def shown_metrics(group: result_store.Group, runs: Sequence[Any]) -> list[str]:
     if task is not None:
       names += result_tables.shown_metrics(task, by_step)
   names += compared_metrics(group, runs)
+  for result in _last_results(
+    group, [run for run in runs if run.results.get(group)]
+  ):
+    for metric in result_tables.metrics_with_baselines(result):
+      names += [metric, *result_tables.baseline_scores(metric, result)]
   return list(dict.fromkeys(filter(None, names)))
 
 
