@@ -340,7 +340,22 @@ def test_a_signal_stops_the_grid(run, monkeypatch):
 
   monkeypatch.setattr(fakes.FakeTrainer, 'train', stopped)
   report = run('LEARNING_RATE=0.2,0.4')
-  assert [c.status.value for c in report.trials] == ['stopped']
+  # All seeds of the search are counted, including those that did not start.
+  assert [c.status.value for c in report.trials] == ['stopped', 'not started']
+  assert not report.ranking and not report.is_complete
+  assert report.exit_status == errors.ExitStatus.STOPPED
+
+
+def test_finished_trials_after_the_stopped_one_are_reported(run, monkeypatch):
+  run('LEARNING_RATE=0.4')
+  trained = fakes.FakeTrainer.train
+
+  def stopped(self, **arguments):
+    return trained(self, **arguments) | {'finished': False}
+
+  monkeypatch.setattr(fakes.FakeTrainer, 'train', stopped)
+  report = run('LEARNING_RATE=0.2,0.4')
+  assert [c.status.value for c in report.trials] == ['stopped', 'finished']
 
 
 def test_finetune_directions(tmp_path, training_gin, fake_training):

@@ -367,7 +367,7 @@ def _print_report(language: str, report: Any) -> int:
   """Prints the tables and failures of a grid and returns its exit status."""
   import rich.console
 
-  from xlflax.finetuning import finetune_grid, grid_trials
+  from xlflax.finetuning import finetune_grid, grid_report, grid_trials
 
   console = rich.console.Console()
   if language:
@@ -378,11 +378,8 @@ def _print_report(language: str, report: Any) -> int:
     for result in report.trials
     if result.status is not grid_trials.Status.FINISHED
   ]
-  for result in unfinished:
-    print(
-      f'{result.status.value}: {result.trial.name}: {result.message}',
-      file=sys.stderr,
-    )
+  for line in grid_report.describe_unfinished(report):
+    print(line, file=sys.stderr)
   for failure in report.failures:
     print(f'failed: {failure}', file=sys.stderr)
   problems = []

@@ -152,7 +152,10 @@ def _train_all(
   trials: Sequence[grid_trials.MadeTrial],
   data: tuple[grid_data.TrainingData, ...],
 ) -> grid_report.GridReport:
-  """Runs trials until one is stopped, and writes the report after each."""
+  """Runs trials until one is stopped, and writes the report after each.
+
+  The report of a stopped search also contains the remaining trials.
+  """
   report = grid_report.GridReport(
     select=runner.select,
     select_split=_find_split(runner.select, trials),
@@ -171,6 +174,9 @@ def _train_all(
     report = report.with_trial(runner.run(trial))
     report.write(runner.output)
     if _is_stopped(report):
+      for remaining_trial in trials[number:]:
+        report = report.with_trial(runner.read_result(remaining_trial))
+      report.write(runner.output)
       break
   return report
 

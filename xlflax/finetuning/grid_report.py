@@ -279,6 +279,31 @@ def grid_tables(report: GridReport) -> list[rich.table.Table]:
   return tables
 
 
+def describe_unfinished(report: GridReport) -> list[str]:
+  """Returns a line for each trial that did not finish, with the reason.
+
+  The trials that were not started are listed in one line.
+
+  Args:
+    report: Report of the hyperparameter grid.
+  """
+  lines = [
+    f'{result.status.value}: {result.trial.name}: {result.message}'
+    for result in report.trials
+    if result.status
+    not in (grid_trials.Status.FINISHED, grid_trials.Status.NOT_STARTED)
+  ]
+  names = [
+    result.trial.name
+    for result in report.trials
+    if result.status is grid_trials.Status.NOT_STARTED
+  ]
+  if names:
+    status = grid_trials.Status.NOT_STARTED.value
+    lines.append(f'{status}: {", ".join(names)}')
+  return lines
+
+
 def _settings_table(report: GridReport) -> rich.table.Table:
   """Returns a table of the settings with their dev scores."""
   roles = {setting.name: 'selected' for setting in report.ranking[:1]} | {
@@ -613,11 +638,7 @@ def write_page(
       )
     ]
     notes += [f'failed: {failure}' for failure in report.failures]
-    notes += [
-      f'{result.status.value}: {result.trial.name}: {result.message}'
-      for result in report.trials
-      if result.status is not grid_trials.Status.FINISHED
-    ]
+    notes += describe_unfinished(report)
   selection_splits = dict.fromkeys(
     eval_task.describe_training_split(report.select_split)
     for report in reports.values()

@@ -58,6 +58,8 @@ class Status(enum.Enum):
   FAILED = 'failed'
   # A signal stopped the trial. The next call resumes it.
   STOPPED = 'stopped'
+  # A signal stopped the search before the trial. The next call runs it.
+  NOT_STARTED = 'not started'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,7 +69,8 @@ class TrialResult:
   Attributes:
     trial: Gin macro values of the trial.
     directory: Model directory of the trial.
-    status: Outcome of the trial: finished, diverged, failed or stopped.
+    status: Outcome of the trial: finished, diverged, failed, stopped or not
+      started.
     config: Fingerprint of the trial, which consists of a hash of the trainer's
       configuration, the numbers of steps and epochs, and a hash of the initial
       checkpoints, corpus and token cache.
@@ -291,6 +294,29 @@ class TrialRunner:
     self._write(result)
     self._prune(result)
     return result
+
+  def read_result(self, trial: MadeTrial) -> TrialResult:
+    """Returns the recorded result of a trial, without running the trial.
+
+    The status of a trial without a record of the same configuration is
+    NOT_STARTED.
+
+    Args:
+      trial: Trial whose trainer has been created.
+    """
+    record = self.record(trial.trial)
+    initial_fields = self._initial_fields(trial)
+    if record is not None and all(
+      getattr(record, name) == initial_fields[name]
+      for name in ('config', 'judged_by')
+    ):
+      return record
+    return TrialResult(
+      **initial_fields,
+      status=Status.NOT_STARTED,
+      message='a signal stopped an earlier trial',
+      exit_status=int(errors.ExitStatus.STOPPED),
+    )
 
   def is_finished(self, trial: MadeTrial) -> bool:
     """Returns whether a trial has finished or diverged in an earlier call.
