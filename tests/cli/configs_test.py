@@ -72,6 +72,15 @@ def test_show_of_a_suite_lists_its_tasks(capsys):
   assert 'tasks' not in json.loads(capsys.readouterr().out)
 
 
+def test_a_file_without_macros_has_no_heading_for_them(capsys):
+  for name, has_macros in (
+    ('suites/papers/ecs/table1.gin', False),
+    ('pretrain/mlm.gin', True),
+  ):
+    assert cli.main(['configs', 'show', name]) == 0
+    assert ('\nmacros' in capsys.readouterr().out) == has_macros, name
+
+
 @pytest.mark.parametrize('suite', sorted(flag_validation.shipped_suites()))
 def test_listed_tasks_of_a_suite_equal_the_built_tasks(capsys, suite):
   name = f'suites/{suite}.gin'

@@ -88,12 +88,13 @@ def show(options: ShowOptions) -> None:
   _print_includes(tree, '  ')
   required = tree.required()
   print('\nrequired\n  ' + (', '.join(required) or 'nothing'))
-  print('\nmacros, which --gin.NAME=VALUE overrides')
   macros = {
     name: value
     for name, value in _effective_macros(tree).items()
     if name not in required
   }
+  if macros:
+    print('\nmacros, which --gin.NAME=VALUE overrides')
   width = max(map(len, macros), default=0)
   for name, value in sorted(macros.items()):
     print(f'  {name:<{width}} = {value}')
