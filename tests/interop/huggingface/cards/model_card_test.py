@@ -1,14 +1,21 @@
 """Model cards, read with the ModelCard class of huggingface_hub."""
 
+import json
+import shutil
+
 import huggingface_hub
 import pytest
 
 from tests.errors import assert_mentions
 from tests.interop.huggingface.huggingface_export_test import run_of
+from xlflax.data import dataset_config
+from xlflax.data.supervised import supervised_dataset
+from xlflax.data.supervised.featurizers import classification_featurizer
+from xlflax.data.supervised.sources import example_source
 from xlflax.evaluation import eval_task, result_store
 from xlflax.interop.huggingface import huggingface_export
 from xlflax.interop.huggingface.cards import model_card
-from xlflax.training.checkpointing import run_directory
+from xlflax.training.checkpointing import config_serialization, run_directory
 
 pytest_plugins = ['tests.evaluation.fixtures']
 __all__ = ['run_of']
@@ -190,6 +197,63 @@ def test_card_contains_the_notice_of_the_corpus(run_of, tmp_path):
   (corpus / 'NOTICE').write_text('Text by A and B, CC BY 4.0.\n')
   card = model_card.format_model_card(checked, name='mine')
   assert '## Training text\n\nText by A and B, CC BY 4.0.\n' in card
+
+
+@pytest.mark.parametrize('is_trial', [True, False])
+def test_card_names_the_labeled_training_data(run_of, tmp_path, is_trial):
+  """The card has base names of files and counts of `xlflax finetune`."""
+  directory, *_ = run_of()
+  paths = {'en': 'data/train.tsv', 'fr': 'data/train.tsv'}
+  dataset = supervised_dataset.LabeledDatasetConfig(
+    name='labeled',
+    source=example_source.FileDataset(format='tsv', files=paths),
+    featurizer=classification_featurizer.ClassificationFeaturizer(
+      labels=('a', 'b')
+    ),
+    length=8,
+    batch_size=4,
+  )
+  pretraining = dataset_config.DatasetConfig(
+    name='mono', mixture='corpus.mono', layout='blocks', length=8, batch_size=4
+  )
+  fields = {
+    'optimizer': {'class': 'adamw', 'fields': {}},
+    'objectives': {'fields': {'entries': []}},
+    'datasets': [
+      config_serialization.to_json_config(dataset),
+      config_serialization.to_json_config(pretraining),
+    ],
+    'num_train_steps': 1,
+    'seed': 0,
+  }
+  run_directory.write_run_file(
+    directory, run_directory.TRAINER, {'fields': fields}
+  )
+  if is_trial:
+    data = [
+      {
+        'dataset': 'labeled',
+        'language': language,
+        'source': 'data/train.tsv',
+        'num_examples': count,
+      }
+      for language, count in (('en', 1500), ('fr', 1))
+    ]
+    grid = {'training_data': data}
+    (tmp_path / 'grid.json').write_text(json.dumps(grid))
+    trial = tmp_path / 'trials' / 'SEED=0'
+    trial.parent.mkdir()
+    shutil.move(directory, trial)
+    directory = trial
+  text = model_card.format_model_card(
+    huggingface_export.check_export(directory), name='mine'
+  )
+  rows = [line for line in text.splitlines() if line.startswith('| `')]
+  languages = 'en, 1,500 examples; fr, 1 example' if is_trial else 'en; fr'
+  assert rows == [
+    f'| `train.tsv` ({languages}) | 4 | 8 | 1 |',
+    '| `corpus.mono` | 4 | 8 | - |',
+  ]
 
 
 def test_card_describes_the_initial_checkpoint(run_of, tmp_path):

@@ -25,10 +25,13 @@ from xlflax.interop.huggingface.huggingface_export import Export
 from xlflax.objectives.finetuning import reranking
 from xlflax.training.checkpointing import config_serialization, run_directory
 from xlflax.training.initialization import averaging
+from xlflax.utils import errors
 
 # The languages of a vocabulary with more languages are not listed, because the
 # model may not have been trained on all of them.
 _MAX_LANGUAGES = 30
+# Files of `xlflax finetune`, which contains this run as a trial.
+_TRIALS, _GRID = 'trials', 'grid.json'
 _PIPELINES = {
   Task.STATES: 'feature-extraction',
   Task.MASKED_LM: 'fill-mask',
@@ -75,7 +78,7 @@ def format_model_card(
       f'{export.options["architectures"][0]}, {step}, exported by xlflax '
       f'{version}.',
       '',
-      *_training(settings, origin),
+      *_training(export.run.directory, settings, origin),
       *_evaluation(results, unknown_languages),
       *_notice(settings.get('corpus')),
       *_excluded_parameters(export.left_out),
@@ -380,7 +383,9 @@ def _evaluation(
   return ['## Evaluation', '', *lines, '']
 
 
-def _training(settings: Mapping[str, Any], origin) -> list[str]:
+def _training(
+  directory: pathlib.Path, settings: Mapping[str, Any], origin
+) -> list[str]:
   """Returns the section that describes the training."""
   base = origin.get('base_model')
   if not settings:
@@ -406,14 +411,97 @@ def _training(settings: Mapping[str, Any], origin) -> list[str]:
     '| training data | batch size | sequence length | sampling exponent |',
     '| --- | --- | --- | --- |',
   ]
+  counts = _read_example_counts(directory)
   for dataset in settings['datasets']:
     fields = dataset[config_serialization.FIELDS]
-    source = fields.get('mixture') or fields.get('name')
     lines.append(
-      f'| `{source}` | {fields.get("batch_size")} | {fields.get("length")} | '
-      f'{fields.get("alpha", "-")} |'
+      f'| {_describe_data(dataset, counts)} | {fields.get("batch_size")} | '
+      f'{fields.get("length")} | {_describe_exponent(fields)} |'
     )
   return [*lines, '']
+
+
+def _describe_data(
+  dataset: Mapping[str, Any], counts: Mapping[tuple[str, str, str], int]
+) -> str:
+  """Describes the training data of a dataset.
+
+  For labeled data, the description contains the names of the files or SeqIO
+  tasks, the languages and the numbers of examples, such as
+  '`pos-train.conllu` (en, 150 examples)'. The directories of files are not
+  published.
+
+  Args:
+    dataset: Configuration of the dataset as in `trainer.json`.
+    counts: Numbers of examples by dataset, language and source.
+  """
+  fields = dataset[config_serialization.FIELDS]
+  name = fields.get('mixture') or fields.get('name')
+  if not isinstance(fields.get('source'), dict):
+    return f'`{name}`'
+  try:
+    config = config_serialization.from_json_config(dataset)
+    languages = config.chosen_parts()
+    sources = {part: config.source.describe(part) for part in languages}
+  except errors.XlflaxError:  # The classes or tasks are not available.
+    return f'`{name}`'
+  languages_by_names: dict[tuple[str, ...], list[str]] = {}
+  for part, source in sources.items():
+    names = tuple(pathlib.PurePath(file).name for file in source.split(', '))
+    count = counts.get((config.name, part, source))
+    if count is not None:
+      part += f', {count:,} example{"" if count == 1 else "s"}'
+    languages_by_names.setdefault(names, []).append(part)
+  return ', '.join(
+    f'{", ".join(f"`{name}`" for name in names)} ({"; ".join(languages)})'
+    for names, languages in languages_by_names.items()
+  )
+
+
+def _read_example_counts(
+  directory: pathlib.Path,
+) -> dict[tuple[str, str, str], int]:
+  """Returns the numbers of training examples that `xlflax finetune` recorded.
+
+  Args:
+    directory: Run directory. The counts are recorded in the output directory of
+      `xlflax finetune` if the run is one of its trials.
+
+  Returns:
+    Numbers of examples by dataset, language and source. Numbers that differ
+    between the trials are omitted.
+  """
+  grid_file = directory.parent.parent / _GRID
+  if directory.parent.name != _TRIALS or not grid_file.exists():
+    return {}
+  counts: dict[tuple[str, str, str], set[int | None]] = {}
+  try:
+    grid = json.loads(grid_file.read_text(encoding='utf-8'))
+    for data in grid['training_data']:
+      key = data['dataset'], data['language'], data['source']
+      counts.setdefault(key, set()).add(data['num_examples'])
+  except (OSError, ValueError, LookupError, TypeError):
+    return {}
+  return {
+    key: count
+    for key, values in counts.items()
+    for count in values
+    if len(values) == 1 and isinstance(count, int)
+  }
+
+
+def _describe_exponent(fields: Mapping[str, Any]) -> str:
+  """Describes the sampling exponent of a dataset.
+
+  Without an exponent, labeled data are sampled with the exponent 1, and a
+  mixture is sampled with its SeqIO rates.
+  """
+  alpha = fields.get('alpha')
+  if isinstance(alpha, dict):
+    return f'`{alpha[config_serialization.CLASS]}`'
+  if alpha is None:
+    return '-' if fields.get('mixture') else '1'
+  return str(alpha)
 
 
 def _initialization(settings: Mapping[str, Any]) -> str:
