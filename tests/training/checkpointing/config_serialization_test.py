@@ -86,8 +86,7 @@ def test_new_field_with_its_default_is_not_a_difference():
   assert not config_serialization.config_difference(old, new)
   other = _through_json(_Settings('a', rate=0.5))
   assert config_serialization.config_difference(old, other) == [
-    '- rate: null',
-    '+ rate: 0.5',
+    ('rate', 'null', '0.5')
   ]
 
 
@@ -206,8 +205,7 @@ def test_paths_are_compared_by_content():
   ) != config_serialization.config_fingerprint(other)
   assert config_serialization.config_difference(old, _through_json(same)) == []
   assert config_serialization.config_difference(old, _through_json(other)) == [
-    '- sizes[0].place: "run" (content 1)',
-    '+ sizes[0].place: "other" (2)',
+    ('sizes[0].place', '"run" (content 1)', '"other" (2)')
   ]
 
 
@@ -221,6 +219,5 @@ def test_unreadable_paths_are_compared_by_name(monkeypatch):
   assert config_serialization.config_difference(old, gone) == []
   assert config_serialization.config_difference(gone, old) == []
   assert config_serialization.config_difference(old, elsewhere) == [
-    '- place: "run"',
-    '+ place: "/x"',
+    ('place', '"run"', '"/x"')
   ]

@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from tests.training import tiny
 from xlflax.storage import manifests
 from xlflax.training.checkpointing import (
@@ -69,3 +69,21 @@ def test_run_with_results_rejects_another_vocabulary(tmp_path, fields):
     where=str(tmp_path / 'run'),
   ):
     directory_claim.check_directory(other, tmp_path / 'wrong', {})
+
+
+@pytest.mark.parametrize('has_results', [True, False])
+def test_changed_settings_of_a_resumed_run_are_logged(
+  tmp_path, caplog, has_results
+):
+  caplog.set_level('INFO')
+  _start(_make_setup(tmp_path, 'v', num_layers=2), tmp_path / 'v')
+  if has_results:
+    (tmp_path / 'run' / run_directory.METRICS).write_text('{"step": 1}\n')
+  changed = _make_setup(tmp_path, 'v', num_layers=3)
+  changed.settings.on_config_mismatch = run_directory.OnConfigMismatch.CONTINUE
+  _start(changed, tmp_path / 'v')
+  _start(changed, tmp_path / 'v')  # This configuration is now recorded.
+  lines = [text for text in caplog.messages if 'changed settings' in text]
+  assert len(lines) == has_results
+  for line in lines:
+    assert_mentions(line, 'config.num_layers: 2 → 3')

@@ -16,7 +16,7 @@ import json
 import types
 import typing
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from flax import linen as nn
 
@@ -154,8 +154,22 @@ def config_fingerprint(value: Any) -> str:
   return hashlib.sha256(text.encode('utf-8')).hexdigest()[:16]
 
 
-def config_difference(old: Any, new: Any) -> list[str]:
-  """Returns a diff of two runs' settings that must not change on resume.
+class ChangedSetting(NamedTuple):
+  """A setting whose value differs between two runs.
+
+  Attributes:
+    name: Path of the setting, such as 'optimizer.learning_rate'.
+    old: Value in the older run, formatted as JSON, or 'not set'.
+    new: Value in the newer run, in the same format.
+  """
+
+  name: str
+  old: str
+  new: str
+
+
+def config_difference(old: Any, new: Any) -> list[ChangedSetting]:
+  """Returns the changed settings that must not change on resume.
 
   A field that the older description lacks has its default value, so that a
   class may gain a field without changing the identity of earlier runs. Paths
@@ -171,14 +185,17 @@ def config_difference(old: Any, new: Any) -> list[str]:
   old_identity = identity_of_description(old)
   new_identity = identity_of_description(new)
   old_values = dict(_flatten(_replace_by_defaults(new), '')) | old_identity
-  lines = []
+  changed_settings = []
   for key in sorted(old_values.keys() | new_identity.keys()):
     if key not in new_identity and key not in old_identity:
       continue  # The key belongs to a default only.
     if old_values.get(key) != new_identity.get(key):
-      lines.append(f'- {key}: {_format_value(old_values, key)}')
-      lines.append(f'+ {key}: {_format_value(new_identity, key)}')
-  return lines
+      changed_settings.append(
+        ChangedSetting(
+          key, _format_value(old_values, key), _format_value(new_identity, key)
+        )
+      )
+  return changed_settings
 
 
 def described_fields(cls_or_value: Any) -> list[dataclasses.Field]:

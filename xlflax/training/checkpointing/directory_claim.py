@@ -13,6 +13,7 @@ from xlflax.training import training_setup
 from xlflax.training.checkpointing import (
   checkpoint_items,
   checkpoint_reader,
+  config_serialization,
   data_fingerprint,
   objective_config,
   run_directory,
@@ -138,6 +139,8 @@ def claim_directory(
     or checkpoint_reader.read_last_run_id(directory)
     or run_directory.new_run_id()
   )
+  if not is_new:
+    _log_changed_settings(setup)
   run_directory.claim_run_directory(
     directory,
     setup.description,
@@ -164,6 +167,26 @@ def claim_directory(
       run_directory.write_run_file(
         directory, run_directory.SENTENCE, objective.sentence
       )
+
+
+def _log_changed_settings(setup: training_setup.Setup) -> None:
+  """Logs the settings that differ from those of the run in the directory."""
+  directory = setup.model_dir
+  if not (directory / run_directory.TRAINER).exists():
+    return
+  recorded_description = run_directory.read_run_file(
+    directory, run_directory.TRAINER, allow_other_run=True
+  )
+  changed_settings = config_serialization.config_difference(
+    recorded_description, setup.description
+  )
+  if changed_settings:
+    logging.info(
+      'Resuming the run with changed settings: %s.',
+      '; '.join(
+        f'{name}: {old} → {new}' for name, old, new in changed_settings
+      ),
+    )
 
 
 def _other_config(

@@ -149,7 +149,12 @@ def claim_run_directory(
 
 def _check_same_config(model_dir, old, new, can_resume) -> None:
   """Raises an error if two descriptions differ."""
-  difference = config_serialization.config_difference(old, new)
+  difference = [
+    f'- {name}: {old_value}\n+ {name}: {new_value}'
+    for name, old_value, new_value in config_serialization.config_difference(
+      old, new
+    )
+  ]
   if difference:
     raise errors.RunDirectoryError(
       'The model directory contains a run with a different configuration',
