@@ -5,24 +5,39 @@ import math
 import pytest
 
 from tests.errors import assert_mentions
+from tests.training import tiny
+from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import masked_lm, sentence_alignment
 from xlflax.training import divergence
 from xlflax.training.optimization import optimizers, schedules
 
-_OBJECTIVES = (
-  masked_lm.MaskedLM(),
-  masked_lm.TranslationLM(),
-  sentence_alignment.SentenceAlignment(),
+_MIXTURE = tiny.make_mixture(
+  *(
+    objective_mixture.WeightedObjective(dataset='text', objective=objective)
+    for objective in (
+      masked_lm.MaskedLM(),
+      masked_lm.TranslationLM(),
+      sentence_alignment.SentenceAlignment(),
+    )
+  )
+)
+_TWO_DATASETS = tiny.make_mixture(
+  *(
+    objective_mixture.WeightedObjective(
+      dataset=name, objective=masked_lm.MaskedLM()
+    )
+    for name in ('mono', 'sents')
+  )
 )
 
 
 _RATE = schedules.Piecewise(values=(0.5,), boundaries=())
 
 
-def _describe(metrics, step=150, first_loss=7.7):
+def _describe(metrics, step=150, first_loss=7.7, mixture=_MIXTURE):
   return [
     *divergence.describe_divergence(
-      _OBJECTIVES,
+      mixture,
       metrics,
       first_metrics={name: first_loss for name in metrics},
       step=step,
@@ -58,3 +73,9 @@ def test_increased_loss_of_a_short_run_is_reported(step):
 )
 def test_other_losses_are_not_reported(metrics, step, first_loss):
   assert _describe(metrics, step, first_loss) == []
+
+
+def test_an_objective_on_two_datasets_is_named_as_its_metrics():
+  metrics = {'mono_mlm/loss': 2.0, 'sents_mlm/loss': 24.6}
+  [message] = _describe(metrics, mixture=_TWO_DATASETS)
+  assert_mentions(message, 'sents_mlm: the loss')

@@ -11,6 +11,7 @@ from tests.training import tiny
 from xlflax import training
 from xlflax.config import setting_names
 from xlflax.data import dataset_config, loader_base
+from xlflax.objectives import objective_mixture
 from xlflax.objectives.finetuning import sequence_classification
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training import run_header
@@ -32,21 +33,31 @@ def _task(name, languages, rate, *, rows=1000, unknown=None):
   )
 
 
+def _mixture(objective, *, datasets=('mono',), weight=1.0):
+  return tiny.make_mixture(
+    *(
+      objective_mixture.WeightedObjective(
+        dataset=dataset, objective=objective, weight=weight
+      )
+      for dataset in datasets
+    )
+  )
+
+
 @pytest.fixture
 def setup(tmp_path):
   partitioner = tiny.one_device()
   dataset = types.SimpleNamespace(name='mono', batch_size=64, length=256)
+  mixture = _mixture(masked_lm.MaskedLM(), weight=0.5)
   settings = types.SimpleNamespace(
     model=tiny.make_model(),
     datasets=[dataset],
     partitioner=partitioner,
     objectives=types.SimpleNamespace(
       dataset_step=lambda name, step: step,
-      entries=[
-        types.SimpleNamespace(
-          dataset='mono', objective=masked_lm.MaskedLM(), weight=0.5
-        )
-      ],
+      entries=mixture.entries,
+      objectives=mixture.objectives,
+      metric_prefixes=mixture.metric_prefixes,
     ),
     optimizer=optimizers.AdamW(learning_rate=1e-3),
     checkpoints=checkpoints.CheckpointOptions(save_interval_steps=500),
@@ -112,15 +123,20 @@ def test_hooks_and_learning_rates_of_parameters_are_listed(setup):
   assert 'Maximum learning rate of heads/: 5e-06 (constant).' in lines
 
 
+def test_objective_on_two_datasets_is_named_after_its_metrics(setup):
+  setup.settings.objectives = _mixture(
+    masked_lm.MaskedLM(), datasets=('mono', 'sents')
+  )
+  lines = run_header.run_header_lines(setup, {}, first_step=0)
+  names = [line.split(':')[0] for line in lines if 'MaskedLM' in line]
+  assert names == ['Objective mono_mlm', 'Objective sents_mlm']
+
+
 def test_classes_of_a_classifier_are_listed(setup):
   labels = tuple(f'class {i:02}' for i in range(23))
-  setup.settings.objectives.entries = [
-    types.SimpleNamespace(
-      dataset='mono',
-      objective=sequence_classification.SequenceClassification(labels=labels),
-      weight=1.0,
-    )
-  ]
+  setup.settings.objectives = _mixture(
+    sequence_classification.SequenceClassification(labels=labels)
+  )
   [line] = [
     line
     for line in run_header.run_header_lines(setup, {}, first_step=0)

@@ -193,3 +193,29 @@ def test_resumed_run_does_not_repeat_messages(few, caplog):
   assert not caplog.records[2:]
   again.log_advice()
   assert_mentions(caplog.text, 'step 20')
+
+
+def test_an_objective_on_two_datasets_has_a_plateau_on_each(few):
+  """The names are the prefixes of the metrics, and entropies are separate."""
+  constant = [[1, 10, 10, 10, 2, 0]]
+  loaders = {
+    'mono': _Loader(_ROWS, _LANGUAGES, batch_size=4),
+    'sents': _Loader(constant, [0]),
+  }
+  mixture = tiny.make_mixture(
+    *(
+      objective_mixture.WeightedObjective(
+        dataset=name, objective=masked_lm.MaskedLM()
+      )
+      for name in loaders
+    )
+  )
+  entropies = unigram_plateau.mixture_entropies(mixture, loaders, tiny.SPEC)
+  assert list(entropies) == ['mono_mlm', 'sents_mlm']
+  assert entropies['mono_mlm'].within == pytest.approx(_ENTROPY)
+  assert entropies['sents_mlm'].within == 0.0
+  plateaus = unigram_plateau.Plateaus(entropies)
+  metrics = {'mono_mlm/loss': _ENTROPY, 'sents_mlm/loss': 1.0}
+  plateaus.add(10, metrics, 1000.0)
+  assert 'mono_mlm/unigram_entropy_within_language' in metrics
+  assert plateaus.result()['mono_mlm']['reached'] == 10

@@ -214,6 +214,20 @@ class ObjectiveMixture:
     return tuple(by_name.values())
 
   @property
+  def metric_prefixes(self) -> tuple[str, ...]:
+    """Prefix of the metric names of each entry, such as 'mlm'.
+
+    The prefix is the name of the entry's objective. If several entries have
+    objectives of this name, the name is preceded by that of the dataset, as in
+    'mono_mlm'. Logs and records name the entries by their prefixes.
+    """
+    names = [entry.objective.name for entry in self.entries]
+    return tuple(
+      name if names.count(name) == 1 else f'{entry.dataset}_{name}'
+      for name, entry in zip(names, self.entries, strict=True)
+    )
+
+  @property
   def groups(self) -> tuple[tuple[int, ...], ...]:
     """Distinct groups of mixture entries that are trained in the same step.
 

@@ -239,8 +239,8 @@ def _collectives(
 
 def _objectives(setup: training_setup.Setup, active) -> tuple[str, ...]:
   """Returns the names of the objectives of a step."""
-  entries = setup.settings.objectives.entries
-  return tuple(entries[i].objective.name for i in active)
+  names = setup.settings.objectives.metric_prefixes
+  return tuple(names[i] for i in active)
 
 
 def count_tokens(batches: dict[str, Any]) -> int:

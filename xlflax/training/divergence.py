@@ -1,9 +1,9 @@
 """Detection of runs whose loss has diverged without becoming infinite."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
-from xlflax.objectives import objective_base
+from xlflax.objectives import objective_mixture
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training.optimization import optimizers, schedule_checks
 
@@ -18,7 +18,7 @@ _MIN_EARLY_STEPS = 10
 
 
 def describe_divergence(
-  objectives: Iterable[objective_base.Objective],
+  mixture: objective_mixture.ObjectiveMixture,
   metrics: Mapping[str, float],
   *,
   first_metrics: Mapping[str, float],
@@ -34,7 +34,7 @@ def describe_divergence(
   always caused by a learning rate that is too high.
 
   Args:
-    objectives: Objectives of the run.
+    mixture: Mixture of objectives that the run trains.
     metrics: Metrics of the last report, by name.
     first_metrics: Metrics of the first step of this process, by name.
     step: Step of the last report.
@@ -43,18 +43,17 @@ def describe_divergence(
     num_steps: Number of steps in the run.
   """
   uniform_loss = math.log(vocabulary_size)
-  for objective in objectives:
-    if not isinstance(objective, masked_lm.MaskedLM):
+  for name, entry in zip(mixture.metric_prefixes, mixture.entries, strict=True):
+    if not isinstance(entry.objective, masked_lm.MaskedLM):
       continue
-    name = f'{objective.name}/loss'
-    loss = metrics.get(name, 0.0)
-    first_loss = first_metrics.get(name, math.inf)
+    loss = metrics.get(f'{name}/loss', 0.0)
+    first_loss = first_metrics.get(f'{name}/loss', math.inf)
     if (step >= _MIN_STEPS and loss > _MAX_RATIO * uniform_loss) or (
       step >= _MIN_EARLY_STEPS
       and loss > _MAX_EARLY_RATIO * max(uniform_loss, first_loss)
     ):
       yield (
-        f'{objective.name}: the loss ({loss:.2f}) is higher than that of a '
+        f'{name}: the loss ({loss:.2f}) is higher than that of a '
         f'uniform distribution over the vocabulary ({uniform_loss:.2f}), so '
         'the run has probably diverged. '
         + schedule_checks.suggest_lower_rate(optimizer, num_steps)

@@ -96,16 +96,20 @@ def run_header_lines(
   )
   lines = [f'Model: {_describe_model(setup)}.']
   lines += [
-    f'Objective {entry.objective.name}: {type(entry.objective).__name__} on '
-    f'dataset {entry.dataset}, weight {entry.weight:g}.'
-    for entry in settings.objectives.entries
+    f'Objective {name}: {type(entry.objective).__name__} on dataset '
+    f'{entry.dataset}, weight {entry.weight:g}.'
+    for name, entry in zip(
+      settings.objectives.metric_prefixes,
+      settings.objectives.entries,
+      strict=True,
+    )
   ]
   lines += [
-    f'Classes of {entry.objective.name}: '
-    f'{name_suggestions.format_names(entry.objective.labels)}.'
-    for entry in settings.objectives.entries
-    if isinstance(entry.objective, classification_objective.Classification)
-    and entry.objective.labels
+    f'Classes of {objective.name}: '
+    f'{name_suggestions.format_names(objective.labels)}.'
+    for objective in settings.objectives.objectives
+    if isinstance(objective, classification_objective.Classification)
+    and objective.labels
   ]
   for dataset in settings.datasets:
     if dataset.name in tasks:

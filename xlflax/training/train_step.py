@@ -282,7 +282,7 @@ class TrainStepBuilder(NamedTuple):
     """Returns the metrics of all objectives, with a prefix for each."""
     metrics: dict[str, objective_base.WeightedMean] = {}
     for i, out in outputs.items():
-      prefix = metric_prefix(self.mixture, i)
+      prefix = self.mixture.metric_prefixes[i]
       objective_prefix = f'{self.mixture.entries[i].objective.name}/'
       named = {'loss': out.loss} | {
         k.removeprefix(objective_prefix): v for k, v in out.metrics.items()
@@ -337,25 +337,6 @@ def select_update(
     update(state),
     otherwise(state),
   )
-
-
-def metric_prefix(
-  mixture: objective_mixture.ObjectiveMixture, index: int
-) -> str:
-  """Returns the prefix of an objective's metric names.
-
-  The prefix is the objective's name. If several entries have that name, it is
-  preceded by the name of the dataset.
-
-  Args:
-    mixture: Mixture of objectives that the run trains.
-    index: Index of the objective in the mixture.
-  """
-  entry = mixture.entries[index]
-  names = [e.objective.name for e in mixture.entries]
-  if names.count(entry.objective.name) == 1:
-    return entry.objective.name
-  return f'{entry.dataset}_{entry.objective.name}'
 
 
 def count_tokens(batch) -> jax.Array:

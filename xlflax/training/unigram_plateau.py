@@ -191,17 +191,19 @@ def mixture_entropies(
     spec: Sizes and special token ids of the vocabulary.
 
   Returns:
-    The entropies in nats by objective name.
+    The entropies in nats by objective, named by the prefixes of its metrics.
   """
   loaders_by_objective: dict[str, list[cached_loader.CachedLoader]] = {}
-  for entry in mixture.entries if loaders else ():
+  if not loaders:
+    return {}
+  for name, entry in zip(mixture.metric_prefixes, mixture.entries, strict=True):
     loader, objective = loaders[entry.dataset], entry.objective
     # The loss of CrossAttentionMLM is the sum of two losses per token.
     is_sum = isinstance(objective, cross_attention_mlm.CrossAttentionMLM)
     if is_sum or not isinstance(loader, cached_loader.CachedLoader):
       continue
     if isinstance(objective, masked_lm.MaskedLM):
-      loaders_by_objective.setdefault(objective.name, []).append(loader)
+      loaders_by_objective.setdefault(name, []).append(loader)
   return {
     name: unigram_entropy(objective_loaders, spec)
     for name, objective_loaders in loaders_by_objective.items()

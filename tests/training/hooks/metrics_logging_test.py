@@ -49,6 +49,8 @@ def run(tmp_path, monkeypatch):
     last_step=20,
     objectives=types.SimpleNamespace(
       objectives=(),
+      entries=(),
+      metric_prefixes=(),
       groups=((0,), (1,)),
       active=lambda step: (int(step % 4 == 3),),
       dataset_step=lambda name, step: step,

@@ -77,7 +77,7 @@ class MetricsHook(hook_base.Hook):
       self._plateaus.log_advice()
     if distributed_job.is_lead():
       for message in divergence.describe_divergence(
-        run.trainer.objectives.objectives,
+        run.trainer.objectives,
         self._last_metrics,
         first_metrics=self._first_metrics(run),
         step=run.step,
