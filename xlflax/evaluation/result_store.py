@@ -328,6 +328,36 @@ def read_result(
   return None if record is None else _restore_result(record)
 
 
+def describe_code_versions(files: Mapping[str, pathlib.Path]) -> str:
+  """Describes results that were computed with different code of their task.
+
+  Only tasks that are not part of xlflax record their source code.
+
+  Args:
+    files: Paths of the result files by display name, such as 'step 20'.
+
+  Returns:
+    A sentence that groups the names by version of the code, or an empty text if
+    the code is the same.
+  """
+  names_by_code: dict[str, list[str]] = {}
+  for name, file in files.items():
+    try:
+      settings = json.loads(file.read_text(encoding='utf-8'))['settings']
+      code = settings.get('code', '')
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+      continue
+    names_by_code.setdefault(code, []).append(name)
+  if len(names_by_code) < 2:
+    return ''
+  versions = '; '.join(', '.join(names) for names in names_by_code.values())
+  return (
+    'The scores were computed with different versions of the source code of '
+    f'the task and may not be comparable. Results by version: {versions}. '
+    'Evaluate these checkpoints again with the current code.'
+  )
+
+
 def check_files(folder: pathlib.Path) -> None:
   """Checks that prediction files have not changed since they were written.
 

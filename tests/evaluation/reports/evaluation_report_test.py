@@ -5,7 +5,7 @@ import pytest
 
 from tests.evaluation import result_store_test as stored
 from xlflax.evaluation import eval_task, result_store
-from xlflax.evaluation.reports import evaluation_report
+from xlflax.evaluation.reports import evaluation_report, run_scores
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +54,27 @@ def test_the_page_lists_failures_of_earlier_calls(tmp_path):
   page = (tmp_path / 'eval' / 'report.html').read_text()
   assert page.count('failed: task: fr at step 10: No text in fr') == 1
   assert page.count('failed: task: sw at step 10: No text in sw') == 1
+
+
+@pytest.mark.parametrize('is_changed', [True, False])
+def test_results_of_two_versions_of_a_task_have_a_note(tmp_path, is_changed):
+  identity = stored._identity(stored._Task()) | {'code': 'first'}
+  result_store.write_result(
+    tmp_path, stored.RESULT, step='untrained', identity=identity
+  )
+  if is_changed:
+    identity |= {'code': 'second'}
+  result_store.write_result(tmp_path, stored.RESULT, step=10, identity=identity)
+  evaluation_report.write_report(_make_store(tmp_path), [])
+  page = (tmp_path / 'eval' / 'report.html').read_text()
+  versions = 'Results by version: untrained; step 10.'
+  assert (versions in page) == is_changed
+  run = types.SimpleNamespace(
+    name='a', directory=tmp_path, results=result_store.find_results(tmp_path)
+  )
+  [group] = run.results
+  note = run_scores.describe_code_versions(group, [run])
+  assert ('a, untrained; a, step 10' in note) == is_changed
 
 
 def _make_store(directory):

@@ -102,6 +102,7 @@ def write_report(
     summary=comparisons,
     metrics=list(dict.fromkeys(metrics)),
     notes=[
+      *_describe_code_versions(store, stored, names),
       *_describe_settings(store, stored, names_in_tables),
       *_notes(stored, names),
       *_describe_failures(stored, names, failures),
@@ -237,6 +238,27 @@ def _describe_failures(
         if (failure.task, failure.message) not in reported
       ]
   return list(dict.fromkeys(notes))
+
+
+def _describe_code_versions(
+  store: result_store.ResultStore,
+  stored: _Results,
+  names: Mapping[result_store.Group, str],
+) -> list[str]:
+  """Returns notes on tables with results of different versions of a task."""
+  notes = []
+  for group, name in names.items():
+    description = result_store.describe_code_versions(
+      {
+        f'step {step:,}' if isinstance(step, int) else step: (
+          store.folder(group) / f'{step}.json'
+        )
+        for step in stored[group]
+      }
+    )
+    if description:
+      notes.append(f'{name}: {description}')
+  return notes
 
 
 def _describe_settings(

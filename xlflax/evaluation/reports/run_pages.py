@@ -355,6 +355,11 @@ def write_comparison(
     ],
     notes=[
       *(
+        f'{names[group]}: {note}'
+        for group in groups
+        if (note := run_scores.describe_code_versions(group, runs))
+      ),
+      *(
         note
         for group in groups
         for note in run_scores.describe_vocabulary_problem(

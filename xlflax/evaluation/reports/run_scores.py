@@ -535,6 +535,29 @@ def result_intervals(
   return result_tables.result_intervals(task, run.results[group][step], folder)
 
 
+def describe_code_versions(
+  group: result_store.Group, runs: Sequence[Any]
+) -> str:
+  """Describes results in a table that different versions of a task computed.
+
+  Args:
+    group: Group of results with the same task, split and settings.
+    runs: `RunRecord` of each run to compare.
+  """
+  max_checkpoints = 1 if len(runs) > 1 else _MAX_CHECKPOINTS
+  return result_store.describe_code_versions(
+    {
+      f'{run.name}, {name}': run.directory
+      / run_directory.EVALUATION
+      / group.folder
+      / f'{step}.json'
+      for run in runs
+      if run.results.get(group)
+      for name, step, _ in _select_results(run.results[group], max_checkpoints)
+    }
+  )
+
+
 def _select_results(
   results: Mapping[result_store.Step, eval_task.EvalResult],
   max_checkpoints: int,
