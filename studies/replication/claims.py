@@ -282,10 +282,7 @@ def evaluate_claim(claim: Claim, scores: Scores) -> Finding:
 
 
 def compared_conditions(claims: Sequence[Claim]) -> tuple[str, ...]:
-  """Returns the names of the training configurations that claims compare.
-
-  Each name is returned only once.
-  """
+  """Returns the distinct names of the training configurations in claims."""
   return tuple(
     dict.fromkeys(
       name for claim in claims for name in (claim.first, claim.second)

@@ -64,7 +64,7 @@ def compare_crossed(first: np.ndarray, second: np.ndarray) -> Significance:
 
 
 def squared_errors(first: np.ndarray, second: np.ndarray) -> SquaredErrors:
-  """Computes how much seeds and languages add to the squared error of a mean.
+  """Computes the contributions of seeds and languages to a squared error.
 
   The mean is the difference between two conditions (training configurations),
   averaged over seeds and languages.

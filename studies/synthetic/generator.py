@@ -86,7 +86,7 @@ def read_options(directory: str | pathlib.Path) -> SyntheticOptions:
       'The folder does not contain synthetic languages, because it has no file '
       f'{RECORD}',
       got=str(directory),
-      fix='Write a folder with `python -m studies.synthetic --output=DIR`.',
+      fix='Create the folder with `python -m studies.synthetic --output=DIR`.',
     )
   return from_json(
     checksums.read_json(

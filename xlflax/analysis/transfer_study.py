@@ -60,7 +60,7 @@ class HeadTransferStudy(study_base.Study):
   task: head_task.HeadTask
 
   def run(self, models: model_refs.Models) -> analysis_report.Analysis:
-    """Runs the analysis and records the heads that failed."""
+    """Evaluates the task heads, and records heads whose evaluation fails."""
     failures = eval_task.Failures('transfer')
     rows: list[analysis_report.Row] = []
     notes: dict[str, None] = {}

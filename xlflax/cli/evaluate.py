@@ -45,7 +45,8 @@ class EvaluateOptions:
       such as "MTEB(Multilingual, v2)" or STS22.v2, on which sentence embeddings
       are evaluated. The data sets are downloaded from the Hugging Face Hub.
     corpus: Corpus directory. Sets the gin macro CORPUS.
-    mixture: SeqIO mixture or task that --tasks read instead of the corpus.
+    mixture: SeqIO mixture or task that the evaluation tasks read instead of the
+      corpus.
     task_module: Module that defines evaluation tasks, mteb tasks or SeqIO
       tasks, as an importable name or the path of a Python file. Repeat the
       option for several modules.

@@ -164,7 +164,7 @@ def filter_tasks_by_language(
     tasks: Mapping from task names to the languages of their texts.
 
   Raises:
-    ConfigError: If no task has text in one of the selected languages.
+    ConfigError: If there is a selected language in which no task has text.
   """
   languages = dataset.languages
   if languages is None:

@@ -393,7 +393,7 @@ def missing_text_error(
   """Returns the error for a split that lacks the text a task requires.
 
   Args:
-    source: Source of the task, for which `has_text` returns False.
+    source: Source of the task's text. Its method `has_text` returns False.
     task: Name of the task.
     other_tasks: Names of the selected tasks that can be evaluated.
   """

@@ -293,7 +293,7 @@ def finetune_directions(
   select: str | None = None,
   **arguments: Any,
 ) -> dict[str, grid_report.GridReport]:
-  """Fine-tunes a grid on each training language and writes transfer matrices.
+  """Runs a grid search for each training language and writes transfer matrices.
 
   The grid of a language is written to `OUTPUT/<language>/`, and the transfer
   matrices to `OUTPUT/directions.<task>.csv` with a heat map.

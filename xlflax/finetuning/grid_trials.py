@@ -74,8 +74,8 @@ class TrialResult:
     config: Fingerprint of the trial, which consists of a hash of the trainer's
       configuration, the numbers of steps and epochs, and a hash of the initial
       checkpoints, corpus and token cache.
-    judged_by: Fingerprint of the model selection, which consists of the
-      selection metric and a hash of the evaluation tasks on the dev set.
+    selection_fingerprint: Fingerprint of the model selection, which consists of
+      the selection metric and a hash of the evaluation tasks on the dev set.
     message: Error message, or an empty string.
     exit_status: Exit status that corresponds to the error; see
       `errors.ExitStatus`.
@@ -89,7 +89,7 @@ class TrialResult:
   directory: pathlib.Path
   status: Status
   config: str
-  judged_by: str = ''
+  selection_fingerprint: str = ''
   message: str = ''
   exit_status: int = errors.ExitStatus.DONE
   step: int | None = None
@@ -308,7 +308,7 @@ class TrialRunner:
     initial_fields = self._initial_fields(trial)
     if record is not None and all(
       getattr(record, name) == initial_fields[name]
-      for name in ('config', 'judged_by')
+      for name in ('config', 'selection_fingerprint')
     ):
       return record
     return TrialResult(
@@ -333,7 +333,7 @@ class TrialRunner:
 
   def _check_same_run(self, record: TrialResult, trial: MadeTrial) -> None:
     """Raises RunDirectoryError unless the recorded trial may be resumed."""
-    if record.judged_by != self._selection_fingerprint(trial):
+    if record.selection_fingerprint != self._selection_fingerprint(trial):
       raise errors.RunDirectoryError(
         'The directory given with --output contains a trial that was evaluated '
         'with a different metric or development set',
@@ -388,7 +388,7 @@ class TrialRunner:
       'trial': trial.trial,
       'directory': self.directory(trial.trial),
       'config': trial.fingerprint,
-      'judged_by': self._selection_fingerprint(trial),
+      'selection_fingerprint': self._selection_fingerprint(trial),
     }
 
   def _selection_fingerprint(self, trial: MadeTrial) -> str:

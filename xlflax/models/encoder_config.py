@@ -161,7 +161,7 @@ class TransformerConfig:
       stacked arrays. A loop contains one copy of the layer and compiles faster.
       The parameters are the same. If None, layers are unrolled on GPUs and TPUs
       only. Without `scan_layers`, the field has no effect.
-    remat: Values that the backward pass recomputes instead of storing them.
+    remat: Values that are not stored, but recomputed in the backward pass.
     matmul_precision: Number format for matmuls of hidden states and weights. It
       does not apply to embeddings and logits.
     attention_backend: Implementation of attention. The cuDNN implementation

@@ -131,7 +131,7 @@ def run_layers(
     count: Number of layers, L.
     dropout_key: Random key that is split into one key per layer. If None, each
       layer receives None.
-    remat: Values that the backward pass recomputes instead of storing them.
+    remat: Values that are not stored, but recomputed in the backward pass.
     unroll: Whether to unroll the scan over stacked layers. It has no effect on
       a list of layers.
 
@@ -165,7 +165,7 @@ def remat_policy(remat: encoder_config.Remat):
   `prevent_cse` keeps XLA from merging the recomputation with the forward pass.
 
   Args:
-    remat: Values that the backward pass recomputes instead of storing them.
+    remat: Values that are not stored, but recomputed in the backward pass.
   """
   policies = jax.checkpoint_policies
   if remat is encoder_config.Remat.FULL:

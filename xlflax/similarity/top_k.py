@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-_CACHED = 1 << 18  # Number of matrix entries that fit the processor's cache.
+_CACHED = 1 << 18  # Number of matrix entries that fit in the processor's cache.
 _STRIPE = 1 << 20  # Maximum number of entries that are yielded at once.
 
 

@@ -872,8 +872,9 @@ def _check_signatures(cls: type) -> None:
   """Checks that the methods of a user-defined class accept their arguments.
 
   Args:
-    cls: Subclass of a class of xlflax. Only its public methods and `__call__`
-      that override methods of xlflax are checked.
+    cls: User-defined class that inherits from a base class of xlflax. Only
+      public methods and `__call__` that override methods of the base class are
+      checked.
 
   Raises:
     ConfigError: If a method requires more arguments than the method that it

@@ -210,9 +210,8 @@ def _other_measure_section(
   yield (
     'Most results are tested with one of two measures: `transfer` (tagging '
     'accuracy in a language without labeled training examples) or `retrieval` '
-    '(accuracy of retrieving translations). For the results in the following '
-    'table, the other of these two measures would lead to a different '
-    'outcome.\n'
+    '(accuracy of retrieving translations). The following table lists the '
+    'results whose outcome would be different with the other measure.\n'
   )
   yield from _table(
     (

@@ -144,8 +144,8 @@ class CachedLoader:
 
     Args:
       tasks: Index of each sequence's task, int64 [sequences].
-      uses: Number of earlier sequences from each sequence's task, int64
-        [sequences].
+      uses: For each sequence, the number of earlier sequences from the same
+        task, int64 [sequences].
     """
     sizes = self._num_rows[tasks]
     epoch, index = np.divmod(uses, sizes)

@@ -713,9 +713,9 @@ def _two_directions_error(
   """Returns the error for a language pair with files for both directions.
 
   Args:
-    files: Parallel files whose names contain the two languages in one order.
-    opposite_files: Parallel files whose names contain the two languages in the
-      opposite order.
+    files: Parallel files of one direction, such as `en-de.tsv`.
+    opposite_files: Parallel files of the opposite direction, such as
+      `de-en.tsv`.
     profiles: Character trigram counts by language, for languages with
       monolingual text.
     directory: Directory of the corpus.

@@ -324,8 +324,8 @@ class TaskSchedule:
 
     Returns:
       tasks: Index of each sequence's task, int64 [batch_size].
-      uses: Number of earlier sequences from each sequence's task since step 0,
-        int64 [batch_size].
+      uses: For each sequence, the number of earlier sequences from the same
+        task since step 0, int64 [batch_size].
     """
     block, offset = divmod(step, self._block_steps)
     with self._lock:

@@ -96,8 +96,8 @@ class RowSchedule:
 
     Args:
       tasks: Index of each sequence's task, int64 [sequences].
-      uses: Number of earlier sequences from each sequence's task, int64
-        [sequences].
+      uses: For each sequence, the number of earlier sequences from the same
+        task, int64 [sequences].
     """
     fixed_masks = {
       dataset_config.PairOrder.UNCHANGED: 0,

@@ -1,4 +1,4 @@
-"""Import of Hugging Face folders to xlflax model directories."""
+"""Conversion of Hugging Face folders to xlflax model directories."""
 
 import dataclasses
 import enum

@@ -1,4 +1,4 @@
-"""Base class and loss function for objectives with named classes."""
+"""Base class and loss function of classification objectives."""
 
 import dataclasses
 import functools

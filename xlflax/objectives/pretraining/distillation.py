@@ -67,8 +67,9 @@ class Distillation(objective_base.Objective):
       over the same masked sequences in all languages, and the student runs once
       for both losses. With k micro-batches, the distillation loss is the
       average of the micro-batches' means.
-    chunk_size: Number of the K selected positions per sequence to score at a
-      time. If None, all positions are scored at once.
+    chunk_size: Number of positions per sequence whose logits are computed at a
+      time. If None, the logits of all K selected positions are computed at
+      once.
     name: Name of the objective, which prefixes its metrics.
   """
 

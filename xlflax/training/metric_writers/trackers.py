@@ -57,7 +57,7 @@ class WandbWriter:
     self._run.define_metric('*', step_metric='step')
 
   def write(self, step: int, metrics: metric_writer.Metrics) -> None:
-    """Logs the step and the scalars, which are named 'kind/name'."""
+    """Logs the step and scalars with names 'kind/name'."""
     self._run.log({'step': step, **metric_writer.flatten_metrics(metrics)})
 
   def close(self) -> None:
@@ -96,7 +96,7 @@ class MlflowWriter:
     return self._client.create_experiment(name)
 
   def write(self, step: int, metrics: metric_writer.Metrics) -> None:
-    """Logs scalars, which are named 'kind/name', at most 1,000 per request."""
+    """Logs scalars with names 'kind/name', at most 1,000 in each request."""
     timestamp_ms = int(time.time() * 1000)
     values = [
       self._entities.Metric(

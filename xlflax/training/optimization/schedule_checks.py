@@ -56,7 +56,8 @@ def check_learning_rates(
   """Checks the values of an optimizer's user-defined schedules.
 
   Args:
-    optimizer: Optimizer of the run. Schedules of xlflax are not checked.
+    optimizer: Optimizer of the run. Its learning rates are constants or
+      schedules. The schedules that xlflax defines are not checked.
     num_steps: Number of steps in the run.
 
   Raises:

@@ -247,7 +247,8 @@ def stack_features(
 
   Args:
     rows: R sequences to stack.
-    fields: Shape and padding value of one sequence's values, by batch key.
+    fields: Mapping from batch keys to the shape and padding value of a
+      sequence's array.
     num_rows: Batch size B >= R. The remaining rows contain the padding values.
       If None, the batch size is R.
 

@@ -265,7 +265,7 @@ def pooler_rules(tensor: str) -> tuple[Rule, ...]:
 
 
 def model_classes(name: str, *, questions: bool = True) -> dict[Task, str]:
-  """Returns an encoder's transformers class name for each task.
+  """Returns the names of an encoder's classes in transformers, by task.
 
   Args:
     name: Prefix that all class names share, such as 'Bert'.
