@@ -122,7 +122,7 @@ def test_messages_when_a_plateau_is_reached_and_left():
     '7.00, within a language 6.00',
     'step 100',
     '5.70',
-    'LEARNING_RATE',
+    'recipes/small.gin',
   )
   plateau_end = plateau.add(1230, 5.69, 3.1e6)
   assert plateau_end.startswith('mlm: left the unigram plateau')
