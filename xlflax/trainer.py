@@ -269,6 +269,8 @@ class Trainer:
         got=sorted(names),
         expected=sorted(read_datasets),
         where=errors.field_location(self, 'datasets'),
+        fix='For each dataset, add a WeightedObjective that reads it to the '
+        'ObjectiveMixture. Remove datasets that no objective reads.',
       )
     by_name = dict(zip(names, self.datasets, strict=True))
     for entry in self.objectives.entries:

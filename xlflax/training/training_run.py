@@ -134,6 +134,7 @@ class TrainingRun:
       hook.state_key: copy.deepcopy(state) for hook, state in states
     }
     for hook in hooks:
+      hook_results.check_overrides(hook)
       hook_results.warn_of_unloaded_state(hook)
 
   @contextlib.contextmanager

@@ -95,6 +95,9 @@ class Setup:
     )
     schedule_checks.check_learning_rates(settings.optimizer, settings.steps)
     schedule_checks.warn_of_high_rates(settings.optimizer, settings.steps)
+    schedule_checks.warn_of_unfinished_warmup(
+      settings.optimizer, settings.steps
+    )
     self.factory = train_state.StateFactory(
       self.model,
       settings.objectives,

@@ -200,6 +200,23 @@ def test_a_state_of_json_values(train):
   assert saved.meta(16)['hooks']['_Saves']['a'] == state['a']
 
 
+class _Callback(training.Hook):
+  """A hook with the method names of callbacks in Hugging Face transformers."""
+
+  def on_step_end(self, run, step, output):
+    raise AssertionError
+
+
+def test_hook_that_overrides_no_method_is_rejected(train):
+  with raises_error(
+    errors.ConfigError,
+    got='on_step_end',
+    status=errors.ExitStatus.MISTAKE,
+    mentions=('_Callback', 'after_step', _FILE),
+  ):
+    train(_Callback())
+
+
 def test_a_state_that_is_never_loaded_causes_a_warning(train, caplog):
   train(_make_hook('state_dict', lambda: {'best': 1.0}))
   [message] = [r.getMessage() for r in caplog.records if r.levelname != 'INFO']

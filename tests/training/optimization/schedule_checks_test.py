@@ -262,6 +262,27 @@ def test_other_learning_rates_cause_no_warning(optimizer, caplog):
   assert not caplog.records
 
 
+@pytest.mark.parametrize(
+  'compute, num_steps, warns',
+  [
+    (lambda step: 1e-3 * (step + 1) / 1000, 30, True),
+    (lambda step: 1e-3 * (step + 1) / 1000, 5, False),
+    (lambda step: 1e-3 * jnp.minimum((step + 1) / 20, 1.0), 30, False),
+    (lambda step: 1e-3 * (1 - step / 30), 30, False),
+    (lambda step: 1e-3, 30, False),
+  ],
+)
+def test_schedule_that_rises_until_the_last_step_causes_a_warning(
+  compute, num_steps, warns, caplog
+):
+  optimizer = optimizers.AdamW(learning_rate=_UserSchedule(compute=compute))
+  schedule_checks.warn_of_unfinished_warmup(optimizer, num_steps)
+  messages = [record.getMessage() for record in caplog.records]
+  assert len(messages) == warns
+  for message in messages:
+    assert_mentions(message, '_UserSchedule', num_steps)
+
+
 def test_absolute_adafactor_is_checked(caplog):
   optimizer = optimizers.Adafactor(
     learning_rate=_UserSchedule(compute=_factor),

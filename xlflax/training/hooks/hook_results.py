@@ -212,6 +212,42 @@ def warn_of_unloaded_state(hook: hook_base.Hook) -> None:
     )
 
 
+def check_overrides(hook: hook_base.Hook) -> None:
+  """Raises ConfigError if a hook overrides no method that training calls.
+
+  An example is a class with the callback names of another library, such as
+  `on_step_end`.
+
+  Args:
+    hook: Hook of the run.
+  """
+  cls = type(hook)
+  called = _public_methods(hook_base.Hook)
+  if any(getattr(cls, name) is not method for name, method in called.items()):
+    return
+  own = _public_methods(cls)
+  raise errors.ConfigError(
+    f'The hook {cls.__name__} must define at least one method that training '
+    'calls',
+    got=', '.join(own) or 'no methods',
+    expected=f'one or more of {", ".join(called)}',
+    where=user_modules.find_definition(next(iter(own.values())))
+    if own
+    else cls.__qualname__,
+    fix='Rename the methods, for example to `after_step(self, run, step, '
+    'output)`.',
+  )
+
+
+def _public_methods(cls: type) -> dict[str, Callable]:
+  """Returns the public methods that a class itself defines, by name."""
+  return {
+    name: method
+    for name, method in vars(cls).items()
+    if inspect.isfunction(method) and not name.startswith('_')
+  }
+
+
 def is_number(value: Any) -> bool:
   """Returns whether a value is a real number, or an array of one such number.
 

@@ -155,6 +155,32 @@ def warn_of_high_rates(optimizer: optimizers.Optimizer, num_steps: int) -> None:
       )
 
 
+def warn_of_unfinished_warmup(
+  optimizer: optimizers.Optimizer, num_steps: int
+) -> None:
+  """Logs a warning if a user-defined schedule still rises at the last step.
+
+  Args:
+    optimizer: Optimizer of the run.
+    num_steps: Number of steps in the run. Runs of fewer than 10 steps are not
+      checked, because they are tests.
+  """
+  if num_steps < 10:
+    return
+  for schedule in _find_user_schedules(optimizer.learning_rate):
+    values = _evaluate(schedule, _sample_steps(0, num_steps - 1))
+    if values is not None and np.all(np.diff(values) > 0):
+      logging.warning(
+        'The learning rate of the schedule %s increases until the last step, '
+        'where it is %.3g. Its warmup is probably longer than the run of %d '
+        'steps.',
+        type(schedule).__name__,
+        values[-1],
+        num_steps,
+        extra=logs.ONCE,
+      )
+
+
 def suggest_lower_rate(optimizer: optimizers.Optimizer, num_steps: int) -> str:
   """Returns the instruction that lowers the learning rate of a run.
 
