@@ -9,11 +9,16 @@ import threading
 import jax
 import pytest
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax import evaluate as evaluate_lib
 from xlflax.data.supervised.sources import example_source
 from xlflax.evaluation import eval_task, text_sources
-from xlflax.evaluation.tasks import head_task, perplexity, retrieval_task
+from xlflax.evaluation.tasks import (
+  head_task,
+  perplexity,
+  retrieval_task,
+  tagging_task,
+)
 from xlflax.training.checkpointing import saved_run
 from xlflax.training.devices import partitioning
 from xlflax.utils import errors
@@ -423,3 +428,18 @@ def test_sharded_parameters_give_the_same_scores(run, corpus):
     sharded_metrics = eight.results[task][30].metrics
     for name, value in single_device.results[task][30].metrics.items():
       assert sharded_metrics[name] == pytest.approx(value, rel=1e-4), name
+
+
+def test_identical_files_of_two_languages_are_reported(run, tmp_path, caplog):
+  path = tmp_path / 'pos.test'
+  path.write_text('1\tAda\t_\tPROPN\t_\t_\t0\troot\t_\t_\n\n')
+  files = {'de': str(path), 'en': str(path)}
+  source = example_source.FileDataset(format='conllu_tags', files=files)
+  with caplog.at_level(logging.WARNING):
+    _evaluate(run, tagging_task.Tagging(source=source))
+  [message] = [
+    record.getMessage()
+    for record in caplog.records
+    if str(path) in record.getMessage() and '`files`' in record.getMessage()
+  ]
+  assert_mentions(message, 'de', 'en')

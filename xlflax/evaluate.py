@@ -16,7 +16,7 @@ from typing import NamedTuple
 import jax
 
 from xlflax.data.corpus import language_codes
-from xlflax.data.supervised.sources import example_source
+from xlflax.data.supervised.sources import example_source, identical_files
 from xlflax.evaluation import (
   checkpoint_polling,
   checkpoint_selection,
@@ -159,6 +159,9 @@ def evaluate(
   store = result_store.ResultStore(run, seed=seed, output=output)
   if distributed_job.is_lead():
     _warn_of_unseen_languages(run, tasks)
+    identical_files.warn_of_identical_files(
+      getattr(task, 'source', None) for task in tasks
+    )
 
   def checkpoints() -> Iterator[Sequence[result_store.Step]]:
     """Yields the selected steps and, if `watch` is set, steps saved later."""

@@ -408,6 +408,39 @@ def test_evaluation_on_the_development_set_is_reported(
   assert_mentions(message, 'development', 'test')
 
 
+@pytest.mark.parametrize('is_copy', [False, True])
+@pytest.mark.parametrize('kind', ['training', 'development', 'test'])
+def test_identical_files_of_two_languages_are_reported(
+  run, write, caplog, kind, is_copy
+):
+  files = {
+    name: {'en': write(name, _numbered_pairs(*numbers))}
+    for name, numbers in {
+      'training': range(200),
+      'development': range(300, 320),
+      'test': range(400, 420),
+    }.items()
+  }
+  path = files[kind]['en']
+  with open(path) as file:
+    files[kind]['de'] = write('copy', file.read()) if is_copy else path
+  files[kind]['fr'] = write('fr', _numbered_pairs(*range(500, 520)))
+  assert (
+    run(
+      f'--gin.TRAIN_FILES={files["training"]!r}',
+      f'--gin.DEV_FILES={files["development"]!r}',
+      '--metric_for_best_model=classification/accuracy/en',
+      '--eval_gin_file=evaluate/classification.gin',
+      f'--eval_gin=TEST_FILES={files["test"]!r}',
+      task='classification',
+    )
+    == 0
+  )
+  [message] = _warnings(caplog, 'identical')
+  assert_mentions(message, 'en', 'de', path, files[kind]['de'], '`files`')
+  assert 'fr' not in message.split()
+
+
 def test_words_are_compared_without_their_labels(run, write, caplog):
   sentences = [f'{n} PROPN\nsaw VERB\n\n' for n in range(10)]
   train = {'en': write('train', ''.join(sentences))}

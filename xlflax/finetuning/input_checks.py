@@ -9,7 +9,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from xlflax.data.supervised.featurizers import question_featurizer
-from xlflax.data.supervised.sources import concatenated_source, example_source
+from xlflax.data.supervised.sources import (
+  concatenated_source,
+  example_source,
+  identical_files,
+)
 from xlflax.data.supervised.supervised_dataset import LabeledDatasetConfig
 from xlflax.data.tokenizers import base_vocabulary
 from xlflax.evaluation import eval_task, gold_labels
@@ -49,7 +53,8 @@ def check_inputs(
   Examples that several trials have in common are read only once. A warning is
   logged for each language that the vocabulary does not contain, for development
   and test sets that contain training examples, for test sets that contain
-  development examples, and for the test data without gold labels.
+  development examples, for languages of a source with identical files, and for
+  the test data without gold labels.
 
   Args:
     trainers: Trainers of the trials.
@@ -92,12 +97,34 @@ def check_inputs(
   if unlabeled:
     logging.warning('%s', unlabeled, extra=logs.ONCE)
   messages = set(_describe_reused_examples(trainers, test_tasks))
+  messages.update(
+    identical_files.describe_identical_files(
+      _list_sources(trainers, test_tasks)
+    )
+  )
   for trainer in trainers:
     messages.update(_describe_unknown_languages(trainer, test_tasks))
     messages.update(_describe_long_questions(trainer))
   for message in sorted(messages):
     logging.warning('%s', message, extra=logs.ONCE)
   return listed
+
+
+def _list_sources(
+  trainers: Sequence[Any], test_tasks: Sequence[eval_task.EvalTask]
+) -> list[Any]:
+  """Returns the different sources of training, development and test data."""
+  sources: list[Any] = []
+  for trainer in trainers:
+    for owner in (
+      *trainer.datasets,
+      *getattr(trainer.evaluation, 'tasks', ()),
+      *test_tasks,
+    ):
+      source = getattr(owner, 'source', None)
+      if source is not None and source not in sources:
+        sources.append(source)
+  return sources
 
 
 def _describe_long_questions(trainer: Any) -> Iterator[str]:

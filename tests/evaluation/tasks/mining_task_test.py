@@ -303,3 +303,41 @@ def test_both_directions_of_a_pair_are_rejected(eval_model):
     errors.ConfigError, got='fr-en, en-fr', where='bitext_mining'
   ):
     task.evaluate(eval_model)
+
+
+@pytest.mark.parametrize(
+  'languages, got',
+  [
+    ('en', "the text 'en' for 2 texts"),
+    (['en'], '1 language code for 2 texts'),
+    (['en'] * 3, '3 language codes for 2 texts'),
+  ],
+)
+@pytest.mark.parametrize('method', ['vectors', 'layer_vectors', 'sides'])
+def test_each_text_requires_a_language_code(eval_model, method, languages, got):
+  task = mining_task.BitextMining(source=InMemoryBitext(parts={}))
+  texts = ['the dog', 'the cat']
+  arguments = {
+    'vectors': (texts, languages, []),
+    'layer_vectors': (texts, languages, [], 'en'),
+    'sides': ([['en'] * 2, languages], [texts, texts], []),
+  }[method]
+  with raises_error(
+    errors.ConfigError,
+    got=got,
+    expected='2 language codes',
+    where='bitext_mining',
+    fix="Pass one language code for each text, such as ['en'] * len(texts).",
+    mentions='languages',
+  ):
+    getattr(task, method)(eval_model, *arguments)
+
+
+def test_each_centered_vector_requires_a_language_code(eval_model):
+  task = mining_task.BitextMining(source=InMemoryBitext(parts={}))
+  with raises_error(
+    errors.ConfigError,
+    got="the text 'en' for 2 vectors",
+    expected='2 language codes',
+  ):
+    task.center_vectors(eval_model, [(np.ones((2, 16)), 'en')], [])

@@ -15,7 +15,7 @@ from xlflax.evaluation.sentence_embedding import Centering, SentenceEmbedding
 from xlflax.evaluation.tasks import head_task
 from xlflax.objectives.model_calls import Pooling
 from xlflax.similarity import vector_normalization
-from xlflax.utils import plurals, validation
+from xlflax.utils import errors, plurals, validation
 
 _Score = Callable[[Any, eval_task.EvalResult, list[str]], dict[str, Statistics]]
 # Minimum number of sentences whose mean describes their language rather than
@@ -165,7 +165,11 @@ class SentenceTask(eval_task.EvalTask):
         appended.
       prompts: Names of prompts, such as `sentence_embedding.QUERY`. The first
         prompt that is defined is prepended to each text.
+
+    Raises:
+      ConfigError: If `languages` does not contain one code for each text.
     """
+    self._check_languages(languages, texts, 'text')
     encoding = self.encoding(eval_model, notes)
     sentence_result = hidden_states.sentence_vectors(
       eval_model,
@@ -179,6 +183,36 @@ class SentenceTask(eval_task.EvalTask):
         f'{sentence_result.truncated} of {len(texts)} texts were truncated'
       )
     return sentence_result.vectors
+
+  def _check_languages(
+    self, languages: Sequence[str], items: Sequence[Any], noun: str
+  ) -> None:
+    """Raises ConfigError unless there is one language code for each item.
+
+    Args:
+      languages: Language codes.
+      items: Texts or vectors.
+      noun: 'text' or 'vector'.
+    """
+    is_text = isinstance(languages, str)
+    if not is_text and len(languages) == len(items):
+      return
+    argument = 'languages' if noun == 'text' else 'sides'
+    num_items = plurals.format_count(len(items), noun)
+    given = (
+      f'the text {languages!r}'
+      if is_text
+      else plurals.format_count(len(languages), 'language code')
+    )
+    code = languages if is_text else next(iter(languages), 'en')
+    raise errors.ConfigError(
+      f'`{argument}` must contain one language code for each {noun}',
+      got=f'{given} for {num_items}',
+      expected=plurals.format_count(len(items), 'language code'),
+      where=self.name,
+      fix=f'Pass one language code for each {noun}, such as '
+      f'[{code!r}] * len({noun}s).',
+    )
 
   def _language_ids(self, eval_model, languages, notes) -> list[int]:
     """Returns the language id of each text."""
@@ -205,7 +239,11 @@ class SentenceTask(eval_task.EvalTask):
       languages: Language code for each text.
       notes: List to which notes are appended (see `vectors`).
       name: Name of the texts in notes, such as a language pair.
+
+    Raises:
+      ConfigError: If `languages` does not contain one code for each text.
     """
+    self._check_languages(languages, texts, 'text')
     encoding = self.encoding(eval_model, notes)
     layers, truncated = hidden_states.layer_vectors(
       eval_model,
@@ -238,6 +276,9 @@ class SentenceTask(eval_task.EvalTask):
       notes: List to which notes are appended (see `vectors` and
         `center_vectors`).
       prompts: Names of prompts, for source and target (see `vectors`).
+
+    Raises:
+      ConfigError: If there is not one language code for each text.
     """
     return self.center_vectors(
       eval_model,
@@ -263,7 +304,12 @@ class SentenceTask(eval_task.EvalTask):
       sides: For source and target, vectors of shape [N, H] and the language of
         each text.
       notes: List to which a note on the centering is appended.
+
+    Raises:
+      ConfigError: If there is not one language code for each vector.
     """
+    for side_vectors, codes in sides:
+      self._check_languages(codes, side_vectors, 'vector')
     vectors = [side_vectors for side_vectors, _ in sides]
     centre = self.encoding(eval_model).centering
     counts = collections.Counter(

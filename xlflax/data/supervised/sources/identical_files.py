@@ -1,0 +1,118 @@
+"""Check for languages of a source whose files have identical content."""
+
+import filecmp
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from xlflax.data.supervised import file_formats
+from xlflax.data.supervised.sources import concatenated_source, example_source
+from xlflax.storage import paths
+from xlflax.utils import logs
+
+
+class _Files(NamedTuple):
+  """Files of a language split that are read together.
+
+  Attributes:
+    part: Name of the language split.
+    paths: Paths of the files.
+    reading: Format and options with which the files are read.
+  """
+
+  part: str
+  paths: tuple[str, ...]
+  reading: tuple[str, Any]
+
+
+def warn_of_identical_files(sources: Iterable[Any]) -> None:
+  """Logs a warning for each group of languages with identical files.
+
+  Args:
+    sources: Sources of examples. Sources that do not read files are ignored.
+  """
+  for message in describe_identical_files(sources):
+    logging.warning('%s', message, extra=logs.ONCE)
+
+
+def describe_identical_files(sources: Iterable[Any]) -> Iterator[str]:
+  """Yields a message for each group of languages with identical files.
+
+  Files are identical if they have the same path or, for local files, the same
+  content. Files in which the options select a language by its column, and files
+  that are read with different options, may contain several languages.
+
+  Args:
+    sources: Sources of examples. The languages of each source are compared with
+      each other. Sources that do not read files are ignored.
+  """
+  for source in sources:
+    groups: list[list[_Files]] = []
+    for files in _list_files(source):
+      group = next(
+        (group for group in groups if _are_identical(group[0], files)), None
+      )
+      if group is None:
+        groups.append([files])
+      else:
+        group.append(files)
+    for group in groups:
+      parts = list(dict.fromkeys(files.part for files in group))
+      if len(parts) < 2:
+        continue
+      names = dict.fromkeys(', '.join(files.paths) for files in group)
+      yield (
+        f'The files of the languages {", ".join(parts[:-1])} and {parts[-1]} '
+        f'are identical ({"; ".join(names)}), so these languages have the same '
+        'examples. Correct the paths in `files`.'
+      )
+
+
+def _list_files(source: Any) -> Iterator[_Files]:
+  """Yields the files of a source that contain a single language or pair."""
+  if isinstance(source, concatenated_source.ConcatDataset):
+    for inner in source.sources:
+      yield from _list_files(inner)
+  elif isinstance(source, concatenated_source.TranslatedDataset):
+    yield from _list_files(source.source)
+  elif isinstance(source, example_source.FileDataset):
+    takes = file_formats.find_of_examples(source.format).takes
+    for part, names in source.files.items():
+      options = source.language_options.get(part, source.options)
+      if 'language' in (options.get('columns') or ()):
+        continue
+      part_paths = (names,) if isinstance(names, str) else tuple(names)
+      for paths_read_together in (
+        [part_paths]
+        if takes is file_formats.Takes.FILES
+        else [(path,) for path in part_paths]
+      ):
+        yield _Files(part, paths_read_together, (source.format, options))
+
+
+def _are_identical(first: _Files, second: _Files) -> bool:
+  """Returns whether files are read in the same way and have equal content."""
+  return (
+    first.reading == second.reading
+    and len(first.paths) == len(second.paths)
+    and all(map(_have_same_content, first.paths, second.paths))
+  )
+
+
+def _have_same_content(first: str, second: str) -> bool:
+  """Returns whether paths are equal, or local files have identical bytes."""
+  if first == second:
+    return True
+  local_paths = [paths.to_path(first), paths.to_path(second)]
+  if '://' in f'{first} {second}' or not all(
+    path.is_file() for path in local_paths
+  ):
+    return False
+  # `filecmp` compares the sizes before the content.
+  try:
+    return os.path.samefile(*local_paths) or filecmp.cmp(
+      *local_paths, shallow=False
+    )
+  except OSError:  # The reader reports it.
+    return False
