@@ -108,6 +108,7 @@ class Setup:
     )
     params = self.factory.abstract.params
     update_direction.warn_of_ascent(settings.optimizer, params)
+    update_direction.warn_of_growth(settings.optimizer, params)
     update_direction.warn_of_ignored_rate(settings.optimizer, params)
     update_direction.warn_of_unread_fields(settings.optimizer, params)
 

@@ -1,4 +1,4 @@
-"""Tests of warnings about user-defined optimizers that ascend the gradient."""
+"""Tests of warnings about user-defined optimizers whose updates are wrong."""
 
 import dataclasses
 from collections.abc import Callable
@@ -111,6 +111,133 @@ def test_descending_optimizers_cause_no_warning(create, caplog):
   optimizer = _UserOptimizer(learning_rate=0.1, create=create)
   update_direction.warn_of_ascent(optimizer, _PARAMS)
   assert not caplog.records
+
+
+def _add_decay_last(rate, mask=None):
+  return optax.chain(
+    optax.scale_by_adam(),
+    optax.scale_by_learning_rate(rate),
+    optax.add_decayed_weights(0.01, mask=mask),
+  )
+
+
+def _select_kernels(tree):
+  return param_tree.map_named(lambda name, _: 'kernel' in name, tree)
+
+
+@pytest.mark.parametrize(
+  'create, rate, name',
+  [
+    (_add_decay_last, 0.1, 'bias'),
+    (_add_decay_last, _LINEAR, 'bias'),
+    (
+      lambda rate: _add_decay_last(rate, mask=_select_kernels),
+      _LINEAR,
+      'model/layers_0/kernel',
+    ),
+    (
+      lambda rate: optax.chain(
+        optax.sgd(rate), optax.add_decayed_weights(1e-5), optax.clip(1.0)
+      ),
+      0.1,
+      'bias',
+    ),
+  ],
+)
+def test_decay_after_the_learning_rate_causes_a_warning(
+  create, rate, name, caplog
+):
+  optimizer = _UserOptimizer(learning_rate=rate, create=create, clip_norm=1.0)
+  update_direction.warn_of_growth(optimizer, _PARAMS)
+  (record,) = caplog.records
+  assert_mentions(
+    record.getMessage(),
+    '_UserOptimizer',
+    name,
+    'optax.add_decayed_weights',
+    'optax.scale_by_learning_rate',
+  )
+
+
+def _chain_with_decay(*transforms, mask=None):
+  """Returns a function that adds weight decay before the learning rate."""
+  return lambda rate: optax.chain(
+    *transforms,
+    optax.add_decayed_weights(0.01, mask=mask),
+    optax.scale_by_learning_rate(rate),
+  )
+
+
+def _ascend_with_decay(rate):
+  """Lacks the minus sign, which `warn_of_ascent` reports."""
+  return optax.chain(
+    optax.scale_by_adam(),
+    optax.add_decayed_weights(0.01),
+    optax.scale_by_schedule(rate),
+  )
+
+
+@pytest.mark.parametrize(
+  'create',
+  [
+    optax.sgd,
+    optax.adamw,
+    lambda rate: optax.adamw(rate, mask=_select_kernels),
+    lambda rate: optax.lion(rate, weight_decay=0.1),
+    lambda rate: optax.lamb(rate, weight_decay=0.1),
+    lambda rate: optax.lars(rate, weight_decay=0.1),
+    lambda rate: optax.adafactor(rate, weight_decay_rate=0.1),
+    _chain_with_decay(optax.scale_by_adam()),
+    _chain_with_decay(optax.scale_by_adam(), mask=_select_kernels),
+    _chain_with_decay(optax.trace(0.9, nesterov=True)),
+    _chain_with_decay(optax.scale_by_lion()),
+    _chain_with_decay(optax.clip_by_global_norm(1.0), optax.scale_by_adam()),
+    _chain_with_decay(optax.adaptive_grad_clip(0.01), optax.scale_by_adam()),
+    _chain_with_decay(optax.scale_by_adam(), optax.ema(0.9)),
+    lambda rate: optax.chain(
+      optax.add_decayed_weights(0.01), optax.adam(rate), optax.ema(0.9)
+    ),
+    lambda rate: optax.chain(
+      optax.sgd(rate, momentum=0.9), optax.add_decayed_weights(-0.01)
+    ),
+    lambda rate: optax.chain(
+      optax.adamw(rate), optax.keep_params_nonnegative()
+    ),
+    lambda rate: optax.MultiSteps(
+      optax.adamw(rate), 4
+    ).gradient_transformation(),
+    lambda rate: optax.masked(optax.adamw(rate), {'bias': True}),
+    lambda rate: optax.noisy_sgd(rate, eta=10.0),
+    lambda rate: optax.set_to_zero(),
+    lambda rate: optax.contrib.muon(rate, weight_decay=0.1),
+    lambda rate: optax.contrib.schedule_free_adamw(rate, weight_decay=0.1),
+    lambda rate: optax.contrib.schedule_free_sgd(rate),
+    lambda rate: optax.contrib.sam(optax.adamw(rate), optax.sgd(0.05)),
+    lambda rate: optax.polyak_sgd(),
+    _ascend_with_decay,
+    _project,
+    _fail,
+  ],
+)
+def test_decay_before_the_learning_rate_causes_no_warning(create, caplog):
+  optimizer = _UserOptimizer(learning_rate=_LINEAR, create=create)
+  update_direction.warn_of_growth(optimizer, _PARAMS)
+  assert not caplog.records
+
+
+@pytest.mark.parametrize(
+  'optimizer',
+  [
+    optimizers.AdamW(learning_rate=0.1),
+    optimizers.StableAdamW(learning_rate=0.1),
+    optimizers.Muon(learning_rate=0.1),
+    optimizers.Adam(learning_rate=0.1),
+    optimizers.SGD(learning_rate=0.1, momentum=0.9),
+    optimizers.Adafactor(learning_rate=0.1, weight_decay=0.1),
+  ],
+)
+def test_optimizers_of_xlflax_do_not_increase_parameters(optimizer):
+  assert not update_direction.find_growing_parameters(optimizer, _PARAMS)
 
 
 @pytest.mark.parametrize('rate', [0.1, _LINEAR])

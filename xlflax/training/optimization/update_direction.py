@@ -1,7 +1,7 @@
 """Detection of user-defined optimizers whose updates are wrong.
 
-The updates increase the loss, or they do not depend on the learning rate or on
-another field of the optimizer.
+The updates increase the loss or the parameters, or they do not depend on the
+learning rate or on another field of the optimizer.
 """
 
 import copy
@@ -31,6 +31,13 @@ _LEARNING_RATE = 1e-3
 _LOW_LEARNING_RATE = 1e-6
 # Products of displacements and gradients above the rounding errors.
 _MIN_PROJECTION = 1e-7
+# Growth of parameters, relative to their values, above the rounding errors.
+_MIN_GROWTH = 2e-6
+_PARAM_VALUE = 0.01
+# The sign differs from that of `_PARAM_VALUE`, so that updates that do not
+# depend on the parameters increase only one of them. The magnitude exceeds the
+# radius of spheres to which optimizers project parameters.
+_LARGE_PARAM_VALUE = -100.0
 
 
 def warn_of_ascent(optimizer: optimizers.Optimizer, params: Any) -> None:
@@ -55,6 +62,39 @@ def warn_of_ascent(optimizer: optimizers.Optimizer, params: Any) -> None:
       'of optax.scale_by_schedule(rate) or optax.scale(rate).',
       name,
       ascending[0],
+      name,
+      extra=logs.ONCE,
+    )
+
+
+def warn_of_growth(optimizer: optimizers.Optimizer, params: Any) -> None:
+  """Logs a warning if a user-defined optimizer increases the parameters.
+
+  Weight decay after the learning rate, without its minus sign, has this effect.
+  Parameters for which `warn_of_ascent` logs a warning cause no second warning.
+
+  Args:
+    optimizer: Optimizer of the run. Optimizers of xlflax are not checked.
+    params: Parameters of the run, as a tree of arrays or ShapeDtypeStructs.
+  """
+  if not user_modules.is_user_extension(type(optimizer)):
+    return
+  try:
+    growing = find_growing_parameters(optimizer, params)
+    if growing:
+      ascending = find_ascending_parameters(optimizer, params)
+      growing = [name for name in growing if name not in ascending]
+  except Exception:  # noqa: BLE001, the optimizer may require other parameters.
+    return
+  if growing:
+    name = type(optimizer).__name__
+    logging.warning(
+      'The updates of the optimizer %s contain a term that increases the '
+      'parameters, for example %s. If it is weight decay, put '
+      'optax.add_decayed_weights before optax.scale_by_learning_rate in '
+      '`%s.make`.',
+      name,
+      growing[0],
       name,
       extra=logs.ONCE,
     )
@@ -247,10 +287,56 @@ def find_ascending_parameters(
   ]
 
 
+def find_growing_parameters(
+  optimizer: optimizers.Optimizer, params: Any
+) -> list[str]:
+  """Returns the names of parameters that grow if their gradients are 0.
+
+  The optimizer updates small parameters (see `find_ascending_parameters`) with
+  gradients of 0, once from a low value and once from a large value of the
+  opposite sign. A parameter grows if both displacements have the direction of
+  the parameter. Noise and projections to a sphere are therefore not reported.
+
+  Args:
+    optimizer: Optimizer to check.
+    params: See `find_ascending_parameters`.
+
+  Raises:
+    Exception: If the optimizer does not support the small parameters.
+  """
+  growths = _compute_growths(optimizer, params, value=_PARAM_VALUE)
+  growing = [name for name, growth in growths.items() if growth > _MIN_GROWTH]
+  if not growing:
+    return []
+  growths = _compute_growths(optimizer, params, value=_LARGE_PARAM_VALUE)
+  return [name for name in growing if growths[name] > _MIN_GROWTH]
+
+
+def _compute_growths(
+  optimizer: optimizers.Optimizer, params: Any, *, value: float
+) -> dict[str, float]:
+  """Returns the relative growth of small parameters without a gradient.
+
+  Args:
+    optimizer: Optimizer to check.
+    params: See `find_ascending_parameters`.
+    value: Value of all small parameters.
+  """
+  small_params = _small_params(params, value)
+  gradients = jax.tree.map(jnp.zeros_like, small_params)
+  displacements = _move(
+    _make_transform(optimizer, _LEARNING_RATE), small_params, gradients
+  )
+  return {
+    name: float(jnp.mean(displacement)) / value
+    for name, displacement in param_tree.flatten_params(displacements).items()
+  }
+
+
 def _project_updates(
   optimizer: optimizers.Optimizer, params: Any, *, rate: float, sign: int = 1
 ) -> dict[str, float]:
-  """Returns the projections of small parameters' displacements, as in `_move`.
+  """Returns the scalar product of displacement and gradient by parameter.
 
   Args:
     optimizer: Optimizer to check.
@@ -258,19 +344,33 @@ def _project_updates(
     rate: Learning rate, which replaces that of the optimizer.
     sign: Sign of the gradient.
   """
-  is_schedule = callable(optimizer.learning_rate)
-  transform = optimizer.make(
-    schedules.Constant(peak_value=rate) if is_schedule else rate
-  )
-  small_params = _small_params(params)
+  small_params = _small_params(params, _PARAM_VALUE)
   gradients = jax.tree.map(
     lambda x: sign * jnp.linspace(0.5, 1.5, x.size).reshape(x.shape),
     small_params,
   )
-  return _move(transform, small_params, gradients)
+  displacements = _move(
+    _make_transform(optimizer, rate), small_params, gradients
+  )
+  return {
+    name: float(jnp.sum(product))
+    for name, product in param_tree.flatten_params(
+      jax.tree.map(jnp.multiply, displacements, gradients)
+    ).items()
+  }
 
 
-def _small_params(params: Any) -> dict[str, Any]:
+def _make_transform(
+  optimizer: optimizers.Optimizer, rate: float
+) -> optax.GradientTransformation:
+  """Creates an optimizer's transformation with another learning rate."""
+  is_schedule = callable(optimizer.learning_rate)
+  return optimizer.make(
+    schedules.Constant(peak_value=rate) if is_schedule else rate
+  )
+
+
+def _small_params(params: Any, value: float) -> dict[str, Any]:
   """Returns parameters of small sizes, with one of several similar layers."""
   named = {
     re.sub(r'\d+', '', name): (name, leaf)
@@ -278,7 +378,7 @@ def _small_params(params: Any) -> dict[str, Any]:
   }
   return param_tree.unflatten_params(
     {
-      name: jnp.full([min(n, _MAX_DIMENSION) for n in leaf.shape], 0.01)
+      name: jnp.full([min(n, _MAX_DIMENSION) for n in leaf.shape], value)
       for name, leaf in named.values()
     }
   )
@@ -286,17 +386,10 @@ def _small_params(params: Any) -> dict[str, Any]:
 
 def _move(
   transform: optax.GradientTransformation, params: Any, gradients: Any
-) -> dict[str, float]:
-  """Returns the scalar product of displacement and gradient by parameter."""
+) -> Any:
+  """Returns the displacements of parameters after a few updates."""
   state, moved = transform.init(params), params
   for _ in range(_NUM_UPDATES):
     updates, state = transform.update(gradients, state, moved)
     moved = optax.apply_updates(moved, updates)
-  return {
-    name: float(jnp.sum(product))
-    for name, product in param_tree.flatten_params(
-      jax.tree.map(
-        lambda new, old, g: (new - old) * g, moved, params, gradients
-      )
-    ).items()
-  }
+  return jax.tree.map(jnp.subtract, moved, params)
