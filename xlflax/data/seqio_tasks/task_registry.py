@@ -160,12 +160,13 @@ def add_mixture(
 
   Args:
     name: Name of the mixture.
-    tasks: Names of the tasks.
+    tasks: Names of tasks and mixtures. A mixture stands for its tasks, whose
+      rates in that mixture are not used.
     alpha: Exponent α of the mixing rates.
 
   Raises:
-    CorpusError: If a mixture with this name already exists, or if a task is not
-      registered.
+    CorpusError: If a mixture with this name already exists, or if a task or
+      mixture is not registered.
   """
   if name in seqio.MixtureRegistry.names():
     raise errors.CorpusError(
@@ -177,8 +178,19 @@ def add_mixture(
       raise text_tasks.unknown_task_error(
         task, 'task or mixture', registered, module_tasks=_module_tasks
       )
+  leaf_tasks = [
+    task.name
+    for member in tasks
+    for task in (
+      seqio.MixtureRegistry.get(member).tasks
+      if member in seqio.MixtureRegistry.names()
+      else [seqio.TaskRegistry.get(member)]
+    )
+  ]
   rate = functools.partial(_rate, alpha=alpha)
-  return seqio.MixtureRegistry.add(name, [(task, rate) for task in tasks])
+  return seqio.MixtureRegistry.add(
+    name, [(task, rate) for task in dict.fromkeys(leaf_tasks)]
+  )
 
 
 def remove_task(name: str) -> None:
