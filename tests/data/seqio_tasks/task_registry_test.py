@@ -37,6 +37,16 @@ def test_nested_mixtures_divide_their_rate(registry):
   )
 
 
+def test_members_of_a_member_mixture_become_members(registry):
+  for name in ('t9.a', 't9.b', 't9.c'):
+    registry.add_monolingual_task(name, _source(), language='en')
+  registry.add_mixture('t9.inner', ['t9.a', 't9.b'])
+  registry.add_mixture('t9.outer', ['t9.inner', 't9.c', 't9.a'], alpha=0.5)
+  rates = registry.expand_mixture('t9.outer')
+  assert list(rates) == ['t9.a', 't9.b', 't9.c']
+  assert len(set(rates.values())) == 1
+
+
 def test_expand_omits_tasks_without_the_split(registry, toy_corpus):
   corpus_tasks.register_corpus(toy_corpus, prefix='t4')
   assert list(registry.expand_mixture('t4.mono', split='validation')) == [

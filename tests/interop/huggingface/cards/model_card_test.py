@@ -1,5 +1,6 @@
 """Model cards, read with the ModelCard class of huggingface_hub."""
 
+import dataclasses
 import json
 import shutil
 
@@ -216,12 +217,19 @@ def test_card_names_the_labeled_training_data(run_of, tmp_path, is_trial):
   pretraining = dataset_config.DatasetConfig(
     name='mono', mixture='corpus.mono', layout='blocks', length=8, batch_size=4
   )
+  continued = dataclasses.replace(
+    pretraining,
+    name='adjacent',
+    alpha=0.7,
+    replay=dataset_config.ReplayOptions(new_languages=('sw',), fraction=0.2),
+  )
   fields = {
     'optimizer': {'class': 'adamw', 'fields': {}},
     'objectives': {'fields': {'entries': []}},
     'datasets': [
       config_serialization.to_json_config(dataset),
       config_serialization.to_json_config(pretraining),
+      config_serialization.to_json_config(continued),
     ],
     'num_train_steps': 1,
     'seed': 0,
@@ -253,6 +261,8 @@ def test_card_names_the_labeled_training_data(run_of, tmp_path, is_trial):
   assert rows == [
     f'| `train.tsv` ({languages}) | 4 | 8 | 1 |',
     '| `corpus.mono` | 4 | 8 | - |',
+    '| `corpus.mono` | 4 | 8 | 0.7 (80 % of the sequences in sw, 20 % in other '
+    'languages) |',
   ]
 
 

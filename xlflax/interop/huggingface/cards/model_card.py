@@ -416,7 +416,8 @@ def _training(
     fields = dataset[config_serialization.FIELDS]
     lines.append(
       f'| {_describe_data(dataset, counts)} | {fields.get("batch_size")} | '
-      f'{fields.get("length")} | {_describe_exponent(fields)} |'
+      f'{fields.get("length")} | {_describe_exponent(fields)}'
+      f'{_describe_replay(fields)} |'
     )
   return [*lines, '']
 
@@ -502,6 +503,19 @@ def _describe_exponent(fields: Mapping[str, Any]) -> str:
   if alpha is None:
     return '-' if fields.get('mixture') else '1'
   return str(alpha)
+
+
+def _describe_replay(fields: Mapping[str, Any]) -> str:
+  """Describes the fractions of new and old languages, if a dataset sets them."""
+  if not fields.get('replay'):
+    return ''
+  options = fields['replay'][config_serialization.FIELDS]
+  languages = ', '.join(options['new_languages'])
+  percentage = 100 * options['fraction']
+  return (
+    f' ({100 - percentage:.4g} % of the sequences in {languages}, '
+    f'{percentage:.4g} % in other languages)'
+  )
 
 
 def _initialization(settings: Mapping[str, Any]) -> str:
