@@ -346,6 +346,7 @@ def configure(options: EvaluateOptions) -> gin_config.Configuration:
       '--max_examples has no effect, because the gin files do not use the macro '
       'MAX_EXAMPLES',
       got=options.max_examples,
+      where='--max_examples',
       fix='Remove --max_examples, or bind a field of the source that the tasks '
       'read to the macro, such as `example_source.FileDataset.max_examples = '
       '%MAX_EXAMPLES`, in the gin file.',

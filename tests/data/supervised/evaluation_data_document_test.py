@@ -53,7 +53,7 @@ def test_all_example_classes_are_documented():
 
 
 def test_xtreme_table_agrees_with_the_code():
-  rows = _rows('| task | train | dev | test parts | metric |')
+  rows = _rows('| task | train | dev | test sets | metric |')
   assert [row[0].strip('`') for row in rows] == list(xtreme.TASKS)
   for name, train, dev, test, metric in rows:
     task = xtreme.find_xtreme_task(name.strip('`'))
@@ -74,7 +74,7 @@ def test_xtreme_table_agrees_with_the_code():
 
 
 def test_xtreme_r_table_agrees_with_the_code():
-  rows = _rows('| task of XTREME-R | train | dev | test parts | metric |')
+  rows = _rows('| task of XTREME-R | train | dev | test sets | metric |')
   assert [row[0].strip('`') for row in rows] == [
     *(name for name in xtreme_tasks.R_TASKS if name not in xtreme.TASKS),
     *xtreme_tasks.RANKED,
