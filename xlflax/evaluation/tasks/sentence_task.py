@@ -185,7 +185,7 @@ class SentenceTask(eval_task.EvalTask):
     return sentence_result.vectors
 
   def _check_languages(
-    self, languages: Sequence[str], items: Sequence[Any], noun: str
+    self, languages: Sequence[str], items: Sequence[Any] | np.ndarray, noun: str
   ) -> None:
     """Raises ConfigError unless there is one language code for each item.
 

@@ -104,15 +104,14 @@ def _have_same_content(first: str, second: str) -> bool:
   """Returns whether paths are equal, or local files have identical bytes."""
   if first == second:
     return True
-  local_paths = [paths.to_path(first), paths.to_path(second)]
-  if '://' in f'{first} {second}' or not all(
-    path.is_file() for path in local_paths
-  ):
+  first_path, second_path = paths.to_path(first), paths.to_path(second)
+  is_local = '://' not in f'{first} {second}'
+  if not is_local or not (first_path.is_file() and second_path.is_file()):
     return False
   # `filecmp` compares the sizes before the content.
   try:
-    return os.path.samefile(*local_paths) or filecmp.cmp(
-      *local_paths, shallow=False
+    return os.path.samefile(first_path, second_path) or filecmp.cmp(
+      first_path, second_path, shallow=False
     )
   except OSError:  # The reader reports it.
     return False
