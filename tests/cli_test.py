@@ -357,9 +357,9 @@ def test_failed_event_loop_reports_no_second_error():
     try:
       asyncio.new_event_loop()
     except OSError:
-      print('told')
+      print('printed')
   """)
-  assert (process.stdout, process.stderr) == ('told\n', '')
+  assert (process.stdout, process.stderr) == ('printed\n', '')
 
 
 def test_signal_after_the_end_is_ignored():

@@ -17,7 +17,7 @@ standard_streams.open_closed_streams()
 standard_streams.drop_unread_output(stdout=sys.argv[1] == 'drop')
 file = open(sys.argv[2], 'w')  # does not reuse a stream's descriptor
 for _ in range(3):
-  print('told')
+  print('printed')
   sys.stdout.flush()
   print('logged', file=sys.stderr)
 print(len(sys.stdin.read()), file=file)
@@ -50,7 +50,7 @@ def test_output_to_closed_streams_is_discarded(tmp_path, closed):
   done = _run(closed, 'keep', tmp_path / 'file')
   assert done.returncode == 0, done.stderr
   assert (tmp_path / 'file').read_text() == '0\n'
-  assert done.stdout == ('' if ' >&-' in f' {closed}' else 'told\n' * 3)
+  assert done.stdout == ('' if ' >&-' in f' {closed}' else 'printed\n' * 3)
   assert done.stderr == ('' if '2>&-' in closed else 'logged\n' * 3)
 
 
@@ -63,7 +63,7 @@ def test_output_to_a_closed_pipe_is_dropped(tmp_path, into):
 
 def test_full_disk_of_the_log_is_ignored(tmp_path):
   done = _run('2>/dev/full', 'keep', tmp_path / 'file')
-  assert (done.returncode, done.stdout) == (0, 'told\n' * 3)
+  assert (done.returncode, done.stdout) == (0, 'printed\n' * 3)
 
 
 def test_full_disk_of_standard_output_is_a_failure(tmp_path):

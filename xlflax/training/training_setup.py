@@ -110,7 +110,6 @@ class Setup:
     update_direction.warn_of_ascent(settings.optimizer, params)
     update_direction.warn_of_growth(settings.optimizer, params)
     update_direction.warn_of_ignored_rate(settings.optimizer, params)
-    update_direction.warn_of_unread_fields(settings.optimizer, params)
 
   def _with_default_rate(self) -> 'Trainer':
     """Returns the run's settings with the default learning rate filled in."""

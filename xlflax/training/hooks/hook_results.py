@@ -225,14 +225,14 @@ def check_overrides(hook: hook_base.Hook) -> None:
   called = _public_methods(hook_base.Hook)
   if any(getattr(cls, name) is not method for name, method in called.items()):
     return
-  own = _public_methods(cls)
+  defined = _public_methods(cls)
   raise errors.ConfigError(
     f'The hook {cls.__name__} must define at least one method that training '
     'calls',
-    got=', '.join(own) or 'no methods',
+    got=', '.join(defined) or 'no methods',
     expected=f'one or more of {", ".join(called)}',
-    where=user_modules.find_definition(next(iter(own.values())))
-    if own
+    where=user_modules.find_definition(next(iter(defined.values())))
+    if defined
     else cls.__qualname__,
     fix='Rename the methods, for example to `after_step(self, run, step, '
     'output)`.',

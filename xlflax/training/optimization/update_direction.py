@@ -1,16 +1,12 @@
 """Detection of user-defined optimizers whose updates are wrong.
 
 The updates increase the loss or the parameters, or they do not depend on the
-learning rate or on another field of the optimizer.
+learning rate.
 """
 
-import copy
 import dataclasses
-import inspect
 import logging
 import re
-import types
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -132,107 +128,6 @@ def warn_of_ignored_rate(optimizer: optimizers.Optimizer, params: Any) -> None:
       cls.__name__,
       extra=logs.ONCE,
     )
-
-
-def warn_of_unread_fields(optimizer: optimizers.Optimizer, params: Any) -> None:
-  """Logs a warning if a user-defined optimizer does not read one of its fields.
-
-  Only fields that a class of the user declares are checked.
-
-  Args:
-    optimizer: Optimizer of the run. Optimizers of xlflax are not checked.
-    params: Parameters of the run, as a tree of arrays or ShapeDtypeStructs.
-  """
-  cls = type(optimizer)
-  if not user_modules.is_user_extension(cls):
-    return
-  try:
-    names = find_unread_fields(optimizer, params)
-  except Exception:  # noqa: BLE001, the optimizer may require other parameters.
-    return
-  if names:
-    logging.warning(
-      'The optimizer %s does not read %s, so %s no effect. Use %s in `%s.make`, '
-      'for example as an argument of the Optax transformation, or remove %s.',
-      cls.__name__,
-      ' and '.join(f'{cls.__name__}.{name}' for name in names),
-      'its value has' if len(names) == 1 else 'their values have',
-      ' and '.join(f'self.{name}' for name in names),
-      cls.__name__,
-      'the field' if len(names) == 1 else 'the fields',
-      extra=logs.ONCE,
-    )
-
-
-def find_unread_fields(
-  optimizer: optimizers.Optimizer, params: Any
-) -> list[str]:
-  """Returns the fields of the user's classes that an optimizer does not read.
-
-  A field is read if an update of small parameters reads it, or if a method of
-  the user's classes contains its name.
-
-  Args:
-    optimizer: Optimizer to check.
-    params: See `find_ascending_parameters`.
-
-  Raises:
-    Exception: If the optimizer does not support the small parameters, or if its
-      attributes cannot be recorded.
-  """
-  cls = type(optimizer)
-  user_classes = [
-    base for base in cls.__mro__ if not user_modules.is_xlflax(base.__module__)
-  ]
-  annotated = {
-    name for c in user_classes for name in inspect.get_annotations(c)
-  }
-  inherited = {f.name for f in dataclasses.fields(optimizers.Optimizer)}
-  mentioned = {name for c in user_classes for name in _find_names(c)}
-  names = [
-    field.name
-    for field in dataclasses.fields(cls)
-    if field.init and field.name in annotated - inherited - mentioned
-  ]
-  if not names:
-    return []
-  reads: set[str] = set()
-
-  class _Recorder(cls):  # type: ignore[valid-type, misc]
-    def __getattribute__(self, name: str) -> Any:
-      reads.update(names if name == '__dict__' else (name,))
-      return super().__getattribute__(name)
-
-  recorder = copy.copy(optimizer)
-  object.__setattr__(recorder, '__class__', _Recorder)
-  _project_updates(recorder, params, rate=_LEARNING_RATE)
-  return [name for name in names if name not in reads]
-
-
-def _find_names(cls: type) -> Iterator[str]:
-  """Yields the names and texts in the methods that a class itself defines."""
-  for value in vars(cls).values():
-    if isinstance(value, property):
-      value = value.fget
-    value = getattr(value, 'func', value)  # functools.cached_property
-    code = getattr(inspect.unwrap(value), '__code__', None)
-    # Methods that `dataclasses` generates contain all fields.
-    if code is not None and code.co_filename != '<string>':
-      yield from _find_code_names(code)
-
-
-def _find_code_names(code: types.CodeType) -> Iterator[str]:
-  """Yields the names and texts in a function and in its nested functions."""
-  yield from code.co_names
-  constants = list(code.co_consts)
-  while constants:
-    constant = constants.pop()
-    if isinstance(constant, types.CodeType):
-      yield from _find_code_names(constant)
-    elif isinstance(constant, tuple | frozenset):
-      constants += constant
-    elif isinstance(constant, str):
-      yield constant
 
 
 def ignores_learning_rate(optimizer: optimizers.Optimizer, params: Any) -> bool:
