@@ -3,6 +3,7 @@
 import pathlib
 import re
 import sys
+import types
 
 import gin
 import pytest
@@ -670,9 +671,12 @@ def test_a_flag_for_a_macro_whose_binding_is_replaced(tmp_path, in_flag):
 
 def test_flags_with_different_values_cause_a_warning(caplog):
   bindings = ['TRAIN_STEPS=1', 'SEED=3', 'SEED=3', 'TRAIN_STEPS=2']
-  configuration = gin_config.load_gin_files(
-    ['pretrain/mlm.gin', 'models/tiny.gin'], bindings, partial=True
+  args = types.SimpleNamespace(
+    gin_file=['pretrain/mlm.gin', 'models/tiny.gin'],
+    gin_bindings=[*_GIVEN, *bindings],
+    gin_search_paths=(),
   )
+  configuration = gin_config.load_configuration(args, partial=True)
   (record,) = caplog.records
   assert_mentions(record.getMessage(), 'TRAIN_STEPS', '1', '2')
   assert configuration.macro('TRAIN_STEPS') == 2

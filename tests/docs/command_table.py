@@ -110,7 +110,7 @@ NOT_RUN = {
   'xlflax evaluate --model_dir=runs/reranker': (
     'tests/finetuning/reranking_test.py ranks and reranks'),
   'xlflax analyze transfer-matrix': 'needs transfer scores of all directions; '
-  'tested by tests/analysis/directions_test.py',
+  'tested by tests/analysis/transfer_matrix_study_test.py',
   'xlflax train --gin_file=pretrain/mlm_tlm.gin --gin_file=models/encoder.gin': (
     'takes minutes; end_to_end/synthetic_test.py runs it with fewer steps'),
   'xlflax evaluate --suite=studies/synthetic/measured_suite.gin': (

@@ -218,6 +218,7 @@ def test_metrics_are_converted_to_numbers():
     ({'accuracy/en': 0.5, 'accuracy/fr': 0.25}, 0.375),
     ({'accuracy/en': 0.5, 'accuracy/mean': 0.1}, 0.1),
     ({'accuracy': 0.5}, 0.5),
+    ({'accuracy': 0.9, 'accuracy/en': 0.5, 'accuracy/fr': 0.25}, 0.375),
     ({'accuracy/en': 0.5, 'accuracy/fr': math.nan}, None),
     ({}, None),
   ],

@@ -121,13 +121,15 @@ def build_commands(
   output, corpus_flag = options.output, f'--corpus={corpus.directory}'
   vocabulary, model = f'{output}/vocabulary', f'--model_dir={output}/model'
   gin_files = [*settings.gin_files, *options.gin.gin_file]
+  bindings = list(options.gin.gin_bindings)
+  if not any(binding.startswith('TRAIN_STEPS=') for binding in bindings):
+    bindings.insert(0, f'TRAIN_STEPS={settings.steps}')
   train = [
     *(f'--gin_file={name}' for name in gin_files),
     *(f'--gin_search_paths={path}' for path in options.gin.gin_search_paths),
     *(corpus_flag, f'--vocabulary={vocabulary}', f'--cache={output}/cache'),
     model,
-    f'--gin.TRAIN_STEPS={settings.steps}',
-    *(f'--gin.{binding}' for binding in options.gin.gin_bindings),
+    *(f'--gin.{binding}' for binding in bindings),
   ]
   if options.preemption_exit_code:
     train.append(f'--preemption_exit_code={options.preemption_exit_code}')

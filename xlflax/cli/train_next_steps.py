@@ -84,8 +84,8 @@ def next_commands(trainer: Any, result: dict[str, Any]) -> list[str]:
   if not result['finished']:
     if 'rejected_by' in result:
       return [
-        f'Correct `{result["rejected_by"]}.before_checkpoint`, which must return '
-        'True. Then run the same command again to start the run.'
+        f'Change `{result["rejected_by"]}.before_checkpoint` so that it returns '
+        'True for a state to save. Then run the same command again.'
       ]
     if result['checkpoint'] is None:
       return ['Run the same command again to start the run.']

@@ -420,6 +420,7 @@ def load_configuration(
   flag_validation.check_configuration(
     args, (*(macros or {}), *swept), defaults=defaults, partial=partial
   )
+  _warn_of_repeated_bindings(args.gin_bindings)
   return load_gin_files(
     [*defaults, *args.gin_file],
     args.gin_bindings,
@@ -471,7 +472,6 @@ def load_gin_files(
     binding_locations.check_order(tree)
   binding_locations.check_file_order(trees, bindings)
   _warn_of_replaced_objectives(trees, bindings)
-  _warn_of_repeated_bindings(bindings)
   files = [file for tree in trees for file in tree.files()]
   _import_user_modules(files)
   stages: list[gin_errors.Bound] = []

@@ -564,8 +564,8 @@ def missing_means(
   """Computes `METRIC/mean` of the metrics that a task returned without a mean.
 
   The mean is that over the languages or files in `metrics`. It is geometric for
-  perplexities, as in the tasks of xlflax. The mean of a metric without parts,
-  such as 'accuracy', is the metric's value. Metrics whose `better` is NEITHER
+  perplexities, as in the tasks of xlflax. If a task returns only 'accuracy' and
+  no value for a language or file, the mean is the value of 'accuracy'. Metrics whose `better` is NEITHER
   and metrics with a value that is NaN or infinite have no mean.
 
   Args:
@@ -582,8 +582,10 @@ def missing_means(
     values = [
       value
       for key, value in metrics.items()
-      if key == metric.name or key.startswith(f'{metric.name}/')
+      if key.startswith(f'{metric.name}/')
     ]
+    if not values and metric.name in metrics:
+      values = [metrics[metric.name]]
     if (
       name in metrics
       or metric.better is Better.NEITHER

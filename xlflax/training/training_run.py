@@ -260,7 +260,7 @@ class TrainingRun:
     else:
       return
     if is_user_defined:
-      consequence += ' To save a state, the method must return True.'
+      consequence += ' A state is saved only if the method returns True.'
     logging.warning(
       'The state of step %d was not saved, because `%s.before_checkpoint` '
       'returned False. %s',

@@ -638,6 +638,14 @@ def test_accumulation_inside_an_optimizer_is_rejected(create):
     jax.eval_shape(optimizer.transform.init, {'w': jnp.ones(2)})
 
 
+def test_accumulation_with_a_constant_learning_rate_is_accepted():
+  optimizer = _UserOptimizer(
+    learning_rate=0.1,
+    create=lambda rate: _accumulate(rate).gradient_transformation(),
+  )
+  jax.eval_shape(optimizer.transform.init, {'w': jnp.ones(2)})
+
+
 @pytest.mark.parametrize('rate', [0.1, _LINEAR], ids=['constant', 'schedule'])
 def test_user_optimizer_equals_its_transformation(rate):
   optimizer = _UserOptimizer(learning_rate=rate, create=optax.adam)

@@ -233,8 +233,16 @@ def _factor(step):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _OwnAdam(optimizers.Optimizer):
+  steps_as_adam = True
+
   def make(self, rate):
     return optax.adam(rate)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _OwnSGD(optimizers.Optimizer):
+  def make(self, rate):
+    return optax.sgd(rate)
 
 
 @pytest.mark.parametrize('make', [optimizers.AdamW, optimizers.Muon, _OwnAdam])
@@ -255,6 +263,7 @@ def test_a_factor_in_place_of_a_learning_rate_causes_a_warning(make, caplog):
     optimizers.AdamW(learning_rate=1.0),
     optimizers.SGD(learning_rate=_UserSchedule(compute=_factor)),
     optimizers.Adafactor(learning_rate=_UserSchedule(compute=_factor)),
+    _OwnSGD(learning_rate=_UserSchedule(compute=_factor)),
   ],
 )
 def test_other_learning_rates_cause_no_warning(optimizer, caplog):

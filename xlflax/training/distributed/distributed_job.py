@@ -4,7 +4,8 @@ Three parts rely on `jax.distributed`: it connects the processes (`joining`),
 detects lost and frozen processes, and waits for all of them at the end.
 Failures are reported to the other processes by `failures`, and stop requests by
 `preemption`, through the key-value store of JAX's coordination service.
-docs/measured/reliability.md lists the consequences of failures, with times.
+docs/reliability.md lists the consequences of failures, and
+docs/measured/reliability.md reports measured times.
 """
 
 import contextlib

@@ -133,7 +133,8 @@ class Hook(validation.ValidatedFields):
   def state_dict(self) -> dict[str, Any] | None:
     """Returns the hook's state for the next checkpoint, as plain JSON.
 
-    Scalars of JAX and NumPy raise an error. Convert them with `float` or `int`.
+    Scalars of JAX, and those of NumPy other than float64, raise an error.
+    Convert them with `float` or `int`.
     The method is also called before training, to save the initial state. If
     None, the hook has no state. Only the state of the first process is
     saved.

@@ -9,7 +9,6 @@ import dataclasses
 import inspect
 import json
 import logging
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -71,28 +70,22 @@ def check_request(
 def call_without_request(
   hook: hook_base.Hook, method: str, *arguments: Any
 ) -> None:
-  """Calls a method whose requests would not be executed.
+  """Calls a method whose requests are not executed.
+
+  If the method returns a `Request`, a warning is logged.
 
   Args:
     hook: Hook whose method is called.
     method: Name of the method.
     *arguments: Arguments of the method.
-
-  Raises:
-    ConfigError: If the method returns a `Request` or the class `Request`, and
-      no other exception is being handled.
   """
   value = getattr(hook, method)(*arguments)
-  if sys.exception() is not None:
-    return
   if isinstance(value, hook_base.Request) or value is hook_base.Request:
-    raise _invalid_result(
-      hook,
-      method,
-      value,
-      expected='None',
-      fix='Return the request from `after_step` or `before_training`. Requests '
-      f'that `{method}` returns are not executed.',
+    logging.warning(
+      'Requests that `%s` returns are not executed. Return the request from '
+      '`after_step` or `before_training`.',
+      _name(hook, method),
+      extra=logs.ONCE,
     )
 
 
@@ -109,7 +102,7 @@ def check_may_save(hook: hook_base.Hook, value: Any) -> bool:
   Raises:
     ConfigError: If the value is not True or False.
   """
-  is_array = isinstance(value, np.bool_) or (
+  is_array = (
     hasattr(value, 'dtype') and value.dtype == bool and np.ndim(value) == 0
   )
   if not isinstance(value, bool) and not is_array:
@@ -223,9 +216,17 @@ def check_overrides(hook: hook_base.Hook) -> None:
   """
   cls = type(hook)
   called = _public_methods(hook_base.Hook)
-  if any(getattr(cls, name) is not method for name, method in called.items()):
+  if any(
+    getattr(getattr(hook, name), '__func__', None) is not method
+    for name, method in called.items()
+  ):
     return
-  defined = _public_methods(cls)
+  defined = {
+    name: method
+    for base in reversed(cls.__mro__)
+    if not user_modules.is_xlflax(base.__module__) and base is not object
+    for name, method in _public_methods(base).items()
+  }
   raise errors.ConfigError(
     f'The hook {cls.__name__} must define at least one method that training '
     'calls',
@@ -240,7 +241,7 @@ def check_overrides(hook: hook_base.Hook) -> None:
 
 
 def _public_methods(cls: type) -> dict[str, Callable]:
-  """Returns the public methods that a class itself defines, by name."""
+  """Returns the public methods in the body of a class, by name."""
   return {
     name: method
     for name, method in vars(cls).items()
@@ -273,7 +274,7 @@ def _find_non_json(value: Any, path: str) -> tuple[str, Any] | None:
 
   The path ends with '{}' if the part is the key of a dictionary.
   """
-  if isinstance(value, Mapping):
+  if isinstance(value, dict):
     for key, element in value.items():
       if not isinstance(key, str):
         return f'{path}{{}}', key

@@ -195,7 +195,7 @@ class Optimizer(validation.ValidatedFields, abc.ABC):
     def init(params):
       with converting_errors():
         state = transform.init(params)
-      if _has_accumulated_gradients(state):
+      if callable(rate) and _has_accumulated_gradients(state):
         raise self._accumulation_error()
       return state
 

@@ -125,14 +125,16 @@ def warn_of_high_rates(optimizer: optimizers.Optimizer, num_steps: int) -> None:
   is an example.
 
   Args:
-    optimizer: Optimizer of the run. SGD, and Adafactor whose learning rate is
-      relative to the parameters, are not checked.
+    optimizer: Optimizer of the run. Only optimizers whose updates have about
+      the size of the learning rate are checked (`Optimizer.steps_as_adam`, and
+      Adafactor if its updates are not multiplied by the parameters' scale).
     num_steps: Number of steps in the run.
   """
-  if isinstance(optimizer, optimizers.SGD) or (
+  is_absolute_adafactor = (
     isinstance(optimizer, optimizers.Adafactor)
-    and optimizer.multiply_by_parameter_scale
-  ):
+    and not optimizer.multiply_by_parameter_scale
+  )
+  if not optimizer.steps_as_adam and not is_absolute_adafactor:
     return
   rates = [
     optimizer.learning_rate,
