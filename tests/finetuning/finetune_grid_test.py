@@ -185,6 +185,20 @@ def test_scores_of_two_dev_sets_are_not_compared(
   assert fakes.CALLS == []
 
 
+def test_record_of_a_killed_trial_has_a_reason(run, tmp_path, monkeypatch):
+  def killed(self, **arguments):
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr(fakes.FakeTrainer, 'train', killed)
+  with contextlib.suppress(KeyboardInterrupt):
+    run('LEARNING_RATE=0.2')
+  path = tmp_path / 'out' / 'trials' / 'LEARNING_RATE=0.2.json'
+  record = json.loads(path.read_text())
+  assert record['status'] == 'stopped'
+  assert record['message']
+  assert record['exit_status'] == errors.ExitStatus.STOPPED
+
+
 def test_output_used_by_another_process_is_rejected(run, tmp_path):
   other = os.getppid()
   with pytest.MonkeyPatch.context() as patch:

@@ -282,7 +282,12 @@ class TrialRunner:
       # Record the metric and the dev tasks first, so that later calls can check
       # them even if training is killed.
       self._write(
-        TrialResult(**self._initial_fields(trial), status=Status.STOPPED)
+        TrialResult(
+          **self._initial_fields(trial),
+          status=Status.STOPPED,
+          message='the process ended during the trial',
+          exit_status=int(errors.ExitStatus.STOPPED),
+        )
       )
     else:
       self._check_same_run(record, trial)

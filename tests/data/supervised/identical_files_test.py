@@ -4,6 +4,7 @@ import pytest
 
 from tests.errors import assert_mentions
 from xlflax.data.supervised.sources import (
+  code_switched_source,
   concatenated_source,
   example_source,
   identical_files,
@@ -70,6 +71,17 @@ def test_sources_are_compared_separately_unless_they_are_concatenated(write):
   assert len(_describe(combined)) == 1
   translated = concatenated_source.TranslatedDataset(source=combined)
   assert len(_describe(translated)) == 1
+
+
+def test_translations_of_a_code_switched_source_are_compared(write):
+  english = _source({'en': write('en', 'x\ty\tno\n')})
+  translations = _source({'fr': write('a'), 'de': write('b')})
+  [message] = _describe(
+    code_switched_source.CodeSwitched(
+      english=english, translations=translations
+    )
+  )
+  assert_mentions(message, 'fr', 'de')
 
 
 @pytest.mark.parametrize(

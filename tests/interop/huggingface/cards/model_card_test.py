@@ -17,6 +17,7 @@ from xlflax.evaluation import eval_task, result_store
 from xlflax.interop.huggingface import huggingface_export
 from xlflax.interop.huggingface.cards import model_card
 from xlflax.training.checkpointing import config_serialization, run_directory
+from xlflax.utils import class_registry
 
 pytest_plugins = ['tests.evaluation.fixtures']
 __all__ = ['run_of']
@@ -264,6 +265,48 @@ def test_card_names_the_labeled_training_data(run_of, tmp_path, is_trial):
     '| `corpus.mono` | 4 | 8 | 0.7 (80 % of the sequences in sw, 20 % in other '
     'languages) |',
   ]
+
+
+@class_registry.register('model_card_test_unreadable')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _UnreadableSource(example_source.ExampleSource):
+  """Source whose languages cannot be determined."""
+
+  error: str
+
+  def languages(self):
+    raise {'OSError': OSError, 'ImportError': ImportError}[self.error]
+
+  def load(self, part):
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize('error', ['OSError', 'ImportError'])
+def test_card_has_the_name_of_a_dataset_that_is_not_available(run_of, error):
+  directory, *_ = run_of()
+  dataset = supervised_dataset.LabeledDatasetConfig(
+    name='labeled',
+    source=_UnreadableSource(error=error),
+    featurizer=classification_featurizer.ClassificationFeaturizer(
+      labels=('a', 'b')
+    ),
+    length=8,
+    batch_size=4,
+  )
+  fields = {
+    'optimizer': {'class': 'adamw', 'fields': {}},
+    'objectives': {'fields': {'entries': []}},
+    'datasets': [config_serialization.to_json_config(dataset)],
+    'num_train_steps': 1,
+    'seed': 0,
+  }
+  run_directory.write_run_file(
+    directory, run_directory.TRAINER, {'fields': fields}
+  )
+  text = model_card.format_model_card(
+    huggingface_export.check_export(directory), name='mine'
+  )
+  assert '| `labeled` | 4 | 8 |' in text
 
 
 def test_card_describes_the_initial_checkpoint(run_of, tmp_path):

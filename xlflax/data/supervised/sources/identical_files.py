@@ -7,7 +7,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from xlflax.data.supervised import file_formats
-from xlflax.data.supervised.sources import concatenated_source, example_source
+from xlflax.data.supervised.sources import (
+  code_switched_source,
+  concatenated_source,
+  example_source,
+)
 from xlflax.storage import paths
 from xlflax.utils import logs
 
@@ -76,6 +80,8 @@ def _list_files(source: Any) -> Iterator[_Files]:
       yield from _list_files(inner)
   elif isinstance(source, concatenated_source.TranslatedDataset):
     yield from _list_files(source.source)
+  elif isinstance(source, code_switched_source.CodeSwitched):
+    yield from _list_files(source.translations)
   elif isinstance(source, example_source.FileDataset):
     takes = file_formats.find_of_examples(source.format).takes
     for part, names in source.files.items():

@@ -25,7 +25,7 @@ from xlflax.interop.huggingface.huggingface_export import Export
 from xlflax.objectives.finetuning import reranking
 from xlflax.training.checkpointing import config_serialization, run_directory
 from xlflax.training.initialization import averaging
-from xlflax.utils import errors
+from xlflax.utils import errors, plurals
 
 # The languages of a vocabulary with more languages are not listed, because the
 # model may not have been trained on all of them.
@@ -444,14 +444,15 @@ def _describe_data(
     config = config_serialization.from_json_config(dataset)
     languages = config.chosen_parts()
     sources = {part: config.source.describe(part) for part in languages}
-  except errors.XlflaxError:  # The classes or tasks are not available.
+  except (errors.XlflaxError, OSError, ImportError):
+    # The classes, tasks or files are not available.
     return f'`{name}`'
   languages_by_names: dict[tuple[str, ...], list[str]] = {}
   for part, source in sources.items():
     names = tuple(pathlib.PurePath(file).name for file in source.split(', '))
     count = counts.get((config.name, part, source))
     if count is not None:
-      part += f', {count:,} example{"" if count == 1 else "s"}'
+      part += f', {plurals.format_count(count, "example")}'
     languages_by_names.setdefault(names, []).append(part)
   return ', '.join(
     f'{", ".join(f"`{name}`" for name in names)} ({"; ".join(languages)})'
