@@ -420,6 +420,17 @@ def test_scores_are_compared_with_their_strongest_baseline():
   assert not compare('perplexity', result)
 
 
+def test_compared_metrics_are_followed_by_their_baselines():
+  result = _result(de=0.5)
+  assert not result_tables.compared_metrics_and_baselines(result)
+  result.metrics.update({'chance/de': 0.25, 'majority/de': 0.4})
+  assert result_tables.compared_metrics_and_baselines(result) == [
+    'accuracy',
+    'chance',
+    'majority',
+  ]
+
+
 def test_only_scores_that_are_not_better_than_a_baseline_are_named():
   result = _result(de=0.5, fr=0.5)
   result.metrics.update({'chance/de': 0.4, 'chance/fr': 0.6})

@@ -11,14 +11,3 @@ from xlflax.utils import plurals
 )
 def test_counts(count, expected):
   assert plurals.format_count(count, 'step') == expected
-
-
-@pytest.mark.parametrize(
-  ('count', 'expected'),
-  [
-    (1, '1 sentence of de was truncated'),
-    (2, '2 sentences of de were truncated'),
-  ],
-)
-def test_truncated_sentences(count, expected):
-  assert plurals.format_truncated(count, 'de') == expected

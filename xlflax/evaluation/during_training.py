@@ -189,7 +189,10 @@ def _write_result(
 def _log_primary_metrics(
   tasks, step: int, results: Mapping[str, eval_task.EvalResult]
 ) -> None:
-  """Logs the means of the primary metrics, or 'failed' for a failed task."""
+  """Logs the primary metrics (`score_format.format_mean`).
+
+  For a task that failed and has no metrics, 'failed' is logged.
+  """
   scores = []
   for task in tasks:
     result = results[task.name]

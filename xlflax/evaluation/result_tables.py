@@ -29,7 +29,7 @@ from xlflax.evaluation.metrics import bootstrap
 from xlflax.evaluation.metrics.metric import Better, Unit
 from xlflax.storage import paths
 from xlflax.training.checkpointing import run_directory
-from xlflax.utils import errors, rich_tables
+from xlflax.utils import errors, plurals, rich_tables
 
 CSV = 'summary.csv'
 # Maximum number of steps in a table: the first step and the last steps.
@@ -603,6 +603,21 @@ def baseline_scores(
   return scores
 
 
+def compared_metrics_and_baselines(result: eval_task.EvalResult) -> list[str]:
+  """Returns the metrics that have baselines, each followed by its baselines.
+
+  For example, the result is ['accuracy', 'chance', 'majority'].
+
+  Args:
+    result: Evaluation result, which contains the scores of the baselines.
+  """
+  return [
+    name
+    for metric in metrics_with_baselines(result)
+    for name in (metric, *baseline_scores(metric, result))
+  ]
+
+
 def shown_metrics(
   task: eval_task.EvalTask | Recorded,
   by_step: Mapping[result_store.Step, eval_task.EvalResult],
@@ -732,7 +747,7 @@ def describe_layers(result: eval_task.EvalResult) -> str:
   """
   if not result.layers:
     return ''
-  name = 'layer' if len(result.layers) == 1 else 'layers'
+  name = plurals.pluralize('layer', len(result.layers))
   numbers = ' and '.join(map(str, result.layers))
   return f'{name} {numbers} of {result.num_layers}'
 

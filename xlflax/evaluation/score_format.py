@@ -40,8 +40,8 @@ def format_score(
 def format_mean(metric: str, metrics: Mapping[str, float]) -> str:
   """Formats the mean of a metric, or the first values if there is no mean.
 
-  For example, the text is '0.612' or 'de 0.540, fr 0.610, … (5 values)'. It is
-  '-' if the metric has no values.
+  For example, the text is '0.612' or 'de 0.540, es 0.575, fr 0.610, …
+  (5 values)'. It is '-' if the metric has no values.
 
   Args:
     metric: Name of the metric.

@@ -476,11 +476,11 @@ def split_columns(
     number: Line number, for error messages.
 
   Raises:
-    BadRecordError: If the line does not have exactly two columns, if the source
-      or target is empty, or if the line is not valid UTF-8. The error contains
-      the file and the line.
+    BadRecordError: If the line has only one column, or if the source or target
+      is empty. The error contains the file and the line.
     TextColumnError: If the line appears to be in CSV format.
-    FileConversionError: If the line has more than two columns.
+    FileConversionError: If the line has more than two columns or is not valid
+      UTF-8. The error contains the file and the line.
   """
   text = decode_line(line, path, number)
   sides = text.split('\t')
@@ -496,8 +496,8 @@ def split_columns(
     )
   if len(sides) > 2:
     raise errors.FileConversionError(
-      'A line of a parallel file must not have more than two columns, which are '
-      'separated by one tab',
+      'A line of a parallel file must not have more than two tab-separated '
+      'columns',
       got=_describe_columns(line, len(sides)),
       where=errors.line_location(path, number),
       fix=_surplus_columns_hint(path, len(sides)),

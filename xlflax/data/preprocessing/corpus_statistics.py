@@ -501,14 +501,15 @@ def _describe_finding(finding: _Finding, counts: FileCounts) -> str:
 def _describe_fix(problem: BadRecordCount, counts: FileCounts) -> str:
   """Returns the recommendation for the bad lines or records of a file.
 
-  To drop them is not recommended if no line of the file would remain.
+  Dropping the lines is not recommended if no line of the file would remain.
   """
   if problem.fix is None:
     return _BAD_RECORD_HINT
   if counts.lines == 0:
     return problem.fix
   return (
-    f'{problem.fix} To drop them, run xlflax preprocess --bad_records=drop.'
+    f'{problem.fix} To drop all such lines instead, run xlflax preprocess '
+    '--bad_records=drop.'
   )
 
 

@@ -82,13 +82,6 @@ _BAD_RECORD_REMEDY = (
   'list them.'
 )
 _NO_LINES = np.zeros(0, np.int64)
-# Reasons for which deduplication drops training text that occurs in held-out
-# text.
-_HELD_OUT_REASONS = {
-  DeduplicationMode.NONE: 'equal to held-out text',
-  DeduplicationMode.EXACT: 'equal to held-out text',
-  DeduplicationMode.FUZZY: 'similar to held-out text',
-}
 
 
 @validation.validate_call
@@ -187,9 +180,14 @@ def preprocess_corpus(
       record.set_dictionaries(dictionary_paths, remove_others=not shard)
 
     duplicates = fuzzy_deduplication.find_duplicates(corpus, deduplication)
+    held_out_reason = (
+      'similar to held-out text'
+      if deduplication.mode is DeduplicationMode.FUZZY
+      else 'equal to held-out text'
+    )
     dropped = {
       'duplicate': duplicates.repeated,
-      _HELD_OUT_REASONS[deduplication.mode]: duplicates.held_out,
+      held_out_reason: duplicates.held_out,
       'evaluation text': contamination.find_contaminated_lines(
         corpus, decontamination
       ),

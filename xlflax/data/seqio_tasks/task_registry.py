@@ -172,25 +172,11 @@ def add_mixture(
     raise errors.CorpusError(
       'A mixture with the same name already exists', got=name
     )
-  registered = [*seqio.TaskRegistry.names(), *seqio.MixtureRegistry.names()]
-  for task in tasks:
-    if task not in registered:
-      raise text_tasks.unknown_task_error(
-        task, 'task or mixture', registered, module_tasks=_module_tasks
-      )
-  leaf_tasks = [
-    task.name
-    for member in tasks
-    for task in (
-      seqio.MixtureRegistry.get(member).tasks
-      if member in seqio.MixtureRegistry.names()
-      else [seqio.TaskRegistry.get(member)]
-    )
-  ]
-  rate = functools.partial(_rate, alpha=alpha)
-  return seqio.MixtureRegistry.add(
-    name, [(task, rate) for task in dict.fromkeys(leaf_tasks)]
+  leaf_tasks = dict.fromkeys(
+    task for member in tasks for task in task_names(member)
   )
+  rate = functools.partial(_rate, alpha=alpha)
+  return seqio.MixtureRegistry.add(name, [(task, rate) for task in leaf_tasks])
 
 
 def remove_task(name: str) -> None:

@@ -193,12 +193,7 @@ def _compared_baselines(by_step) -> list[str]:
   steps = [step for step in by_step if isinstance(step, int)]
   if not steps:
     return []
-  last = by_step[max(steps)]
-  return [
-    name
-    for metric in result_tables.metrics_with_baselines(last)
-    for name in (metric, *result_tables.baseline_scores(metric, last))
-  ]
+  return result_tables.compared_metrics_and_baselines(by_step[max(steps)])
 
 
 def _notes(

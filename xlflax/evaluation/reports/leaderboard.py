@@ -9,7 +9,7 @@ import numpy as np
 
 from xlflax.evaluation.metrics import averages, bootstrap
 from xlflax.evaluation.reports import score_table
-from xlflax.utils import errors
+from xlflax.utils import errors, plurals
 
 Tables = Sequence[score_table.ScoreTable]
 ALL = 'all tasks'
@@ -195,7 +195,7 @@ def summarize_model(
   if len(complete) < num_tasks:
     num_scored = sum(len(summary.languages) for summary in averaged.values())
     num_expected = sum(summary.of for summary in averaged.values())
-    tasks_noun = 'task' if num_tasks == 1 else 'tasks'
+    tasks_noun = plurals.pluralize('task', num_tasks)
     owner = 'this task' if len(averaged) == 1 else 'these tasks'
     coverage = [f'{len(averaged)} of {num_tasks} {tasks_noun}']
     if averaged:

@@ -325,8 +325,7 @@ def shown_metrics(group: result_store.Group, runs: Sequence[Any]) -> list[str]:
   for result in _last_results(
     group, [run for run in runs if run.results.get(group)]
   ):
-    for metric in result_tables.metrics_with_baselines(result):
-      names += [metric, *result_tables.baseline_scores(metric, result)]
+    names += result_tables.compared_metrics_and_baselines(result)
   return list(dict.fromkeys(filter(None, names)))
 
 

@@ -27,12 +27,12 @@ from xlflax.evaluation import (
 from xlflax.evaluation.metrics import example_statistics
 from xlflax.evaluation.metrics.example_statistics import Aggregate
 from xlflax.evaluation.metrics.metric import ACCURACY, Better, Metric, Unit
-from xlflax.evaluation.tasks import head_task
+from xlflax.evaluation.tasks import head_task, truncation_notes
 from xlflax.objectives import objective_base
 from xlflax.objectives.corruption.random_words import RandomWords
 from xlflax.objectives.pretraining import masked_lm
 from xlflax.training import randomness
-from xlflax.utils import errors, plurals, validation
+from xlflax.utils import errors, validation
 
 TOKENS = Metric(
   'tokens',
@@ -183,7 +183,7 @@ class Perplexity(_MaskedPerplexity):
       if (
         num_truncated and self.layout is dataset_config.ExampleLayout.SENTENCES
       ):
-        notes.append(plurals.format_truncated(num_truncated, language))
+        notes.append(truncation_notes.format_truncated(num_truncated, language))
       units = self._units(lines, dataset, eval_model.vocabulary.spec)
       self._record_unknown_rate(
         language, units, eval_model.vocabulary.spec, unknown_rates, notes

@@ -26,10 +26,15 @@ from xlflax.evaluation import (
 )
 from xlflax.evaluation.metrics.example_statistics import Aggregate
 from xlflax.evaluation.metrics.metric import Better, Metric, Unit
-from xlflax.evaluation.tasks import head_task, multiple_choice_task, perplexity
+from xlflax.evaluation.tasks import (
+  head_task,
+  multiple_choice_task,
+  perplexity,
+  truncation_notes,
+)
 from xlflax.objectives.corruption import infilling, masking
 from xlflax.objectives.pretraining import masked_lm
-from xlflax.utils import plurals, validation
+from xlflax.utils import validation
 
 _POSITION = 'place'  # Key of the batch with the position to predict.
 _TEXT_COLUMNS = (
@@ -264,7 +269,9 @@ class PseudoPerplexity(eval_task.EvalTask):
       )
       if sentence_scores.cut.any():
         notes.append(
-          plurals.format_truncated(int(sentence_scores.cut.sum()), language)
+          truncation_notes.format_truncated(
+            int(sentence_scores.cut.sum()), language
+          )
         )
       perplexity.record_unknown_rate(
         language,

@@ -21,9 +21,9 @@ from xlflax.evaluation import (
 from xlflax.evaluation.metrics import alignment_error_rate
 from xlflax.evaluation.metrics.example_statistics import Aggregate
 from xlflax.evaluation.metrics.metric import ACCURACY
-from xlflax.evaluation.tasks import perplexity
+from xlflax.evaluation.tasks import perplexity, truncation_notes
 from xlflax.similarity import word_links
-from xlflax.utils import errors, plurals, validation
+from xlflax.utils import errors, validation
 
 _COLUMNS = (('accuracy', (0, 2), Aggregate.RATIO),)
 
@@ -120,7 +120,7 @@ class RoundTrip(eval_task.EvalTask):
       len(states_by_sentence[i]) < len(reading.words)
       for i, reading in enumerate(readings)
     )
-    note = plurals.format_truncated(num_truncated, language)
+    note = truncation_notes.format_truncated(num_truncated, language)
     if num_truncated and note not in notes:
       notes.append(note)
     return [states_by_sentence[i] for i in range(len(lines))]

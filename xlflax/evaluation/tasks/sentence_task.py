@@ -12,7 +12,7 @@ from xlflax.data.supervised.sources import task_source
 from xlflax.evaluation import eval_task, hidden_states
 from xlflax.evaluation.metrics.example_statistics import Statistics
 from xlflax.evaluation.sentence_embedding import Centering, SentenceEmbedding
-from xlflax.evaluation.tasks import head_task
+from xlflax.evaluation.tasks import head_task, truncation_notes
 from xlflax.objectives.model_calls import Pooling
 from xlflax.similarity import vector_normalization
 from xlflax.utils import errors, plurals, validation
@@ -252,7 +252,7 @@ class SentenceTask(eval_task.EvalTask):
       encoding,
     )
     if truncated:
-      notes.append(plurals.format_truncated(truncated, name))
+      notes.append(truncation_notes.format_truncated(truncated, name))
     vectors = list(layers)
     vectors[self.layer_of(eval_model)] = encoding.apply(
       eval_model.params.get('heads', {}), layers[list(encoding.layers)].mean(0)

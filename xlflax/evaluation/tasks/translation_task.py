@@ -10,9 +10,9 @@ from xlflax.data.tokenizers import round_trips
 from xlflax.evaluation import eval_task, sentence_translator, text_sources
 from xlflax.evaluation.metrics import translation_metrics
 from xlflax.evaluation.metrics.metric import Better, Metric, Unit
-from xlflax.evaluation.tasks import head_task
+from xlflax.evaluation.tasks import head_task, truncation_notes
 from xlflax.evaluation.translation_options import TranslationOptions
-from xlflax.utils import errors, plurals, validation
+from xlflax.utils import errors, validation
 
 
 class Direction(enum.Enum):
@@ -131,7 +131,9 @@ class TranslationEval(eval_task.EvalTask):
     notes.append(f'{source}-{target}: {translator.describe()}')
     if translations.cut:
       notes.append(
-        plurals.format_truncated(translations.cut, f'{source}-{target}')
+        truncation_notes.format_truncated(
+          translations.cut, f'{source}-{target}'
+        )
         + f' to {translator.max_length} tokens'
       )
     _note_maximum_score(

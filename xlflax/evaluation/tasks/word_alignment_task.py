@@ -22,10 +22,10 @@ from xlflax.evaluation.metrics.metric import (
   Metric,
   Unit,
 )
-from xlflax.evaluation.tasks import labeled_task
+from xlflax.evaluation.tasks import labeled_task, truncation_notes
 from xlflax.similarity import word_links
 from xlflax.similarity.word_links import Mass, Method
-from xlflax.utils import errors, plurals, validation
+from xlflax.utils import errors, validation
 
 _BLOCK = 128  # Number of sentence pairs whose states are in memory.
 
@@ -203,7 +203,7 @@ class WordAlignment(labeled_task.LabeledTask):
           for layer_links, matrix in zip(links[method], matrices, strict=True):
             layer_links.append(word_links.matrix_to_links(matrix))
     if num_truncated:
-      notes.append(plurals.format_truncated(num_truncated, part))
+      notes.append(truncation_notes.format_truncated(num_truncated, part))
     return links
 
   def _load(self, part: str) -> list[labeled_examples.AlignedSentence]:
