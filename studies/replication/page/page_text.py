@@ -32,7 +32,7 @@ class PageText:
 # Text above the table of results on both pages.
 RESULTS = """\
 Each result of a paper compares two model variants. In the following table, the column "paper" contains the published scores of the first and the second variant, and the column "here" contains the scores of the small models. A dash means that the
-paper does not state a value, and *figure* means that the paper shows the values only in a figure. The model variants have the names that the papers use in their tables, such as *Sep Emb* in ECS and *Both* in MetaXLM. Rows marked *no paper* test hypotheses of the xlflax project and not results of a paper. For these rows, the outcome *replicated* means that the experiment supports the hypothesis. The table with the number of results for each outcome does not count the rows marked *no paper*, and control experiments do not change the outcomes of these rows.
+paper does not state a value, and *figure* means that the paper shows the values only in a figure. The model variants have the names that the papers use in their tables, such as *Sep Emb* in ECS and *Both* in MetaXLM. Rows marked *no paper* test hypotheses of the xlflax project and not results of a paper. For these rows, the outcome *replicated* means that the experiment supports the hypothesis. The table with the number of results for each outcome does not count the rows marked *no paper*. Control experiments do not change the outcomes of rows marked *no paper*.
 """
 
 SYNTHETIC = PageText(
@@ -72,7 +72,7 @@ The table in [Statistics](#statistics) contains the margins.
   controls="""\
 ## Control experiments
 
-Each control experiment compares a variant that lacks the presumed cause (the control) with a model variant of the paper's result. Most controls are compared with the second variant of the result: the score of the control is subtracted from the score of the second variant. Untrained encoders are compared with the first variant of the result: the score of the untrained encoder is subtracted from the score of the first variant. Two controls of ECS are compared with other variants: the model that is trained without masking is compared with *Default*, and separate embeddings with the same initial values are compared with *Default, 1,800 steps*. The table in [Statistics](#statistics) names the two model variants of each comparison.
+Each control experiment compares a variant that lacks the presumed cause (the control) with a model variant of the paper's result. Most controls are compared with the second variant of the result: the score of the control is subtracted from the score of the second variant. Untrained encoders are compared with the first variant of the result: the score of the untrained encoder is subtracted from the score of the first variant. Two controls of ECS are compared with other variants: the model that is trained without masking is compared with *Default*, and the model with separate embeddings that have the same initial values is compared with *Default, 1,800 steps*. The table in [Statistics](#statistics) names the two model variants of each comparison.
 """,
   statistics="""\
 ## Statistics
@@ -216,13 +216,13 @@ In the following table, the row of each result is followed by the rows of its co
 
 ## Negative results
 
-The experiments on real languages were first planned with 300 training steps of 2,560 tokens. Only `ecs/untrained` and `ecs/no_anchors` were run with 300 steps, with seed 0. After 300 steps, `ecs/no_anchors` had a loss of 6.12. A model that predicts only from token frequencies is about as good: its loss, the entropy of the token frequencies, is 6.11 in English and 6.51 in Chinese. The retrieval accuracy of `ecs/no_anchors` was 0.002 (untrained encoder: 0.002), and the transfer accuracy was 0.096 (untrained encoder: 0.118). Results of the papers cannot be tested on models that have learned only token frequencies. Before any other run was started, the number of training steps was therefore increased to that of the [ablation study](../recipes.md). No result of the comparisons on this page influenced the number of steps.
+The experiments on real languages were first planned with 300 training steps of 2,560 tokens. Only `ecs/untrained` and `ecs/no_anchors` were run with 300 steps, with seed 0. After 300 steps, `ecs/no_anchors` had a loss of 6.12. This is about the loss of a model that has learned only token frequencies: the entropy of the token frequencies is 6.11 in English and 6.51 in Chinese. The retrieval accuracy of `ecs/no_anchors` was 0.002 (untrained encoder: 0.002), and the transfer accuracy was 0.096 (untrained encoder: 0.118). Results of the papers cannot be tested on models that have learned only token frequencies. Before any other run was started, the number of training steps was therefore increased to that of the [ablation study](../recipes.md). No result of the comparisons on this page influenced the number of steps.
 """,
   setup="""\
 ## Setup and metrics
 
 Each model is trained on all four languages (in ECS, on two languages). The encoders have {size.layers} layers with {size.hidden} dimensions and the architecture of [recipes/small.gin](../recipes.md):
-rotary positions and layer norms before each block. The encoders are trained with Muon, and 40 % of the tokens are masked. Each training step reads {size.batch} sequences of {size.length} tokens. If the sequences contain monolingual text or concatenated sentence pairs, a step reads half as many sequences of twice the length. Each language other than English has 8,000 sentence pairs with English.
+rotary positions and layer norms before each block. The encoders are trained with Muon, and 40 % of the tokens are masked. Each training step reads {size.batch} sequences of {size.length} tokens, or half as many sequences of twice the length if the sequences contain monolingual text or concatenated sentence pairs. Each language other than English has 8,000 sentence pairs with English.
 
 CA-MLM and the models that it is compared with use learned positions, because cross-attention does not support rotary positions. A pilot run of the untrained encoder with
 seed 100 did not influence any choice of settings.
