@@ -1,4 +1,4 @@
-"""Error rates of the line and pair filters of `xlflax preprocess`.
+"""Error rates of `xlflax preprocess` filters for lines and sentence pairs.
 
   python -m benchmarks.bitext languages --data=DATA
   python -m benchmarks.bitext copies --data=DATA

@@ -98,7 +98,7 @@ def make_step(seconds: float):
 
 @contextlib.contextmanager
 def record_time(timings: dict, name: str):
-  """Context manager that adds the block's wall and CPU seconds to `timings`."""
+  """Context manager that adds its body's wall and CPU time to `timings`."""
   cpu_clock = (
     time.thread_time if name in _CALLER_THREAD_TIMERS else time.process_time
   )

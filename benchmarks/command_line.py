@@ -1,4 +1,4 @@
-"""Response times of `xlflax` for every command's help and for errors.
+"""Response times of `xlflax` when it prints help or reports an error.
 
   python -m benchmarks.command_line
   python -m benchmarks.command_line --rounds=5 --output=command_line.json

@@ -544,7 +544,7 @@ def find_faults(figures: dict, recorded: dict, devices: str) -> list[str]:
 def format_table(
   results: dict[str, dict | None], initial_version: dict[str, dict]
 ) -> str:
-  """Formats measurements of this version and the initial version as Markdown.
+  """Formats a Markdown table that compares xlflax with its initial version.
 
   Args:
     results: Map from 'case@devices' to the measurements of the step. The

@@ -132,7 +132,7 @@ def _tensor_shapes(rows: int, width: int) -> dict[str, tuple[int, ...]]:
 
 
 def run_xlflax(*flags: str) -> tuple[int, float]:
-  """Runs `xlflax` in a process and returns its peak bytes and wall seconds."""
+  """Runs `xlflax` and returns its peak memory in bytes and its wall seconds."""
   start = time.perf_counter()
   process = subprocess.run(
     [sys.executable, '-c', _COMMAND, *flags],

@@ -277,7 +277,7 @@ def link_times(
 
 
 def read_nvidia_smi() -> list[dict[str, float]]:
-  """Returns the clocks and memory errors of each GPU on this machine.
+  """Returns clock rates and memory error counts of the GPUs on this machine.
 
   The list is empty if `nvidia-smi` is not installed or fails. A value that
   `nvidia-smi` does not report is 0.

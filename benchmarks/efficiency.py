@@ -109,12 +109,12 @@ class Setting:
     return pathlib.Path(self.work) / 'rows.npy'
 
   def folder(self, variant: str) -> pathlib.Path:
-    """Returns the directory of the run of a variant such as `x/same`."""
+    """Returns the run directory for one of `VARIANTS`, such as `x/same`."""
     return pathlib.Path(self.work) / variant.replace('/', '-')
 
 
 def make_xlflax_command(setting: Setting, variant: str) -> list[str]:
-  """Returns the `xlflax train` command for a variant such as `x/same`."""
+  """Returns the training command for an xlflax variant, such as `x/same`."""
   bindings = [
     f'TRAIN_STEPS={setting.steps}',
     f'LENGTH={setting.length}',
@@ -150,7 +150,7 @@ def make_xlflax_command(setting: Setting, variant: str) -> list[str]:
 
 
 def make_torch_command(setting: Setting, variant: str) -> list[str]:
-  """Returns the training command for a variant such as `torch/compiled`."""
+  """Returns the command for a torch variant, such as `torch/compiled`."""
   settings = dataclasses.asdict(setting)
   return [
     *(sys.executable, '-m', 'benchmarks.baselines.masked_lm'),

@@ -36,7 +36,7 @@ VARIANTS = {
 def make_trainer(
   work: pathlib.Path, variant: str, args: argparse.Namespace, seed: int
 ) -> Trainer:
-  """Returns the trainer of a small model for a variant such as `fp8`."""
+  """Returns the trainer of a small model for a number format such as `fp8`."""
   config = encoder_config.EncoderConfig(
     num_layers=4,
     hidden_dim=64,

@@ -30,7 +30,7 @@ _TEXT_LENGTH = 25  # Tokens per text.
 
 
 class SyntheticVocabulary:
-  """Vocabulary without tokens, for caches that contain synthetic token IDs."""
+  """Vocabulary without token strings, for caches with synthetic token IDs."""
 
   hash = 'synthetic'
   spec = vocabulary_spec.VocabularySpec(

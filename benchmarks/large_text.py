@@ -64,7 +64,7 @@ def write_synthetic_text(
   codes: Iterable[str],
   megabytes: float,
 ) -> list[pathlib.Path]:
-  """Writes synthetic text of the same size for each language.
+  """Writes synthetic text, of equal size in each language.
 
   Args:
     directory: Corpus directory to write.
@@ -89,7 +89,7 @@ def write_synthetic_text(
 
 
 def read_lines(data: pathlib.Path | None) -> Lines:
-  """Returns lines of text by language, from data sets or random words."""
+  """Returns lines of text for each language, from data sets or random words."""
   return _read_all(data)[0] if data else _make_dummy_lines()
 
 

@@ -49,7 +49,7 @@ def time_calls(call: Callable[[], Any], *, calls: int) -> dict[str, Any]:
 def describe_processor(
   cpu_info: pathlib.Path = pathlib.Path('/proc/cpuinfo'),
 ) -> str:
-  """Returns the processor's model and its widest matrix instructions.
+  """Returns the CPU model and its most advanced vector or matrix instructions.
 
   The ratio between two libraries depends on both. An example is 'AMD EPYC
   (AVX2)'.
@@ -132,7 +132,7 @@ def run_module(
 def run_interleaved(
   variants: Sequence[str], run: Callable[[str], dict[str, Any]], *, rounds: int
 ) -> dict[str, dict[str, Any]]:
-  """Runs all variants in each round, and reverses their order after each round.
+  """Runs all variants in each round, and reverses the order for the next round.
 
   Args:
     variants: Names of the variants to measure.

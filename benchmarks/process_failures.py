@@ -182,10 +182,10 @@ class Job:
         )
 
   def wait_for_steps(self) -> bool:
-    """Waits until all processes train or one has exited.
+    """Waits until all processes are training or a process has exited.
 
     Returns:
-      Whether all processes train.
+      Whether all processes are training.
     """
     while time.monotonic() - self.start_time < _MAX_SECONDS:
       if all(_TRAINS in path.read_text() for path in self._paths.values()):

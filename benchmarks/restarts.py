@@ -1,4 +1,4 @@
-"""Time that a training run loses to failures, and its goodput.
+"""Goodput of a training run, and the time that the run loses to failures.
 
   python -m benchmarks.restarts
   python -m benchmarks.restarts --failures task,coordinator --rounds 3
@@ -180,7 +180,7 @@ class Job:
     return min(pids)
 
   def inject_failure(self, failure: str) -> None:
-    """Injects a failure, one of `FAILURES`."""
+    """Injects a failure. `failure` must be one of `FAILURES`."""
     pids = {
       'task': lambda: [self.pid_of(self.processes - 1)],
       'coordinator': lambda: [self.pid_of(0)],

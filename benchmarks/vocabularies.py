@@ -49,9 +49,10 @@ def encode_texts(vocabulary, texts: dict[str, list[str]]) -> int:
 
 
 def run_benchmark(*, lines: int, merges: int) -> dict:
-  """Measures vocabulary training and encoding for each value of `Anchors`.
+  """Measures vocabulary training and encoding for two languages.
 
-  The values of `Anchors` differ in the tokens that the two languages share.
+  The measurement is repeated for each value of `Anchors`. The values differ in
+  the tokens that the two languages share.
 
   Args:
     lines: Number of lines in each language.

@@ -129,7 +129,7 @@ def to_text_pair(
   labels: Sequence[str],
   texts: tuple[str, str] = ('sentence1', 'sentence2'),
 ) -> dict:
-  """Extracts two texts and their label. A class of -1 means unlabeled."""
+  """Extracts two texts and their label. Examples of class -1 have no label."""
   return {
     'text': example[texts[0]],
     'paired_text': example[texts[1]],

@@ -35,7 +35,7 @@ _TREEBANK = re.compile(r'([a-z]{2,3})_\w+-ud-(train|dev|test)\b.*\.conllu')
 
 
 class Registered(NamedTuple):
-  """Names of the tasks that were registered from a folder, and missing files.
+  """Tasks that were registered from a folder, and files that are missing.
 
   Attributes:
     names: Names of the registered tasks, followed by those of the mixtures.

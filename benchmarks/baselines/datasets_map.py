@@ -18,7 +18,7 @@ def load_fast_tokenizer(model: str):
 
 
 def main(arguments: list[str] | None = None) -> None:
-  """Writes the token IDs of texts to `--output` and prints their number."""
+  """Writes the token IDs of texts to `--output` and prints the token count."""
   import datasets
 
   parser = argparse.ArgumentParser(description=__doc__)

@@ -23,7 +23,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 
 class Step(NamedTuple):
-  """Jitted training step with abstract inputs, which can be compiled.
+  """Jitted training step and the abstract inputs for compiling it.
 
   Attributes:
     jitted: Jitted function (state, batch) -> (state, loss).

@@ -119,7 +119,7 @@ class PlainCKA:
     self._count += x.shape[1]
 
   def result(self) -> np.ndarray:
-    """Returns CKA for all layer pairs, or only for pairs with equal indices."""
+    """Returns CKA for all pairs of layers, or only for equal layer indices."""
     depth = max(i for _, i in self._totals) + 1
     return np.array(
       [

@@ -51,7 +51,10 @@ class _Loop:
   pipelined: bool = False
 
   def cycles(self) -> float:
-    """Returns the loop's cycles, assuming one iteration if `turns` is None."""
+    """Returns the loop's number of cycles.
+
+    If the number of iterations (`turns`) is None, one iteration is assumed.
+    """
     turns = 1 if self.turns is None else self.turns
     return self.bundles * max(1, turns - _PIPELINE_TURNS * self.pipelined)
 

@@ -52,7 +52,7 @@ TaskScores = Iterator[tuple[str, dict[str, Scores]]]
 
 
 class Tree(NamedTuple):
-  """Heads (0 for the root) and relations of the words in a sentence."""
+  """Dependency tree: each word's head (0 for the root) and relation label."""
 
   heads: tuple[int, ...]
   relations: tuple[str, ...]
@@ -222,7 +222,7 @@ def random_span_f1(examples, lengths: list[int], rules: str) -> float:
 
 
 def expected_mining_f1(first: int, second: int, gold: int) -> float:
-  """Returns the expected F1 of mining if sentences are paired at random.
+  """Returns the expected F1 of bitext mining that pairs sentences at random.
 
   Args:
     first: Number of sentences in the first collection.

@@ -65,7 +65,7 @@ _CLUSTER_STD = 0.15
 
 
 class Rates(NamedTuple):
-  """Rates of significance and interval coverage in simulated comparisons.
+  """Rates of significant results and of correct intervals in simulations.
 
   Attributes:
     significant: Fraction of comparisons with p < 0.05.

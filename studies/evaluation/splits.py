@@ -76,7 +76,7 @@ def _sentence_text(block: str) -> str:
 
 
 def pawsx_split(sentence: str) -> str:
-  """Returns the split for a pair, given its first English sentence."""
+  """Returns the split of a PAWS-X pair, given its first English sentence."""
   bucket = hash_bucket(sentence, 10)
   if bucket < 5:
     return 'train'

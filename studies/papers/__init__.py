@@ -1,4 +1,4 @@
-"""Dry runs and tiny training runs of the ECS, MetaXLM, PPA and VECO models.
+"""Dry runs and small training runs of ECS, MetaXLM, PPA and VECO models.
 
-The tiny runs correspond to rows in the papers' result tables.
+Each training run trains a tiny model for one row in a paper's result table.
 """

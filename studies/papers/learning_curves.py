@@ -1,4 +1,4 @@
-"""Learning curves of translation models by epoch (VECO, table 3, right).
+"""Learning curves of translation models by epoch, like VECO's table 3 (right).
 
   python -m studies.papers.learning_curves --steps_per_epoch=2197 \
       --metric=bleu/en-de --output=curves RUN [RUN ...]

@@ -1,4 +1,4 @@
-"""Trains a tiny model for every row in the papers' result tables.
+"""Trains a tiny model for each row in the result tables of four papers.
 
   python -m studies.papers.run_tiny_configurations --data DATA --work WORK [--only REGEX] \
       [--jobs 2]
@@ -22,7 +22,7 @@ from studies.papers import runner, tiny_rows
 
 
 def format_table(results: dict[str, dict]) -> str:
-  """Returns a Markdown table of the tiny runs that have a result.
+  """Returns a Markdown table of the training runs that have a result.
 
   Args:
     results: Map from the name of a run to its result, as returned by

@@ -1,4 +1,4 @@
-"""Runner for `xlflax` commands that create corpora, caches and tiny runs."""
+"""Runner for `xlflax` commands that create corpora and train tiny models."""
 
 import dataclasses
 import json
@@ -248,7 +248,7 @@ class Runner:
     )
 
   def train(self, row: Row) -> pathlib.Path:
-    """Trains a row's model after training the models that initialize it."""
+    """Trains the model of a table row, after the models that initialize it."""
     macros: dict[str, object] = {
       macro: str(self.train(self.rows[name])) for macro, name in row.macros
     }

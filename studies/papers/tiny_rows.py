@@ -9,7 +9,7 @@ from xlflax.config import gin_config
 def paper_row(
   name: str, table: str, row: str, file: str, *inputs: str, **options: Any
 ) -> runner.Row:
-  """Returns the tiny training run for one row in a paper's table.
+  """Returns a tiny model's training run for one row in a paper's table.
 
   Args:
     name: Name of the run.
@@ -44,7 +44,7 @@ def tiny_gin_files(file: str) -> tuple[str, ...]:
 
 
 def ecs_rows() -> list[runner.Row]:
-  """Returns the tiny runs for ECS table 1, for each of its language pairs."""
+  """Returns runs of tiny models for each language pair in ECS table 1."""
   conditions = (
     ('default', 'Default', 'joint'),
     ('wiki_cc', 'Wiki-CC', 'joint'),
@@ -72,7 +72,7 @@ def ecs_rows() -> list[runner.Row]:
 
 
 def metaxlm_rows() -> list[runner.Row]:
-  """Returns the tiny runs for the rows of MetaXLM tables 1 to 5."""
+  """Returns training runs of tiny models for MetaXLM tables 1 to 5."""
   meta_pretrained = (('INIT_DIR', 'metaxlm_meta'),)
   rows = (
     ('metaxlm', '1-5', 'MetaXLM, Both'),
@@ -104,7 +104,7 @@ def metaxlm_rows() -> list[runner.Row]:
 
 
 def ppa_rows() -> list[runner.Row]:
-  """Returns the tiny runs for the rows of PPA tables 2 to 5."""
+  """Returns training runs of tiny models for PPA tables 2 to 5."""
   ablations = (
     ('', 'PPA'),
     ('_no_moco', '- MoCo'),
@@ -132,7 +132,10 @@ _VECO_PHASE_2 = (('INIT_DIR', 'veco_large_phase2'),)
 
 
 def veco_rows() -> list[runner.Row]:
-  """Returns tiny runs for VECO tables 1 to 5 and for their initial models."""
+  """Returns training runs of tiny models for VECO tables 1 to 5.
+
+  They include the runs that initialize other models.
+  """
   return [
     paper_row('veco_xlmr', 'VECO', 'the initial XLM-R', 'veco/tiny_xlmr'),
     *_veco_phases(),
@@ -148,7 +151,7 @@ def veco_rows() -> list[runner.Row]:
 
 
 def _veco_phases() -> list[runner.Row]:
-  """Returns tiny runs for VECO tables 1 and 2: pretraining in two phases."""
+  """Returns runs of tiny models for VECO tables 1 and 2 (pretraining)."""
   return [
     paper_row(
       'veco_large_phase1',
@@ -169,7 +172,7 @@ def _veco_phases() -> list[runner.Row]:
 
 
 def _veco_translation(language: str) -> list[runner.Row]:
-  """Returns the tiny runs for VECO table 3: translation from English."""
+  """Returns runs of tiny models for VECO table 3 (translation from English)."""
   initializations = (
     ('random', 'Baseline', ()),
     ('mbart', 'mBART', (('INIT_DIR', 'veco_mbart'),)),
@@ -189,7 +192,10 @@ def _veco_translation(language: str) -> list[runner.Row]:
 
 
 def _veco_scripts() -> list[runner.Row]:
-  """Returns tiny runs for VECO table 3 with the settings in VECO's scripts."""
+  """Returns runs of tiny models that use the settings of VECO's scripts.
+
+  The runs belong to VECO table 3.
+  """
   return [
     paper_row(
       f'veco_script_{language}',
@@ -203,7 +209,7 @@ def _veco_scripts() -> list[runner.Row]:
 
 
 def _veco_shallow() -> list[runner.Row]:
-  """Returns the tiny runs for VECO table 4: decoders with 3 or 6 layers."""
+  """Returns runs of tiny models for VECO table 4 (3 or 6 decoder layers)."""
   decoders = (
     ('random_3', 'random, 3', ()),
     ('random_6', 'random, 6', ()),
@@ -225,7 +231,7 @@ def _veco_shallow() -> list[runner.Row]:
 
 
 def _veco_small() -> list[runner.Row]:
-  """Returns tiny runs for VECO table 5: small models and their fine-tuning."""
+  """Returns runs of tiny models for VECO table 5 (small models, fine-tuned)."""
   models = (
     ('small_mlm', 'XLM, MLM, mono.'),
     ('small_mbart', 'mBART, MLM, mono.'),

@@ -37,7 +37,7 @@ class Verdict(enum.Enum):
 
   @property
   def label(self) -> str:
-    """Text for tables and logs, such as 'replicated' or 'inconclusive'."""
+    """Verdict as text for tables and logs, such as 'replicated'."""
     return _VERDICT_LABELS[self]
 
 
@@ -101,7 +101,7 @@ class Claim:
 
   @property
   def measures(self) -> tuple[str, str]:
-    """Names of the metrics that score the first and the second condition."""
+    """Names of the metrics for the first and for the second condition."""
     first, _, second = self.measure.partition('|')
     return first, second or first
 
@@ -138,7 +138,7 @@ Scores = Mapping[str, Mapping[int, Mapping[str, float]]]
 def judge_interval(
   comparison: bootstrap.Significance, order: Order, margin: float = 0.0
 ) -> Verdict:
-  """Decides by a confidence interval whether a claim is replicated.
+  """Uses a confidence interval to decide whether a claim is replicated.
 
   The 95 % interval describes the score of the second condition minus the score
   of the first condition.

@@ -119,7 +119,7 @@ class RealSpec:
     return dataclasses.replace(spec, digest=digest, words=dictionary_digest)
 
   def restrict_to(self, chain: Iterable[Condition]) -> 'RealSpec':
-    """Returns a copy without the fields that do not affect a run.
+    """Returns a copy of the specification without fields that a run ignores.
 
     Args:
       chain: Conditions of the run and of the runs that initialize it.
@@ -237,7 +237,7 @@ class RealStudyData(StudyData):
     return self.spec.dictionaries
 
   def held_out_translations(self, language: str) -> list[tuple[str, str]]:
-    """Returns held-out pairs without string overlap, in random order.
+    """Returns shuffled held-out translation pairs without string overlap.
 
     No sentence occurs in more than one pair.
 

@@ -226,7 +226,7 @@ class StudyData:
 
   @property
   def aligned_sentences(self) -> FileDataset:
-    """Word-aligned translation pairs with a shuffled second sentence.
+    """Word-aligned translation pairs. The second sentence's words are shuffled.
 
     In the original order, aligned words are at the same positions, so even an
     untrained model would align them.

@@ -68,9 +68,9 @@ def draw_rated_pair(sampler: Sampler) -> RatedPair:
 
 
 def draw_translation_pair(sampler: Sampler) -> RatedPair:
-  """Samples two sentences that share all slots (such as the verb) or only two.
+  """Samples two sentences with the same meaning, or with only two shared slots.
 
-  The two cases have equal probabilities.
+  A slot is, for example, the verb. The two cases have equal probabilities.
   """
   clause = _draw_full_clause(sampler, sampler.draw_topic())
   num_shared_slots = len(SLOTS) if sampler.rng.bernoulli(0.5) else 2

@@ -138,7 +138,7 @@ def read_django() -> Iterator[tuple[str, list[str]]]:
 def read_pairs(
   data: pathlib.Path,
 ) -> Iterator[tuple[str, tuple[str, str], list[tuple[str, str]]]]:
-  """Yields each parallel text's source name, language codes and pairs.
+  """Yields the data set, languages and sentence pairs of each parallel text.
 
   English is the first language of each text.
   """

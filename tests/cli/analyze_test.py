@@ -1,4 +1,4 @@
-"""Tests of `xlflax analyze` on a tiny run."""
+"""Tests of `xlflax analyze` on a tiny model."""
 
 import json
 

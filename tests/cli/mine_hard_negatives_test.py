@@ -1,4 +1,4 @@
-"""Tests of `xlflax mine-hard-negatives` with a tiny run."""
+"""Tests of `xlflax mine-hard-negatives` with a tiny model."""
 
 import json
 

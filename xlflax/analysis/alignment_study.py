@@ -55,7 +55,7 @@ class UnlinkedFiles(example_source.ExampleSource):
   max_sentences: validation.PositiveInt | None = None
 
   def languages(self) -> tuple[str, ...]:
-    """Returns the source's language pairs."""
+    """Returns the language pairs that this source provides."""
     return tuple(self.files)
 
   def load(self, part: str) -> list[labeled_examples.Example]:

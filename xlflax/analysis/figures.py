@@ -24,7 +24,9 @@ def layer_columns(
   *,
   layers: Sequence[int] = (),
 ) -> figure.Figure:
-  """Plots a heat map (ECS figure 7) with rows for all layers and their mean.
+  """Plots a heat map with a row for each layer, like figure 7 of ECS.
+
+  The last row is the mean of all layers.
 
   Args:
     title: Figure title.

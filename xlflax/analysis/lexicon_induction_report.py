@@ -15,7 +15,7 @@ _MAPPINGS = {'none': 'no map', 'procrustes': 'Procrustes'}
 def _main_rows(
   rows: Sequence[analysis_report.Row],
 ) -> list[analysis_report.Row]:
-  """Selects the last step's rows with CSLS scores and a Procrustes map."""
+  """Selects rows of the last step with CSLS scores and a Procrustes map."""
   return [
     row
     for row in study_base.last_steps(rows)
@@ -75,7 +75,10 @@ def notes(rows: Sequence[analysis_report.Row]) -> list[str]:
 def pictures(
   rows: Sequence[analysis_report.Row],
 ) -> dict[str, analysis_report.Figure]:
-  """Plots precision@1: bars for embeddings, curves over layers and steps."""
+  """Plots precision@1, as bars for embeddings or as curves for hidden states.
+
+  The curves show precision@1 over layers and over training steps.
+  """
   figures = {}
   main_rows = _main_rows(rows)
   embedding_rows = [row for row in main_rows if row['layer'] is None]

@@ -34,7 +34,7 @@ class MultiwayFiles(text_sources.PairSource):
   ]
 
   def pairs(self) -> tuple[Pair, ...]:
-    """Returns the source's language pairs."""
+    """Returns the language pairs that this source provides."""
     first, *other_languages = self.files
     return tuple((first, language) for language in other_languages)
 
@@ -54,7 +54,7 @@ class MultiwayFiles(text_sources.PairSource):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OrientedPairs(text_sources.PairSource):
-  """Source that reorders language pairs so that a given language comes first.
+  """Source that moves a given language to the front of each language pair.
 
   Attributes:
     source: Source of the sentence pairs.
@@ -68,7 +68,7 @@ class OrientedPairs(text_sources.PairSource):
   max_pairs: validation.PositiveInt | None = None
 
   def pairs(self) -> tuple[Pair, ...]:
-    """Returns the source's language pairs."""
+    """Returns the language pairs that this source provides."""
     return tuple(self._orient(pair) for pair in self.source.pairs())
 
   def load(self, pair: Pair) -> PairedText:

@@ -1,4 +1,4 @@
-"""Evaluation of a fine-tuned head on a second model's mapped hidden states.
+"""Evaluation of a fine-tuned head on mapped hidden states of another model.
 
 Source: ECS (Wu et al., 2020) section 5.1.2 and figure 5. Layer i of the target
 model is mapped into the space of layer i of the source model, on which the
@@ -93,7 +93,7 @@ def stitch_eval_model(
 
 
 def map_states(states: jax.Array, parameters: dict[str, Any]) -> jax.Array:
-  """Applies a map to hidden states and inverts the target's normalization.
+  """Maps hidden states and undoes the normalization of the target states.
 
   The states are normalized and mapped. The rounds of the target's normalization
   are then inverted in reverse order. A round maps a vector u of norm 1 to

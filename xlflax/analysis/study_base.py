@@ -53,7 +53,7 @@ class Case(NamedTuple):
 
   @property
   def name(self) -> str:
-    """Description of the models, language pair and step for messages."""
+    """Text that identifies the models, language pair and step in messages."""
     return f'{self.series} {"-".join(self.pair)} at step {self.step}'
 
   @property
@@ -185,7 +185,7 @@ def chosen_layers(layers: Sequence[int] | None, count: int) -> list[int]:
 def last_steps(
   rows: Sequence[analysis_report.Row],
 ) -> list[analysis_report.Row]:
-  """Selects the last step's rows for each model series and language pair."""
+  """Selects rows of the last step for each model series and language pair."""
   last = {(row['series'], row['pair']): row['step'] for row in rows}
   return [
     row for row in rows if row['step'] == last[row['series'], row['pair']]

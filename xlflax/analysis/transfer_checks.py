@@ -81,7 +81,7 @@ def orient_map(
   source: str,
   languages: Sequence[str],
 ) -> tuple[alignment_maps.SavedMap, str | None]:
-  """Inverts an alignment map if necessary, so that a head can read its output.
+  """Inverts an alignment map if it maps in the wrong direction for a head.
 
   A map between two models is inverted if it maps into the space of the target
   model. A map between two languages of one model is inverted if it maps to the

@@ -277,7 +277,7 @@ def write(options: CacheOptions, mixtures: list[str]) -> list:
 def write_shard(
   options: CacheOptions, mixtures: list[str], shard: tuple[int, int]
 ) -> int:
-  """Writes one partition of the cache and returns its number of shard ranges.
+  """Writes a partition of the cache and returns the number of its shard ranges.
 
   A shard range consists of consecutive shard files; see `write_plan.Unit`.
   """

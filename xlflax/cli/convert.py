@@ -293,7 +293,7 @@ class MergeAdaptersOptions:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReplaceAdapterOptions:
-  """Replaces an adapter with one from another run with the same base model.
+  """Replaces an adapter with an adapter from a run of the same base model.
 
   For example, replaces the language adapter below a task adapter, to transfer
   the task to another language.

@@ -53,7 +53,9 @@ class RunOptions:
     )
 
   def macros(self) -> dict[str, Any]:
-    """Returns the gin macros set by these options, which bindings can override.
+    """Returns the gin macros that these options set.
+
+    Gin bindings can override the values.
 
     A run with a dummy vocabulary reads no data and writes no files. For such a
     run, MODEL_DIR, CORPUS and VOCABULARY are set to an arbitrary value.

@@ -175,7 +175,7 @@ def list_tasks(options: ListOptions) -> None:
 
 
 def show(options: ShowOptions) -> None:
-  """Prints examples of a task, or the tasks of a mixture."""
+  """Prints examples of a task, or lists the tasks of a mixture."""
   _register(options.registration)
   import seqio
 

@@ -59,7 +59,7 @@ class Binding:
 
   @property
   def name(self) -> str:
-    """Name that is bound, as written in a gin file."""
+    """Name of the bound parameter or macro, as written in a gin file."""
     scope = f'{self.scope}/' if self.scope else ''
     return scope + '.'.join(filter(None, (self.selector, self.parameter)))
 
@@ -231,7 +231,7 @@ def check_order(tree: config_files.Tree) -> None:
 def check_file_order(
   trees: Sequence[config_files.Tree], flags: Sequence[str] = ()
 ) -> None:
-  """Raises an error if a later file of xlflax overrides a user's bindings.
+  """Raises an error if a later gin file of xlflax overrides a user's bindings.
 
   A file that is a complete configuration may be followed by a file of xlflax
   that changes it, such as models/tiny.gin, and is not checked. Values

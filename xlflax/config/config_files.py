@@ -123,7 +123,7 @@ class Tree:
   includes: tuple['Tree', ...]
 
   def files(self) -> Iterator[GinFile]:
-    """Yields the gin file and its included files, included files first."""
+    """Yields the included gin files, and then the file that includes them."""
     for tree in self.includes:
       yield from tree.files()
     yield self.file

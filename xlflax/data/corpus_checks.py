@@ -137,7 +137,7 @@ class _Origin(NamedTuple):
 
   @property
   def has_text_lines(self) -> bool:
-    """True unless the text is read from the records of a file."""
+    """True unless the text is read from a file with records, such as JSON."""
     return self.file is None or not record_formats.is_records(self.file.path)
 
   def choose(self, file_text: str, task_text: str) -> str:

@@ -50,7 +50,7 @@ class LanguageBatching(enum.Enum):
 
 
 class Sizes(enum.Enum):
-  """Unit of the task sizes N_i in the sampling rates: examples or tokens."""
+  """Unit of the task sizes N_i that determine the sampling rates."""
 
   EXAMPLES = 'examples'
   TOKENS = 'tokens'

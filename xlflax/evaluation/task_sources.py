@@ -66,7 +66,7 @@ class SeqioPairs(text_sources.PairSource):
   max_pairs: validation.PositiveInt | None = None
 
   def pairs(self) -> tuple[text_sources.Pair, ...]:
-    """Returns the source's language pairs."""
+    """Returns the language pairs that this source provides."""
     return text_sources.chosen_pairs(
       tuple((first, second) for first, second in _tasks(self, 2)),
       self.languages,

@@ -47,7 +47,7 @@ class Tatoeba(text_sources.PairSource):
     return cls(directory=tatoeba, languages=languages, max_pairs=max_examples)
 
   def pairs(self) -> tuple[text_sources.Pair, ...]:
-    """Returns the source's language pairs."""
+    """Returns the language pairs that this source provides."""
     available = tuple(sorted(self._files()))
     selected = self.languages and tuple(
       language_codes.normalize_code(code) for code in self.languages

@@ -114,7 +114,7 @@ class ParallelCorpus(PairSource):
     return bool(corpus.parallel_pairs(self.split))
 
   def pairs(self) -> tuple[Pair, ...]:
-    """Returns the source's language pairs."""
+    """Returns the language pairs that this source provides."""
     available = corpus_directory.Corpus(self.directory).parallel_pairs(
       self.split
     )
@@ -530,7 +530,7 @@ class ParallelFiles(PairSource):
         )
 
   def pairs(self) -> tuple[Pair, ...]:
-    """Returns the source's language pairs."""
+    """Returns the language pairs that this source provides."""
     available = tuple(
       (first, second)
       for first, second in (name.split('-') for name in self.files)

@@ -66,7 +66,12 @@ class Run:
     return self.busy + self.waited + sum(self.exposed.values())
 
   def add(self, other: 'Run', count: int = 1) -> None:
-    """Adds the counts and times of a computation that runs `count` times."""
+    """Adds the operation counts and times of a program part.
+
+    Args:
+      other: Operation counts and times of one execution of the program part.
+      count: Number of executions.
+    """
     for field in dataclasses.fields(self):
       total, increment = getattr(self, field.name), getattr(other, field.name)
       if isinstance(total, collections.Counter):

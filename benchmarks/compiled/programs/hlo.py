@@ -340,7 +340,7 @@ def _find_closing_bracket(text: str, opening: int) -> int:
 def skip_instructions(
   computation: Computation, name: str, opcodes: Iterable[str]
 ) -> Instruction:
-  """Follows the chain of first operands past instructions with given opcodes.
+  """Skips instructions with given opcodes by following their first operands.
 
   Args:
     computation: Computation that contains the instruction.

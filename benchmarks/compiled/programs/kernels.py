@@ -50,7 +50,7 @@ class Kernel:
   cycles: float = 0.0
 
   def seconds(self, accelerator: accelerators.Accelerator) -> float:
-    """Returns the minimum time in seconds, at the device's peak rates."""
+    """Returns the kernel's minimum time in seconds, at peak device rates."""
     return max(
       self.flops / (self.rate * accelerator.flops),
       self.bytes / accelerator.bandwidth,

@@ -44,7 +44,7 @@ def count_resolved_halves(
 
 
 def describe_false_positives(claims: Sequence[Claim], scores: Scores) -> str:
-  """Returns a sentence with the rate of differences that are found by chance.
+  """Returns a sentence that states how often differences are found by chance.
 
   Args:
     claims: Claims that specify the conditions and measures to check.

@@ -28,7 +28,9 @@ def find_by_first_seeds(finding: Finding, scores: Scores) -> Finding | None:
 
 
 def find_by_other_measure(finding: Finding, scores: Scores) -> Finding | None:
-  """Tests a claim about transfer with retrieval scores, and vice versa.
+  """Tests a claim with retrieval scores instead of transfer scores.
+
+  A claim about retrieval scores is tested with transfer scores.
 
   Returns:
     The finding, or None if the claim uses a different measure.

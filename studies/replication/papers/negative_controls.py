@@ -27,7 +27,7 @@ class ZeroQueue(sentence_alignment.SentenceAlignment):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FlowingMemory(cross_attention_mlm.CrossAttentionMLM):
-  """CA-MLM without VECO's stop-gradient (section 2.2)."""
+  """Cross-attention MLM without VECO's stop-gradient (section 2.2)."""
 
   def memory(self, states):
     """Returns the hidden states for cross-attention, without stop-gradient.

@@ -78,7 +78,7 @@ class Header:
     return self.generations[-1] if self.generations else Generation({}, {})
 
   def older(self, key: str) -> set[int]:
-    """Returns the numbers in the names of a task's older metadata files.
+    """Returns the numbers of the older generations of a task's metadata.
 
     In each generation, the metadata of the task is stored in a file named
     `generation-<number>.json`.

@@ -80,7 +80,7 @@ class Shards:
     self.begins = self.ends - counts
 
   def starts_document(self) -> np.ndarray:
-    """Returns whether each example starts a document, bool [examples]."""
+    """Returns a mask of the examples that start a document, bool [examples]."""
     starts_by_shard = []
     for number, entry in enumerate(self.entries):
       starts = self.open(number).array(shards.STARTS)
@@ -100,11 +100,11 @@ class Shards:
     return shard
 
   def close(self, number: int) -> None:
-    """Closes a shard, which can be opened again with `open`."""
+    """Closes a shard. The shard can be opened again with `open`."""
     self._open.pop(number, None)
 
   def count_offset_read(self) -> None:
-    """Counts reads of text offsets, and regularly releases mapped memory pages.
+    """Counts a read of offsets, and releases mapped memory after many reads.
 
     Otherwise, mapped pages would count as memory of the process until it ends.
     """

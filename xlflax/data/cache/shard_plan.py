@@ -28,7 +28,7 @@ _BYTES_PER_EXAMPLE = 256
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-  """Part of a task that is divided into shards: a file or the complete task.
+  """Text that is divided into shards: a file of a task, or the complete task.
 
   Attributes:
     prefix: Prefix of the shards' names. It contains a hash of all inputs on

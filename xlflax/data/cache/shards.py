@@ -173,7 +173,7 @@ def _serialize(
 
 
 class Tokens:
-  """Array in a shard file that reads only the accessed slices.
+  """Array in a shard file, of which only the accessed slices are read.
 
   Attributes:
     size: Number of elements in the array.

@@ -33,7 +33,7 @@ def check_changes(
   header: cache_metadata.Header,
   changed: Changed,
 ) -> None:
-  """Checks that cached tasks are unchanged, or that `changed` permits changes.
+  """Checks that cached tasks are unchanged, unless `changed` permits changes.
 
   Args:
     jobs: Jobs that write the current text of the tasks to the cache.

@@ -1,4 +1,4 @@
-"""Reader that converts each gettext catalog in a folder to a page of text."""
+"""Reader that converts the gettext catalogs in a folder to pages of text."""
 
 import collections
 import html
@@ -28,9 +28,9 @@ _SHORTCUT = re.compile(
 def read_folder(
   folder: pathlib.Path, dropped: collections.Counter[str] | None = None
 ) -> tuple[list[Page], list[Page]]:
-  """Reads each gettext catalog as two pages: translations and source texts.
+  """Reads gettext catalogs as pages of translations and pages of source texts.
 
-  Each catalog is a page. The source text of a message is its id.
+  Each catalog is one page of each kind. The source text of a message is its id.
 
   Args:
     folder: Folder with files `**/*.po` or `**/*.mo` in one language. A file's

@@ -42,14 +42,14 @@ class TextTask:
 
   @property
   def rows(self) -> text_source.TextRows:
-    """Source of the task's rows, repeated once per code-switched copy."""
+    """Source that repeats the task's rows for each code-switched copy."""
     if self.switch is None:
       return self.source
     return self.source.repeated(self.switch.settings.num_copies)
 
   @property
   def steps(self) -> list[str | list]:
-    """Names of the preprocessing steps, and the code-switching fingerprint."""
+    """Names of the preprocessing steps, and a fingerprint of code-switching."""
     steps: list[str | list] = [*_STEPS[len(self.languages)]]
     if self.switch is not None:
       steps.append([self.switch.__name__, self.switch.fingerprint()])
@@ -198,7 +198,7 @@ class CorpusTasks:
     return text_task.source.files(split)
 
   def count_source(self, task: str, split: str) -> None:
-    """Returns None, because `source_size` counts the text of the corpus."""
+    """Returns None, because the result of `source_size` is exact."""
     del task, split
 
   def source_size(self, task: str, split: str) -> int:

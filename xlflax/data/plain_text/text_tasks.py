@@ -16,7 +16,7 @@ from xlflax.utils import errors, name_suggestions, user_modules
 
 
 class FilePiece(NamedTuple):
-  """File of a task, or a range of bytes in it.
+  """File of a task, or a range of bytes in the file.
 
   Attributes:
     path: Path of the file.
@@ -111,8 +111,8 @@ def describe_wrong_size(
 ) -> str:
   """Describes a source whose declared number of examples is wrong.
 
-  The text ends with an instruction and without a period, so that the caller can
-  append a second instruction.
+  The text ends with a hint and without a period, so that the caller can append
+  a second hint.
 
   Args:
     task: Name of the task.

@@ -169,7 +169,7 @@ class TsvPairs(text_sources.PairSource):
         )
 
   def pairs(self) -> tuple[text_sources.Pair, ...]:
-    """Returns the source's language pairs."""
+    """Returns the language pairs that this source provides."""
     available = tuple(
       (first, second)
       for first, second in (name.split('-') for name in self.files)
