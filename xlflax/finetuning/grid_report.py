@@ -26,10 +26,10 @@ from xlflax.evaluation.reports import run_pages, text
 from xlflax.finetuning import grid_data, grid_trials, model_selection
 from xlflax.storage import manifests
 from xlflax.training import nonfinite_checks
+from xlflax.training.checkpointing import run_directory
 from xlflax.training.distributed import distributed_job
 from xlflax.utils import errors, rich_tables
 
-JSON = 'grid.json'
 CSV = 'grid.csv'
 _MAX_LANGUAGES = 10  # names in a sentence
 
@@ -223,7 +223,7 @@ class GridReport:
     """
     if distributed_job.is_lead():
       content = json.dumps(self.to_json(), indent=2, ensure_ascii=False) + '\n'
-      contents = {JSON: content, CSV: self._to_csv()}
+      contents = {run_directory.GRID_RESULTS: content, CSV: self._to_csv()}
       manifests.write_files(output, manifests.Kind.GRID, contents)
 
   def _to_csv(self) -> str:

@@ -34,7 +34,6 @@ from xlflax.training.distributed import distributed_job
 from xlflax.training.initialization import init_from
 from xlflax.utils import errors
 
-TRIALS = 'trials'
 _LOG = logging.getLogger(__name__)
 
 
@@ -207,7 +206,7 @@ class TrialRunner:
 
   def directory(self, trial: hyperparameter_grid.Trial) -> pathlib.Path:
     """Returns a trial's model directory."""
-    return self.output / TRIALS / trial.name
+    return self.output / run_directory.GRID_TRIALS / trial.name
 
   def make(self, trial: hyperparameter_grid.Trial) -> MadeTrial:
     """Creates a trial's trainer without writing files.
@@ -491,14 +490,14 @@ class TrialRunner:
 
   def _record_file(self, trial) -> pathlib.Path:
     """Returns the path to a trial's record."""
-    return self.output / TRIALS / f'{trial.name}.json'
+    return self.output / run_directory.GRID_TRIALS / f'{trial.name}.json'
 
   def _write(self, result: TrialResult) -> None:
     """Writes a trial's record."""
     if distributed_job.is_lead():
       record = checksums.add_digest(result.to_json())
       text = json.dumps(record, indent=2, ensure_ascii=False) + '\n'
-      name = f'{TRIALS}/{result.trial.name}.json'
+      name = f'{run_directory.GRID_TRIALS}/{result.trial.name}.json'
       manifests.write_files(self.output, manifests.Kind.GRID, {name: text})
 
   def _prune(self, result: TrialResult) -> None:

@@ -35,8 +35,8 @@ from xlflax.training.devices import flops
 from xlflax.training.initialization import init_from
 from xlflax.training.optimization import (
   default_learning_rate,
+  optimizer_checks,
   schedule_checks,
-  update_direction,
 )
 from xlflax.utils import errors, logs
 
@@ -107,9 +107,9 @@ class Setup:
       use_ema=settings.ema_decay is not None,
     )
     params = self.factory.abstract.params
-    update_direction.warn_of_ascent(settings.optimizer, params)
-    update_direction.warn_of_growth(settings.optimizer, params)
-    update_direction.warn_of_ignored_rate(settings.optimizer, params)
+    optimizer_checks.warn_of_ascent(settings.optimizer, params)
+    optimizer_checks.warn_of_growth(settings.optimizer, params)
+    optimizer_checks.warn_of_ignored_rate(settings.optimizer, params)
 
   def _with_default_rate(self) -> 'Trainer':
     """Returns the run's settings with the default learning rate filled in."""

@@ -35,8 +35,6 @@ JSON = 'forgetting.json'
 CSV = 'forgetting.csv'
 MARKDOWN = 'forgetting.md'
 OLD_MEAN = 'mean of old languages'
-# Folder of the trials in an output of `xlflax finetune`, and its report.
-_TRIALS, _GRID = 'trials', 'grid.json'
 _SIGNIFICANT = 0.05
 # Metrics of tokens, whose values depend on the vocabulary, and metrics of the
 # same tasks that do not.
@@ -216,7 +214,7 @@ def _list_runs(
     RunDirectoryError: If the report of a grid is missing or damaged, or if no
       setting is selected.
   """
-  trials = directory / _TRIALS
+  trials = directory / run_directory.GRID_TRIALS
   if not trials.is_dir():
     return [(directory, None)]
 
@@ -228,7 +226,7 @@ def _list_runs(
     ]
 
   selected_runs = checksums.read_json(
-    directory / _GRID,
+    directory / run_directory.GRID_RESULTS,
     error=errors.RunDirectoryError,
     message='The report of a hyperparameter grid cannot be read',
     fix='Run the same `xlflax finetune` command again.',

@@ -28,6 +28,9 @@ METRICS = 'metrics.jsonl'
 EVALUATION = 'eval'
 TENSORBOARD = 'tensorboard'
 REPORT = 'report'
+# Output directory of `xlflax finetune`, which contains runs as trials.
+GRID_TRIALS = 'trials'
+GRID_RESULTS = 'grid.json'
 _RUN_KEY = 'run'
 _VOCABULARY_KEY = 'vocabulary'
 

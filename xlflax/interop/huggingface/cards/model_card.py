@@ -30,8 +30,6 @@ from xlflax.utils import errors, plurals
 # The languages of a vocabulary with more languages are not listed, because the
 # model may not have been trained on all of them.
 _MAX_LANGUAGES = 30
-# Files of `xlflax finetune`, which contains this run as a trial.
-_TRIALS, _GRID = 'trials', 'grid.json'
 _PIPELINES = {
   Task.STATES: 'feature-extraction',
   Task.MASKED_LM: 'fill-mask',
@@ -473,8 +471,10 @@ def _read_example_counts(
     Numbers of examples by dataset, language and source. Numbers that differ
     between the trials are omitted.
   """
-  grid_file = directory.parent.parent / _GRID
-  if directory.parent.name != _TRIALS or not grid_file.exists():
+  grid_file = directory.parent.parent / run_directory.GRID_RESULTS
+  if (
+    directory.parent.name != run_directory.GRID_TRIALS or not grid_file.exists()
+  ):
     return {}
   counts: dict[tuple[str, str, str], set[int | None]] = {}
   try:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.errors import assert_mentions
 from xlflax.training import param_tree
-from xlflax.training.optimization import optimizers, schedules, update_direction
+from xlflax.training.optimization import optimizer_checks, optimizers, schedules
 
 _PARAMS = {
   'model': {
@@ -57,7 +57,7 @@ def _ascend_matrices(rate):
 )
 def test_gradient_ascent_causes_a_warning(create, rate, name, caplog):
   optimizer = _UserOptimizer(learning_rate=rate, create=create, clip_norm=1.0)
-  update_direction.warn_of_ascent(optimizer, _PARAMS)
+  optimizer_checks.warn_of_ascent(optimizer, _PARAMS)
   (record,) = caplog.records
   assert_mentions(
     record.getMessage(),
@@ -109,7 +109,7 @@ def _fail(rate):
 )
 def test_descending_optimizers_cause_no_warning(create, caplog):
   optimizer = _UserOptimizer(learning_rate=0.1, create=create)
-  update_direction.warn_of_ascent(optimizer, _PARAMS)
+  optimizer_checks.warn_of_ascent(optimizer, _PARAMS)
   assert not caplog.records
 
 
@@ -148,7 +148,7 @@ def test_decay_after_the_learning_rate_causes_a_warning(
   create, rate, name, caplog
 ):
   optimizer = _UserOptimizer(learning_rate=rate, create=create, clip_norm=1.0)
-  update_direction.warn_of_growth(optimizer, _PARAMS)
+  optimizer_checks.warn_of_growth(optimizer, _PARAMS)
   (record,) = caplog.records
   assert_mentions(
     record.getMessage(),
@@ -221,7 +221,7 @@ def _ascend_with_decay(rate):
 )
 def test_decay_before_the_learning_rate_causes_no_warning(create, caplog):
   optimizer = _UserOptimizer(learning_rate=_LINEAR, create=create)
-  update_direction.warn_of_growth(optimizer, _PARAMS)
+  optimizer_checks.warn_of_growth(optimizer, _PARAMS)
   assert not caplog.records
 
 
@@ -237,7 +237,7 @@ def test_decay_before_the_learning_rate_causes_no_warning(create, caplog):
   ],
 )
 def test_optimizers_of_xlflax_do_not_increase_parameters(optimizer):
-  assert not update_direction.find_growing_parameters(optimizer, _PARAMS)
+  assert not optimizer_checks.find_growing_parameters(optimizer, _PARAMS)
 
 
 @pytest.mark.parametrize('rate', [0.1, _LINEAR])
@@ -245,7 +245,7 @@ def test_ignored_learning_rate_causes_a_warning(rate, caplog):
   optimizer = _UserOptimizer(
     learning_rate=rate, create=lambda rate: optax.adam(1e-3)
   )
-  update_direction.warn_of_ignored_rate(optimizer, _PARAMS)
+  optimizer_checks.warn_of_ignored_rate(optimizer, _PARAMS)
   (record,) = caplog.records
   assert_mentions(record.getMessage(), '_UserOptimizer.make', '`rate`')
 
@@ -276,11 +276,11 @@ class _WithoutRate(_UserOptimizer):
 )
 def test_used_learning_rate_causes_no_warning(create, caplog):
   optimizer = _UserOptimizer(learning_rate=0.1, create=create)
-  update_direction.warn_of_ignored_rate(optimizer, _PARAMS)
+  optimizer_checks.warn_of_ignored_rate(optimizer, _PARAMS)
   assert not caplog.records
 
 
 def test_optimizer_with_a_default_learning_rate_may_ignore_it(caplog):
   optimizer = _WithoutRate(create=lambda rate: optax.adam(1e-3))
-  update_direction.warn_of_ignored_rate(optimizer, _PARAMS)
+  optimizer_checks.warn_of_ignored_rate(optimizer, _PARAMS)
   assert not caplog.records
