@@ -9,12 +9,12 @@ and `xlflax vocab`. Each of the following variants runs as a process on one
 core:
 
   x/same          `xlflax train` with BERT's architecture and AdamW
-  x/recipe        `xlflax train` with the settings of docs/recipes.md
+  x/combined      `xlflax train` with `combined` of docs/recipes.md
   torch/as_is     BertForMaskedLM, which computes logits at every position
   torch/gathered  The same, with a head that receives only masked positions
   torch/compiled  torch/gathered with torch.compile
 
-All variants except `x/recipe` train the same model with the same AdamW,
+All variants except `x/combined` train the same model with the same AdamW,
 learning rate and schedule on the same sequences in the same order, without
 dropout. 15 % of the tokens are masked, and each variant selects them
 independently. The torch variants keep the sequences in memory, whereas xlflax
@@ -37,14 +37,14 @@ import numpy as np
 
 VARIANTS = (
   'x/same',
-  'x/recipe',
+  'x/combined',
   'torch/as_is',
   'torch/gathered',
   'torch/compiled',
 )
 NUM_CHECKPOINTS = 5
 MASK_RATIO = 0.15
-_RECIPE_BINDINGS = (
+_COMBINED_BINDINGS = (
   'OPTIMIZER=@optimizers.Muon()',
   'LEARNING_RATE=4e-3',
   "NORM_POSITION='pre'",
@@ -134,7 +134,7 @@ def make_xlflax_command(setting: Setting, variant: str) -> list[str]:
     f'EncoderConfig.max_position_embeddings={setting.length}',
     'EncoderConfig.type_vocab_size=2',
     'EncoderConfig.layer_norm_epsilon=1e-12',
-    *(_RECIPE_BINDINGS if variant == 'x/recipe' else ()),
+    *(_COMBINED_BINDINGS if variant == 'x/combined' else ()),
   ]
   return [
     *(sys.executable, '-m', 'xlflax.cli', 'train'),
