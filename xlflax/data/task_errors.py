@@ -1,4 +1,4 @@
-"""Errors of tasks, for modules that do not import JAX."""
+"""Errors about tasks, usable by modules that do not import JAX."""
 
 from xlflax.utils import errors
 

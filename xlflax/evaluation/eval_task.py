@@ -561,12 +561,13 @@ def evaluate_task(task: EvalTask, eval_model: EvalModel) -> EvalResult:
 def missing_means(
   task: EvalTask, metrics: Mapping[str, float]
 ) -> dict[str, float]:
-  """Computes `METRIC/mean` of the metrics that a task returned without a mean.
+  """Computes the means that a task did not return, such as 'accuracy/mean'.
 
   The mean is that over the languages or files in `metrics`. It is geometric for
   perplexities, as in the tasks of xlflax. If a task returns only 'accuracy' and
-  no value for a language or file, the mean is the value of 'accuracy'. Metrics whose `better` is NEITHER
-  and metrics with a value that is NaN or infinite have no mean.
+  no value for a language or file, the mean is the value of 'accuracy'. A metric
+  has no mean if its `better` is NEITHER or if one of its values is NaN or
+  infinite.
 
   Args:
     task: Task that computed the metrics.

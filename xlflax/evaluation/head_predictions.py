@@ -22,7 +22,7 @@ _Objective = TypeVar('_Objective', bound=finetuning_objective.FineTuning)
 def objective_of(
   eval_model: eval_task.EvalModel, name: str, kind: type[_Objective]
 ) -> _Objective:
-  """Returns an objective after checking that the checkpoint has its head.
+  """Returns an objective, and checks that the checkpoint contains its head.
 
   Args:
     eval_model: Model with the parameters restored from a checkpoint.

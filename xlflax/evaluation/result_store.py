@@ -201,7 +201,7 @@ def result_identity(
   parameters: str = 'default',
   sentence: sentence_embedding.SentenceEmbedding | None = None,
 ) -> dict[str, Any]:
-  """Returns JSON values that identify a result, except for its checkpoint.
+  """Returns JSON values that identify a result but not its checkpoint.
 
   Args:
     task: Evaluation task. Its settings and the text that it reads are part of
@@ -329,7 +329,7 @@ def read_result(
 
 
 def describe_code_versions(files: Mapping[str, pathlib.Path]) -> str:
-  """Describes results that were computed with different code of their task.
+  """Describes which results were computed by different versions of a task.
 
   Only tasks that are not part of xlflax record their source code.
 

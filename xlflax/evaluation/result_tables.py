@@ -567,7 +567,7 @@ def is_baseline(name: str, metric: str) -> bool:
 
 
 def metrics_with_baselines(result: eval_task.EvalResult) -> list[str]:
-  """Returns the metrics of a result for which it also has baseline scores.
+  """Returns the metrics for which a result contains baseline scores.
 
   For example, a tagging result has the primary metric 'f1', but the baseline
   'majority' of the metric 'accuracy'.
@@ -718,9 +718,10 @@ def score_note(name: str, value: float | None) -> str:
 
 
 def format_interval(metric: str, interval: Interval | None) -> str:
-  """Formats a confidence interval: ' ± 0.012', or ' [91 … 120]' if unbounded.
+  """Formats a confidence interval, such as ' ± 0.012' or ' [91 … 120]'.
 
-  Intervals of metrics without a range, such as perplexities, are not symmetric.
+  The second format is used for metrics without a range, such as perplexities,
+  because their intervals are not symmetric.
 
   Args:
     metric: Name of the metric.

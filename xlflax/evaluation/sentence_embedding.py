@@ -106,7 +106,7 @@ class SentenceEmbedding:
     return ', '.join(parts)
 
   def prompt(self, *names: str) -> str:
-    """Returns the prompt of the first name with a prompt, or the default."""
+    """Returns the prompt for the first name that has one, or the default."""
     for name in names:
       if name in self.prompts:
         return self.prompts[name]

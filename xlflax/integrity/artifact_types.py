@@ -70,7 +70,7 @@ class ArtifactType:
   nested: tuple[tuple[str, 'ArtifactType'], ...] = ()
 
   def has_marker(self, directory: pathlib.Path) -> bool:
-    """Returns whether a directory contains a file that only this type has.
+    """Returns whether a directory contains a file that is unique to this type.
 
     Such a file matches one of the patterns in `markers`.
     """

@@ -43,7 +43,10 @@ def read_checkpoint_files(directory: pathlib.Path) -> dict[str, str]:
 
 
 def read_metrics_digest(directory: pathlib.Path) -> str:
-  """Returns the metrics file's digest stored in the last checkpoint, or ''."""
+  """Reads the digest of the metrics file from a run's last valid checkpoint.
+
+  The result is '' if there is no such checkpoint or if it has no digest.
+  """
   checkpoint = _last_valid_checkpoint(directory)
   if checkpoint is None:
     return ''
@@ -51,7 +54,7 @@ def read_metrics_digest(directory: pathlib.Path) -> str:
 
 
 def make_file_repair(directory: pathlib.Path, name: str) -> RepairFn | None:
-  """Returns a function that repairs a file of a run, or None if impossible.
+  """Returns a function that repairs a file, or None if it cannot be repaired.
 
   Args:
     directory: Model directory of the run.
@@ -150,7 +153,10 @@ def _make_vocabulary_repair(
 
 
 def _make_manifest_repair(directory: pathlib.Path) -> RepairFn | None:
-  """Returns a function that rebuilds the manifest, or None if impossible."""
+  """Returns a function that rebuilds the manifest.
+
+  The result is None if the run has no valid checkpoint.
+  """
   if _last_valid_checkpoint(directory) is None:
     return None
   files = {

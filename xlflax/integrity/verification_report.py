@@ -147,7 +147,7 @@ def verify_manifest(
 def nest_findings(
   name: str, findings: Iterable[Finding], *, summarize: bool = True
 ) -> Iterator[Finding]:
-  """Yields findings of a nested directory with its path prepended to the items.
+  """Prepends the path of a nested directory to the items of its findings.
 
   Args:
     name: Path of the nested directory, relative to the outer one.

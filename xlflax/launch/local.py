@@ -63,7 +63,7 @@ class _SupervisedJob(job_base.Job):
 
   @abc.abstractmethod
   def coordinator(self, default_port: int | None = None) -> str:
-    """Returns the address of process 0 for one start or restart of the job.
+    """Returns the address of process 0. It may change when the job restarts.
 
     Args:
       default_port: Port to use if the job does not set one. If None, a free

@@ -71,7 +71,7 @@ class Tasks(Protocol):
     """Returns the number of examples in the source, or None if unknown."""
 
   def count_source(self, task: str, split: str) -> int | None:
-    """Counts the examples that the source contains, before preprocessing.
+    """Counts the examples in the source of a task, before preprocessing.
 
     The source is read completely. The result is None if the number that
     `source_size` returns does not have to be checked.
@@ -88,7 +88,7 @@ class Tasks(Protocol):
     num_threads: int = 1,
     piece: FilePiece | None = None,
   ) -> Iterator[tokenized_examples.Examples]:
-    """Yields a task's tokenized examples in the order of its source.
+    """Tokenizes a task's examples and yields them in the order of the source.
 
     Args:
       task: Name of the task.

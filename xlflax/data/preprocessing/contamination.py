@@ -111,7 +111,7 @@ def find_contaminated_lines(
 
 
 def compute_keys(texts: Iterable[str], words: int) -> np.ndarray:
-  """Returns the distinct hashes of all passages of `words` words in the texts.
+  """Returns the hashes of all passages in the texts, without duplicates.
 
   Args:
     texts: Texts whose passages are hashed.
@@ -172,7 +172,7 @@ def read_sides(file: TextFile) -> Iterator[Sequence[str]]:
 def hash_passages(
   texts: Sequence[str], words: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Hashes all passages of `words` words in the texts.
+  """Hashes all passages of a given length in the texts.
 
   A passage starts at every token and ends where the weights of its tokens, in
   English words, add up to `words`. A shorter text is a single passage.
@@ -226,7 +226,7 @@ def _powers(base: int, count: int) -> np.ndarray:
 
 
 def split_tokens(text: str) -> list[str]:
-  """Splits a text into words, or characters in scripts without spaces."""
+  """Splits a text into words, or into characters for scripts without spaces."""
   joined = _INNER_APOSTROPHE.sub('', text)
   normalized = text_similarity.normalize_for_comparison(joined)
   if not any(map(str.isalnum, normalized)):
@@ -239,7 +239,7 @@ def split_tokens(text: str) -> list[str]:
 
 @functools.lru_cache(maxsize=1 << 18)
 def token_weight(token: str) -> int:
-  """Returns a token's length, measured in thousandths of an English word.
+  """Returns a token's length in units of 1/1000 of an English word.
 
   A word in a script with spaces has the length `ENGLISH_WORD` (1000). In
   scripts without spaces, a token is a character and has a smaller length.

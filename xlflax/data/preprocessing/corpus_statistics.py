@@ -319,7 +319,11 @@ class _LanguageSample:
     self._lines: list[tuple[int, Sequence[str]]] = []
 
   def add(self, texts: Sequence[str]) -> None:
-    """Adds the next line of the file and may identify its language."""
+    """Adds the next line. If it is sampled, its language is identified.
+
+    The first lines are stored until the file is known to be large or until
+    `finish` is called.
+    """
     if all(prior is None for prior in self._priors):
       return
     self._num_lines += 1

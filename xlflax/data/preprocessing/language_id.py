@@ -1,4 +1,4 @@
-"""Language identification of lines with a prior estimated for each file.
+"""Language identification of lines, with a prior distribution for each file.
 
 py3langid (extra `web`) computes the likelihood of a line in each language. For
 a short line, many languages are likely. The filters therefore use the posterior
@@ -41,7 +41,7 @@ _OTHER_SCRIPTS = {('sr', 'Latn'), ('uz', 'Cyrl'), ('zh', 'Hant')}
 
 
 class Prior(NamedTuple):
-  """Prior distribution over the language of a line in a file.
+  """Prior distribution over the languages of the lines in a file.
 
   Attributes:
     language: Code that the language identifier uses for the file's language.

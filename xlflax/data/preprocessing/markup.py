@@ -104,7 +104,7 @@ def is_code(line: str) -> bool:
 
 
 class MarkupRemover:
-  """Stateful remover of HTML markup from consecutive lines of a document.
+  """Removes HTML markup from a document whose lines are passed in order.
 
   Tags and comments are removed. Elements such as `script` and `style` are
   removed with their content, which may extend over several lines. Character

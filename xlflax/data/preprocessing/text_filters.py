@@ -205,7 +205,7 @@ def script_share(text: str, language: str) -> float:
 
 @functools.cache
 def scripts_of_language(language: str) -> frozenset[str]:
-  """Returns the ISO 15924 codes of a language's scripts, as used by Unicode.
+  """Returns the ISO 15924 codes of the Unicode scripts that a language uses.
 
   For example, the scripts of `zh_Hans` are {'Hani'}, and the scripts of `ja`
   are {'Hani', 'Hira', 'Kana'}.

@@ -79,7 +79,7 @@ def limit_rates(rates: np.ndarray, max_rate: float | None) -> np.ndarray:
 def replay_rates(
   rates: np.ndarray, is_new: np.ndarray, fraction: float
 ) -> np.ndarray:
-  """Scales rates so that tasks in old languages have the total rate `fraction`.
+  """Scales sampling rates so that the rates of old tasks sum to `fraction`.
 
   Old tasks are tasks without text in a new language.
 
@@ -166,7 +166,7 @@ def _normalize_rates(rates: np.ndarray) -> np.ndarray:
 
 
 def apportion_draws(credit: np.ndarray, total: int) -> np.ndarray:
-  """Rounds the number of draws from each task to integers that sum to `total`.
+  """Rounds the tasks' numbers of draws to integers that sum to `total`.
 
   The rounding follows the largest-remainder method with non-negative counts.
   For example, `apportion_draws([1.5, 0.9, -0.4], 2)` is `[1, 1, 0]`.
@@ -196,7 +196,7 @@ def apportion_draws(credit: np.ndarray, total: int) -> np.ndarray:
 def apportion_at_most(
   credit: np.ndarray, max_draws: np.ndarray, rates: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Rounds each task's number of draws to an integer of at most its maximum.
+  """Rounds each task's number of draws and limits it to the task's maximum.
 
   The rounding follows `apportion_draws`. The excess is distributed among the
   other tasks in proportion to their rates. For example, the draws for
@@ -317,7 +317,7 @@ class TaskSchedule:
     return int(self._max_draws.sum()) * self._block_steps // self._draws
 
   def slots(self, step: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns each sequence's task and its index among the task's sequences.
+    """Returns each sequence's task and the sequence's index within that task.
 
     Args:
       step: Number of batches of this dataset before the step.

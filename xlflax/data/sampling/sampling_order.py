@@ -82,7 +82,10 @@ class RowSchedule:
     return self._schedule.num_steps
 
   def rates(self, step: int = 0) -> np.ndarray:
-    """Returns each task's expected fraction of sequences, float64 [tasks]."""
+    """Returns the fraction of sequences that each task is expected to provide.
+
+    The fractions are float64 of shape [tasks].
+    """
     return self._rates(step)
 
   def slots(self, step: int) -> tuple[np.ndarray, np.ndarray]:
@@ -90,7 +93,7 @@ class RowSchedule:
     return self._schedule.slots(step)
 
   def swaps(self, tasks: np.ndarray, uses: np.ndarray) -> list[int]:
-    """Returns a bit mask of the text pairs to swap within each sequence.
+    """For each sequence, returns a bit mask of the text pairs to swap.
 
     In a swapped pair, the source and the target are exchanged.
 

@@ -69,7 +69,7 @@ class MixtureText:
     return tuple(self._tasks)
 
   def task_splits(self, task: str) -> list[str]:
-    """Returns the splits among train, validation and test that a task has."""
+    """Returns which of the splits train, validation and test a task has."""
     splits = task_registry.get_task(task).splits
     return [split for split in _SPLITS if split in splits]
 

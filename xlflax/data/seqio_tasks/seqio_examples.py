@@ -30,7 +30,7 @@ def read_task_examples(
   num_threads: int = 1,
   piece: FilePiece | None = None,
 ) -> Iterator[tokenized_examples.Examples]:
-  """Yields a task's tokenized examples in the order of its source.
+  """Tokenizes a task's examples and yields them in the order of the source.
 
   If a task lacks the feature `starts_document`, each example is a document.
 
@@ -120,7 +120,7 @@ def task_fingerprint(task: str, split: str) -> dict:
 
 
 def task_identity(task: str, split: str) -> dict:
-  """Returns JSON data that identifies a task's examples on any machine.
+  """Returns machine-independent JSON data that identifies a task's examples.
 
   In contrast to `task_fingerprint`, the data contains only the names of the
   files, and their digests instead of their sizes and times. Files that are not

@@ -72,7 +72,7 @@ def read_blocks(
   start: int = 0,
   piece: FilePiece | None = None,
 ) -> Iterator[Block]:
-  """Yields a task's tokenized examples in order, in blocks.
+  """Yields blocks of a task's tokenized examples, in order.
 
   Args:
     name: Name of a task. Its languages do not have to be registered.

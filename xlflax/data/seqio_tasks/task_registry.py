@@ -154,7 +154,7 @@ def add_code_switched_task(
 def add_mixture(
   name: str, tasks: Sequence[str], *, alpha: validation.SamplingExponent = 0.7
 ) -> seqio.Mixture:
-  """Registers a mixture with rates N_i^α, where task i has N_i examples.
+  """Registers a mixture in which a task with N examples has the rate N^α.
 
   The examples are counted when a mixing rate is first required.
 
@@ -335,7 +335,7 @@ def num_examples(name: str, split: str = TRAIN) -> int:
 
 @contextlib.contextmanager
 def cached_sizes(sizes: Mapping[tuple[str, str], int]) -> Iterator[None]:
-  """Context manager that makes `num_examples` return known sizes.
+  """Context manager inside which `num_examples` returns the given sizes.
 
   Without it, `num_examples` may count the examples of a task.
 

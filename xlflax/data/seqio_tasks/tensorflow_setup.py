@@ -41,7 +41,7 @@ def load_tensorflow() -> None:
 
 @functools.cache
 def hide_accelerators() -> None:
-  """Hides GPUs and TPUs from TensorFlow, which would reserve their memory."""
+  """Hides GPUs and TPUs so that TensorFlow does not reserve their memory."""
   tf = importlib.import_module('tensorflow')
   with _silent_stderr():
     for kind in ('GPU', 'TPU'):

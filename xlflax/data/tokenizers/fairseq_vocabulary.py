@@ -31,7 +31,7 @@ FILE = 'sentencepiece.bpe.model'
 
 
 class IdLayout(enum.StrEnum):
-  """Order of token ids that differs from the ids in the SentencePiece model."""
+  """Convention for token ids that differ from the SentencePiece model's ids."""
 
   FAIRSEQ = 'fairseq'
   T5 = 't5'

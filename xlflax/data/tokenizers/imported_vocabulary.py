@@ -47,7 +47,7 @@ class Layout:
 
   @classmethod
   def from_description(cls, description: Mapping, where: str) -> 'Layout':
-    """Creates a layout from the content of `vocabulary.json`.
+    """Creates a `Layout` from the content of `vocabulary.json`.
 
     Args:
       description: Content of `vocabulary.json`.

@@ -181,7 +181,7 @@ def write_reservoirs(
   reservoirs: Mapping[str, Reservoir],
   origin: Origin,
 ) -> None:
-  """Writes the lines that one job has sampled as a shard of the text sample.
+  """Writes one job's sampled lines as a shard of the text sample.
 
   If n jobs sample the text in parallel, each job writes one of n shards.
 

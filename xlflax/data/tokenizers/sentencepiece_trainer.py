@@ -17,7 +17,7 @@ _NUM_BYTES = 256
 
 
 class Recorder:
-  """Iterable that hashes the sentences it yields, and records an exception.
+  """Iterable that hashes the sentences it yields and stores any exception.
 
   Attributes:
     error: Exception raised while reading the sentences, or None.
@@ -75,7 +75,7 @@ def train_sentencepiece(
   size = settings.size
   num_unmerged = 0
   if size is None:
-    assert settings.merges is not None  # `Settings` requires size or merges.
+    assert settings.merges is not None  # The settings have a size or merges.
     num_unmerged = _count_unmerged(make_text(), settings, languages, where)
     size = num_unmerged + settings.merges
   model = _train(

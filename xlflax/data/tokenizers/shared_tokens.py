@@ -87,7 +87,7 @@ def _order_shared_tokens(pieces: Sequence[Sequence[str]]) -> list[str]:
 def find_owners(
   ids: Sequence[np.ndarray], size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Maps each id in the union vocabulary to a language and its own token id.
+  """Maps each union vocabulary id to a language and that language's token id.
 
   Args:
     ids: Union vocabulary ids of each language's tokens, one int array of shape

@@ -72,7 +72,7 @@ class TokenizerExtender:
     raise NotImplementedError
 
   def count_characters(self, texts: Iterable[str]) -> Counter[str]:
-    """Counts the characters in texts, written as tokens such as `a` or `##a`.
+    """Counts the characters of texts. The keys are tokens such as `a` or `##a`.
 
     The result is empty for tokenizers that compose all characters of bytes.
     """

@@ -8,7 +8,7 @@ from xlflax.utils import errors, validation
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True)
 class VocabularySpec:
-  """Number of tokens, special ids and languages of a vocabulary.
+  """Size, special ids and languages of a vocabulary.
 
   Attributes:
     size: Number of tokens. The ids are 0 to size - 1.

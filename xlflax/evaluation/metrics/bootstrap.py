@@ -1,4 +1,4 @@
-"""Significance tests by bootstrap resampling for the scores of two models.
+"""Bootstrap significance tests that compare the scores of two models.
 
 Scores vary with the examples in the test set and with the seeds of fine-tuning.
 Test sets of the same size are sampled with replacement from the examples, or

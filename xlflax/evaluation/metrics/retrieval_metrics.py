@@ -76,7 +76,7 @@ class MeanCosines(NamedTuple):
 
 
 def mean_cosines(first: np.ndarray, second: np.ndarray) -> MeanCosines:
-  """Computes the mean cosine similarity of paired and of unpaired rows.
+  """Computes the mean cosine similarities of paired rows and unpaired rows.
 
   Args:
     first: Vectors of N sentences, of shape [N, H].

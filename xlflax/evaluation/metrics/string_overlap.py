@@ -34,7 +34,7 @@ class Kind(enum.Enum):
 
 
 def overlap_kind(first: str, second: str) -> Kind:
-  """Returns the kind of string overlap, ignoring case and punctuation.
+  """Returns how two texts overlap, ignoring case and punctuation.
 
   For example, the kind of `Save the file` and `Сохранить файл` is UNSHARED. If
   both texts contain `PDF`, it is SHARED.

@@ -143,7 +143,7 @@ def repair_iob2(tags: Iterable[str]) -> list[str]:
 
 
 def join_neighboring_entities(tags: Iterable[str]) -> list[str]:
-  """Converts tags to IOB2 and merges adjacent words of a type into one entity.
+  """Converts tags to IOB2 and joins adjacent words with the same entity type.
 
   For example, `B-time B-time O I-day` becomes `B-time I-time O B-day`. MASSIVE
   annotates the types of words without the boundaries of entities.

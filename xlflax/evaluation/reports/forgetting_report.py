@@ -77,7 +77,7 @@ class ModelResults:
 
 
 class LanguageGroup(enum.Enum):
-  """Group of a test set's languages: new, old or neither.
+  """Category of a test set's language: new, old or neither.
 
   Attributes:
     NEW: A new language, or a pair with a new language.
@@ -99,7 +99,7 @@ _Draws = dict[tuple[result_store.Group, str, str], bootstrap.Drawn | None]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScoreChange:
-  """Change in a test score of the start model due to further training.
+  """Change in a test score after the start model is trained further.
 
   Attributes:
     task: Name of the evaluation task.

@@ -238,7 +238,7 @@ def bootstrap_table(
   scores: dict[Key, bootstrap.Drawn] = {}
 
   def add_combination(key, part_keys, weights=None):
-    """Stores the weighted sum (by default, the mean) of scores under `key`."""
+    """Adds a weighted sum of scores, by default the mean, as entry `key`."""
     if not part_keys or not all(part in scores for part in part_keys):
       return
     combination = bootstrap.combine_draws(

@@ -450,7 +450,7 @@ def describe_vocabulary_problem(
   *,
   display_name: str | None = None,
 ) -> list[str]:
-  """Explains why the perplexities of runs cannot be compared, if they cannot.
+  """Explains why the perplexities of the given runs cannot be compared.
 
   The sentence names a metric that can be compared instead.
 
@@ -537,7 +537,7 @@ def result_intervals(
 def describe_code_versions(
   group: result_store.Group, runs: Sequence[Any]
 ) -> str:
-  """Describes results in a table that different versions of a task computed.
+  """Describes which results in a table come from different task versions.
 
   Args:
     group: Group of results with the same task, split and settings.

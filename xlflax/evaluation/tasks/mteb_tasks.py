@@ -429,7 +429,7 @@ def group_queries(
 def judged_queries(
   data: beir.RankedDocuments, queries: Sequence[str]
 ) -> dict[str, Mapping[str, float]]:
-  """Returns the relevance judgments of queries with relevant documents.
+  """Selects the relevance judgments of queries that have relevant documents.
 
   Args:
     data: Queries, documents and relevance judgments.

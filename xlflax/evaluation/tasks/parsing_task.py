@@ -278,7 +278,7 @@ _MIN_SCORE = -1e6  # Score of impossible arcs.
 
 
 def decode_tree(scores: np.ndarray) -> np.ndarray:
-  """Returns the highest-scoring tree with exactly one child of the root.
+  """Returns the highest-scoring tree in which the root has exactly one child.
 
   The tree is Chu-Liu/Edmonds' maximum spanning arborescence (Chu and Liu, 1965;
   Edmonds, 1967). The scores of all arcs from the root are lowered by the same

@@ -1,4 +1,4 @@
-"""Reranking of a first-stage ranking's top documents with a cross-encoder."""
+"""Cross-encoder reranking of the top documents of a first-stage ranking."""
 
 import dataclasses
 import functools
@@ -25,7 +25,7 @@ _Run = dict[str, list[tuple[str, float]]]
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Reranking(head_task.HeadOnTexts):
-  """Reranking of a first-stage ranking's top documents with a cross-encoder.
+  """Cross-encoder reranking of the top documents of a first-stage ranking.
 
   The first stage is a ranking of documents for each query, for example by BM25
   or by the embeddings of the task `ranking`. The head scores the query together

@@ -155,7 +155,7 @@ class SentenceTask(eval_task.EvalTask):
     notes: list[str],
     prompts: Sequence[str] = (),
   ) -> np.ndarray:
-    """Returns the vectors [N, D] of N texts.
+    """Returns the vectors of N texts, of shape [N, D].
 
     Args:
       eval_model: Model with restored parameters.

@@ -371,7 +371,7 @@ def import_adapter(
   name: str = 'default',
   step: int | None = None,
 ) -> adapter_config.LoRA:
-  """Writes a run with a base model and a LoRA adapter read from PEFT files.
+  """Writes a run that combines a base model with a LoRA adapter from PEFT.
 
   Adapters of different ranks and scales are converted to one rank and scale:
   smaller matrices are padded with zeros, and B is scaled.

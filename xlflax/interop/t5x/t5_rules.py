@@ -173,7 +173,7 @@ def select_layer(array: np.ndarray, layer: int | None) -> np.ndarray:
 def with_padded_rows(
   table: np.ndarray, *, vocab_size: int, num_rows: int
 ) -> np.ndarray:
-  """Truncates an embedding table to the vocabulary and appends rows of zeros.
+  """Truncates an embedding table to the vocabulary size and pads it with zeros.
 
   Args:
     table: Embedding table of shape [R, H] with at least `vocab_size` rows.

@@ -58,7 +58,7 @@ class Featurizer:
 
   @property
   def leaves_rows_out(self) -> bool:
-    """True if `make` may return fewer sequences than `texts` for an example."""
+    """True if `make` may omit some of the sequences that `texts` returns."""
     return False
 
   def input_settings(self) -> dict[str, int | str]:

@@ -15,7 +15,7 @@ NONE = -1  # Value for words without a head or relation, and for padding.
 @class_registry.register('parsing_featurizer')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ParsingFeaturizer(featurizer.Featurizer):
-  """Featurizer that adds word positions, heads and relations of parse trees.
+  """Featurizer that adds each word's position, head and dependency relation.
 
   Word 0 is the root, represented by the first token of the sequence, `<s>`.
   Sentences that exceed the length are split between words. A word has the head

@@ -96,7 +96,7 @@ class Window(NamedTuple):
 @class_registry.register('question_answering_featurizer')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuestionAnsweringFeaturizer(featurizer.Featurizer):
-  """Featurizer that creates one sequence for each window of the context.
+  """Featurizer for questions that creates one sequence per context window.
 
   This is the input format of Devlin et al. (2019). `text_row` documents the
   tokens. The question is followed by the window. `start_positions` and

@@ -97,7 +97,7 @@ class TranslationPairFeaturizer(Featurizer):
     ]
 
   def counterparts_of(self, examples) -> list[Any]:
-    """Returns each example's translation, which has the same id."""
+    """For each example, returns the translation with the same id."""
     examples_by_part: dict[str, Mapping[str, labeled_examples.Example]] = {}
     parts = self.translations.languages()
     counterparts = []

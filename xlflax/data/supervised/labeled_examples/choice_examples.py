@@ -65,7 +65,7 @@ class Choice(example_base.Example):
 def take_first_questions(
   examples: Sequence[example_base.Example], max_examples: int | None
 ) -> list:
-  """Returns the first examples, without an incomplete question at the end.
+  """Returns at most `max_examples` examples, without an incomplete question.
 
   Args:
     examples: Examples of one language split.

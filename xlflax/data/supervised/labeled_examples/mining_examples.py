@@ -104,7 +104,7 @@ class BitextSentences:
     return example_base.join_lines('\t'.join(pair) for pair in pairs)
 
   def write_nearest(self, predictions: Sequence[int]) -> str:
-    """Formats line numbers of nearest sentences, as for XTREME's Tatoeba task.
+    """Formats line numbers of nearest sentences for XTREME's Tatoeba task.
 
     For each sentence in the second collection, a line contains the zero-based
     line number of its translation in the first collection. XTREME's labels have

@@ -100,7 +100,7 @@ def read_belebele(
 def read_belebele_training(
   path: str | os.PathLike, language: str, *, split: str | None = None
 ) -> file_reading.Reading:
-  """Reads Belebele's training set from the TSV file that its script writes.
+  """Reads Belebele's training set, a TSV file written by Belebele's script.
 
   Args:
     path: Path of the file.

@@ -302,7 +302,7 @@ def check_translations(
 
 
 def check_text(language: str, texts: Iterable[str], path: Any) -> None:
-  """Warns of text in a wrong encoding or in a script of other languages.
+  """Warns if the encoding or the script of the texts seems to be wrong.
 
   Languages with the same script are not distinguished.
 

@@ -118,7 +118,7 @@ def find_translation(
   *,
   may_be_blind: bool = False,
 ) -> labeled_examples.Example:
-  """Returns an example's translation, which has the same id.
+  """Returns the translation that has the same id as an example.
 
   Args:
     example: Example whose translation is returned.

@@ -1,4 +1,4 @@
-"""Check for languages of a source whose files have identical content."""
+"""Check whether several languages of a source have identical files."""
 
 import filecmp
 import logging

@@ -31,7 +31,7 @@ _kinds_by_task: dict[str, str] = {}
 
 
 class LabeledDataSource(data_sources.TextSource):
-  """SeqIO data source of labeled examples, as dicts of column values.
+  """SeqIO data source that yields labeled examples as dicts of column values.
 
   Attributes:
     problems: Function that returns messages about problems with individual
@@ -252,7 +252,7 @@ def set_labeled_task(name: str, *, kind: str, language: str) -> None:
 
 
 def kind_of(name: str) -> str | None:
-  """Returns the name of a SeqIO task's task family, such as 'tagging'."""
+  """Returns the task family of a SeqIO task, such as 'tagging'."""
   return _kinds_by_task.get(name)
 
 

@@ -95,7 +95,7 @@ def _find_gold(
 
 
 def describe_missing_files(directory: str, name: str) -> tuple[str, ...]:
-  """Returns a message for each split of an XTREME task with missing files."""
+  """Returns messages about missing files of an XTREME task, one per split."""
   messages = []
   task = find_xtreme_task(name)
   for split in task.files:

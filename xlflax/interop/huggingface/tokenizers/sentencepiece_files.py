@@ -31,7 +31,7 @@ _NUM_MBART_LANGUAGES = 25
 
 
 def convert_sentencepiece(vocabulary: Vocabulary) -> dict[str, bytes] | None:
-  """Converts a vocabulary to tokenizer files that return the same token ids.
+  """Converts a vocabulary to tokenizer files that produce the same token ids.
 
   The ids can differ only for texts that contain SentencePiece's space marker
   (U+2581) or special tokens, which the library interprets as such.
