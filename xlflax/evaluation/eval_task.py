@@ -249,7 +249,7 @@ class EvalResult:
 
 
 class LabelCount(NamedTuple):
-  """Number of labeled examples and of all examples in a language or file.
+  """Counts of labeled examples and of all examples in a language or file.
 
   Attributes:
     num_labeled: Number of examples with gold labels.

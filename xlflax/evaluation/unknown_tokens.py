@@ -52,7 +52,7 @@ def is_unknown(tokens: Sequence[int], spec: VocabularySpec) -> np.ndarray:
 def find_high_rates(
   metric: str, results: Sequence[eval_task.EvalResult]
 ) -> dict[str, float]:
-  """Returns the rates of unknown tokens that are too high for a comparison.
+  """Finds rates of unknown tokens that are too high for a comparison.
 
   With a high rate, the likelihoods of different models cannot be compared.
 

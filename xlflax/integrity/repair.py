@@ -26,7 +26,7 @@ def read_manifest_files(directory: pathlib.Path) -> set[str]:
 
 
 def read_checkpoint_files(directory: pathlib.Path) -> dict[str, str]:
-  """Reads the copies of small run files in the last valid checkpoint.
+  """Reads copies of small run files that the last valid checkpoint contains.
 
   Args:
     directory: Model directory of the run.

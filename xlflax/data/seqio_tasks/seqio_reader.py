@@ -41,7 +41,7 @@ Block = dict[str, Ragged | np.ndarray]
 
 
 def find_plain_source(name: str) -> data_sources.TextSource | None:
-  """Returns the source of a task whose examples are the lines of text files.
+  """Returns a task's source if its examples are the lines of text files.
 
   For such a task, the examples in a range of a file depend only on this range.
 

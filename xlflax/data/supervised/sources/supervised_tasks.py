@@ -215,7 +215,7 @@ def add_labeled_tfds_task(
 
 @validation.validate_call
 def add_labeled_mixture(name: str, tasks: Sequence[str]) -> seqio.Mixture:
-  """Registers a mixture of tasks that `SeqioDataset` reads as language splits.
+  """Registers a mixture whose tasks `SeqioDataset` reads as language splits.
 
   All mixing rates are 1, because the tasks are not sampled.
 
