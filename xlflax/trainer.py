@@ -389,7 +389,7 @@ class Trainer:
 
   @validation.validate_call
   def benchmark(self, *, steps: validation.PositiveInt = 10) -> dict[str, Any]:
-    """Times steps on synthetic batches without writing files.
+    """Measures the speed of steps on synthetic batches, without writing files.
 
     Args:
       steps: Number of timed steps.

@@ -128,7 +128,7 @@ def warn_of_node_local_outputs(
 def warn_of_host_outputs(
   command: Sequence[str], host_directories: Mapping[str, str]
 ) -> None:
-  """Logs a warning for each output directory in a mounted directory of a node.
+  """Logs a warning for each output directory that is mounted from the node.
 
   Args:
     command: Command that the job runs.

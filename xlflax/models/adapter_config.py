@@ -1,4 +1,4 @@
-"""Configuration of adapters, small trained modules inside a frozen encoder.
+"""Configuration of adapters (small trained modules in a frozen encoder).
 
 `EncoderConfig.adapters` lists the adapters of a model in the order in which
 they are applied, such as a language adapter and a task adapter. The parameters
@@ -90,7 +90,7 @@ class LoRA(Adapter):
 
   @property
   def scale(self) -> float:
-    """Factor that scales the product of the matrices A and B."""
+    """Factor that scales the low-rank update: alpha / rank, or 1 by default."""
     return (self.rank if self.alpha is None else self.alpha) / self.rank
 
 

@@ -33,7 +33,7 @@ class Target(NamedTuple):
 
   @property
   def has_bias_epilogues(self) -> bool:
-    """True if the kernels of matmuls can add a bias to the result."""
+    """True if matmul kernels can add a bias to their results."""
     return self.platform == 'gpu' and self.capability is not None
 
   @property

@@ -48,7 +48,7 @@ def recompute_in_backward(
 
 
 def recompute_with_bias(function: Callable[[jax.Array], jax.Array]):
-  """Wraps `function` as (x, bias) -> function(x + bias) with recomputation.
+  """Returns a function that computes `function(x + bias)` from x and bias.
 
   The backward pass recomputes the intermediate values. A matmul then writes
   only x, which the backward pass reads.

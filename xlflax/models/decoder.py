@@ -151,7 +151,9 @@ class Decoder(nn.Module):
     length: int,
     shared=None,
   ) -> Cache:
-    """Returns a decoder cache with the source's keys and values, but no tokens.
+    """Creates a decoder cache that contains the source's keys and values.
+
+    The cache does not contain any target tokens yet.
 
     Args:
       memory: Hidden states of the encoder, of shape [M, T, H].

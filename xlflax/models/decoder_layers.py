@@ -157,7 +157,7 @@ class CrossAttentionBlock(nn.Module):
   def decode(
     self, states, mask, memory, memory_mask, *, deterministic: bool
   ) -> jax.Array:
-    """Creates the cross-attention parameters. See `DecoderLayer.decode`."""
+    """Applies the cross-attention block to initialize its parameters."""
     return self.cross_attention_norm(
       self.cross_attention(
         states, memory, memory_mask, deterministic=deterministic
@@ -166,7 +166,7 @@ class CrossAttentionBlock(nn.Module):
 
 
 class T5Layer(DecoderLayer):
-  """T5 decoder layer, or T5 encoder layer if it has no cross-attention.
+  """T5 decoder layer. Without cross-attention, it is a T5 encoder layer.
 
   The argument `relative` of the methods is the bias of all layers, float32 of
   shape [1, N, T, S]. If `t5.per_layer_relative_bias` is set, it contains rows

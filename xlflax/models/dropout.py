@@ -210,7 +210,7 @@ def column_bits(key_words: jax.Array, size: int) -> jax.Array:
 def pair_keep_mask(
   row: jax.Array, column: jax.Array, *, rate: float
 ) -> jax.Array:
-  """Computes an attention dropout mask from random row and column numbers.
+  """Computes an attention dropout mask from random numbers per row and column.
 
   The mask is True for the attention weights that are kept. The mask costs one
   multiplication modulo 2^32 per weight (Dietzfelbinger et al. 1997, "A reliable

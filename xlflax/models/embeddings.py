@@ -31,7 +31,7 @@ def sinusoidal_positions(length: int, dim: int) -> np.ndarray:
 
 
 def sinusoid_halves(length: int, dim: int) -> np.ndarray:
-  """Returns position embeddings with all sines before all cosines.
+  """Returns sinusoidal position embeddings whose first half contains sines.
 
   Tensor2Tensor uses this order of columns.
 

@@ -39,7 +39,7 @@ class OutputScaling(enum.StrEnum):
 
 
 class TiedLayers(enum.StrEnum):
-  """Choice of the encoder layers that a shallower tied decoder shares."""
+  """Choice of encoder layers that a tied decoder with fewer layers shares."""
 
   FIRST = 'first'
   LAST = 'last'
@@ -139,7 +139,7 @@ class EncoderDecoderConfig(encoder_config.TransformerConfig):
 
   @property
   def sharing(self) -> None:
-    """None, because encoder-decoders have no language-specific parameters."""
+    """Sharing plan: None, as all languages share all parameters."""
     return None
 
   @property

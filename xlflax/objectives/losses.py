@@ -144,11 +144,11 @@ def kl_divergence(
   *,
   temperature: float,
 ) -> TokenLoss:
-  """Computes T^2 KL(p || q) in nats over a subset of the vocabulary.
+  """Computes the KL divergence of teacher and student, multiplied by T^2.
 
-  p and q are the softmaxes of teacher / T and student / T over the tokens in
-  `support`. The factor T^2 keeps the size of the gradients roughly independent
-  of T (Hinton et al. 2015).
+  The result is T^2 KL(p || q) in nats. p and q are the softmaxes of teacher / T
+  and student / T over the tokens in `support`. The factor T^2 keeps the
+  size of the gradients roughly independent of T (Hinton et al. 2015).
 
   Args:
     teacher: Teacher logits of shape [..., V].

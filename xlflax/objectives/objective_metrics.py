@@ -109,7 +109,7 @@ def metrics_by_language(
   language_ids: jax.Array,
   vocabulary: VocabularySpec,
 ) -> dict[str, WeightedMean]:
-  """Averages metrics by language, with keys such as '<name>/loss'.
+  """Averages metrics by language, and prefixes their keys with `name`.
 
   Args:
     name: Name of the objective, which prefixes the keys.

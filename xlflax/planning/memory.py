@@ -28,7 +28,7 @@ def state_bytes(state: train_state.TrainState) -> dict[str, int]:
 
 
 def replay_bytes(setup: training_setup.Setup) -> dict[str, int]:
-  """Returns the bytes per device for a second copy of the train state.
+  """Returns the bytes per device of the copy that corruption checks require.
 
   Steps that are checked for data corruption are computed again from a copy of
   the train state.
@@ -39,7 +39,7 @@ def replay_bytes(setup: training_setup.Setup) -> dict[str, int]:
 
 
 def sharded_state_bytes(state: train_state.TrainState) -> dict[str, int]:
-  """Sums train-state bytes separately for fully sharded and other arrays.
+  """Returns the total sizes of fully sharded arrays and of other arrays.
 
   Args:
     state: Train state of the run, sharded over the devices.

@@ -37,7 +37,7 @@ _MIN_SAVED_FRACTION = 0.01
 
 
 def describe_sharding(setup: training_setup.Setup, boxed: Any) -> list[str]:
-  """Returns warnings about parameter dimensions and arrays without sharding.
+  """Returns warnings about parameter dimensions or arrays that are not sharded.
 
   Args:
     setup: Model, vocabulary, settings and step functions of the run.

@@ -128,7 +128,7 @@ class Run(saved_run.SavedRun):
     prompt_name: str | None = None,
     batch_size: validation.PositiveInt = 64,
   ) -> np.ndarray:
-    """Computes one vector per text. The default settings are in `sentence`.
+    """Computes one vector per text, by default with the settings in `sentence`.
 
     Texts are sorted by length and padded to a small number of static shapes. A
     second call therefore does not compile again. Texts that are too long are

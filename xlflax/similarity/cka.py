@@ -151,7 +151,9 @@ class LayerCKA:
       self._add(*self._concatenate_buffer())
 
   def result(self) -> np.ndarray:
-    """Returns the CKA of all layer pairs, [L, M], or of pairs (i, i), [L].
+    """Returns the CKA of all layer pairs, or only of pairs with equal index.
+
+    The shape is [L, M] for all pairs of layers, and [L] for the pairs (i, i).
 
     Raises:
       AnalysisError: If there are fewer than 2 sentences (4 if debiased).

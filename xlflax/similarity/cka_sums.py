@@ -65,7 +65,7 @@ class Sums:
     )
 
   def add(self, first: np.ndarray, second: np.ndarray) -> None:
-    """Updates the sums with hidden states [L, n, D] and [M, n, E]."""
+    """Adds hidden states of shapes [L, n, D] and [M, n, E] to the sums."""
     x, y = (
       model.add_shifted(states, self._dtype)
       for model, states in zip(self._models, (first, second), strict=True)
@@ -150,7 +150,7 @@ class _ProductSums:
     self._xx_yy = np.zeros((depth, right_depth))  # |x|^2 |y|^2
 
   def add(self, left: _Batch, right: _Batch) -> None:
-    """Adds a batch of both models' hidden states to the sums of products."""
+    """Adds the products of both models' hidden states to the running sums."""
     pending = None
     for i, x, y in self._pairs(left.values, right.values):
       current = i, block_matmul.transposed_matmul(x, y)

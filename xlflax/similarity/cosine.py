@@ -70,7 +70,7 @@ def find_nearest(
 
 @validation.validate_call
 def retrieval_accuracy(indices: np.ndarray) -> float:
-  """Returns accuracy@1, the fraction of indices [N] for which indices[i] = i.
+  """Returns accuracy@1: the fraction of positions i at which indices[i] = i.
 
   Raises:
     AnalysisError: If the array is empty or is not one-dimensional.
@@ -100,7 +100,7 @@ class _RunningMaximum:
     self._value = np.full(rows, -np.inf, np.float32)
 
   def update(self, start: int, block: np.ndarray, *, offset: int):
-    """Updates each row's maximum score, and its index, from a block of scores.
+    """Updates the maximum score of each row, and the column that contains it.
 
     Args:
       start: Index of the block's first row.

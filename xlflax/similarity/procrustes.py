@@ -116,7 +116,7 @@ def fit_vocabulary_alignment(
   *,
   max_rounds: validation.NonNegativeInt = 50,
 ) -> Alignment:
-  """Fits an orthogonal map between word vectors to pairs from a dictionary.
+  """Fits an orthogonal map between word vectors, using pairs of a dictionary.
 
   The method is the same as in `fit_alignment`, except that the normalization
   uses the means of all words.

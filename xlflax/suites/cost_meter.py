@@ -1,4 +1,4 @@
-"""Measurement of a suite task's parameter count, CPU and device seconds."""
+"""Measurement of a suite task's parameters, CPU time and device time."""
 
 import time
 

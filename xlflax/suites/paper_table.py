@@ -134,7 +134,7 @@ class PaperTable:
 
   @property
   def change_columns(self) -> tuple[str, ...]:
-    """Names of the columns in the table of changes from the reference rows."""
+    """Names of the columns for which changes from reference rows are shown."""
     return self.summary or tuple(self.means) or self.columns
 
   @functools.cached_property

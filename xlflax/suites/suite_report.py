@@ -121,7 +121,7 @@ class TaskResult:
     )
 
   def coverage(self, metric: str) -> Coverage:
-    """Counts the languages in a metric's mean and the expected languages.
+    """Counts the languages with a score, and those expected to have one.
 
     Args:
       metric: Name of the metric, such as 'accuracy'.
@@ -134,7 +134,7 @@ class TaskResult:
     return Coverage(num_scored, max(num_scored, num_expected))
 
   def with_report(self, report: evaluate.Report, step: int) -> 'TaskResult':
-    """Returns a copy of the task result with one more seed's test results.
+    """Returns a copy that also contains the test results of another seed.
 
     Args:
       report: Evaluation results on the test sets.
@@ -343,7 +343,7 @@ class SuiteReport:
 
   @property
   def failures(self) -> tuple[eval_task.Failure, ...]:
-    """Failures of newly evaluated tasks, excluding results of earlier calls."""
+    """Failures of the tasks evaluated in this call, not in earlier calls."""
     return tuple(
       dataclasses.replace(failure, task=f'{result.model}: {failure.task}')
       for result in self.results
@@ -411,7 +411,9 @@ class SuiteReport:
   def head_tail_averages(
     self, summary: leaderboard.Summary
   ) -> dict[str, dict[str, float]]:
-    """Averages a model's scores over head, tail and all languages, in points.
+    """Averages scores over head languages, tail languages and all languages.
+
+    The means are in points.
 
     Args:
       summary: Summary of the model's scores.

@@ -82,9 +82,9 @@ class Progress:
       )
 
   def begin(self, step: int, loss: float, seconds: float) -> None:
-    """Logs the loss and duration of the first step and starts the clocks.
+    """Logs the loss and duration of the first step, and starts measuring speed.
 
-    The clocks measure the speed and the intervals between log lines.
+    The measurement of the intervals between log lines also starts.
 
     Args:
       step: Number of completed steps.

@@ -316,7 +316,7 @@ def _length_warnings(
 
 
 def untrained_decoder_warnings(setup: training_setup.Setup) -> list[str]:
-  """Returns a warning if no objective trains a part of the model's decoder.
+  """Returns a warning if a part of the decoder is not trained by any objective.
 
   Args:
     setup: Model, vocabulary, settings and step functions of the run.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def time_steps(settings: 'Trainer', *, steps: int) -> dict[str, Any]:
-  """Times the most common step of a run on random tokens without padding.
+  """Measures the speed of the most common step on random, unpadded tokens.
 
   Args:
     settings: Settings of the run, which are the fields of its `Trainer`.

@@ -1,4 +1,4 @@
-"""Detection of masked-LM losses on a plateau at the unigram entropy.
+"""Detection of masked-LM losses that stay at the unigram entropy (plateau).
 
 A model first learns token frequencies. Its loss falls to the entropy of the
 tokens that it predicts and may stay there for a long time before the model
@@ -166,7 +166,11 @@ class Plateaus:
         logging.warning('%s', advice)
 
   def result(self) -> dict[str, Any]:
-    """Returns each objective's unigram entropy and its plateau's start and end."""
+    """Returns the unigram entropy and the plateau of each objective.
+
+    'reached' and 'left' are the steps at which the plateau starts and ends, or
+    None.
+    """
     return {
       plateau.name: {
         'unigram_entropy_within_language': plateau.entropy.within,
@@ -182,7 +186,7 @@ def mixture_entropies(
   loaders: Mapping[str, loader_base.Loader],
   spec: vocabulary_spec.VocabularySpec,
 ) -> dict[str, Entropy]:
-  """Estimates the unigram entropy of each masked-LM objective's tokens.
+  """Estimates the unigram entropy of the tokens of each masked-LM objective.
 
   Args:
     mixture: Mixture of objectives that the run trains.

@@ -109,7 +109,7 @@ def changeable_field(**arguments: Any) -> Any:
 
 
 def partial_identity_field(part: Callable[[Any], Any], **arguments: Any) -> Any:
-  """Declares a dataclass field that may change partly when a run is resumed.
+  """Declares a dataclass field that may partly change when a run is resumed.
 
   Args:
     part: Function that takes the serialized value of the field and returns the

@@ -395,7 +395,7 @@ def suggest_for_option(
 
 
 def suggest_for_macro(name: str, uses: Collection[str]) -> str | None:
-  """Returns a hint with the settings to use instead of an unused macro.
+  """Returns a hint with the settings to use instead of a macro without effect.
 
   Args:
     name: Macro that the configuration does not use, such as 'MAX_STEPS'.
@@ -439,7 +439,7 @@ def _find_setting(name: str) -> Setting | None:
 
 @functools.cache
 def trainer_fields() -> frozenset[str]:
-  """Returns the fields of the trainer, read from its source code."""
+  """Reads the names of the trainer's fields from its source code."""
   for node in ast.parse(_TRAINER.read_text(encoding='utf-8')).body:
     if isinstance(node, ast.ClassDef) and node.name == 'Trainer':
       return frozenset(

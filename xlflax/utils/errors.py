@@ -137,7 +137,7 @@ class XlflaxError(Exception):
 
   @property
   def parts(self) -> dict[str, str | int]:
-    """Exit status and all message fields that are not None, by name."""
+    """Exit status and all message fields that have a value, by name."""
     named = ('what', 'got', 'expected', 'where', 'fix')
     fields = {name: getattr(self, name) for name in named}
     return {k: str(v) for k, v in fields.items() if v is not None} | {

@@ -64,7 +64,7 @@ def drop_unread_output(*, stdout: bool) -> None:
 
 
 def drop_pending_output() -> None:
-  """Drops output that cannot be flushed, which Python would report at exit."""
+  """Drops output that cannot be flushed, to avoid an error message at exit."""
   for stream in (sys.stdout, sys.stderr):
     try:
       stream.flush()

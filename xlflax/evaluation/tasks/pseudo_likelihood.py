@@ -310,9 +310,10 @@ class LikelihoodChoice(multiple_choice_task.ChoiceTask):
   """Accuracy of choosing the most probable answer, without fine-tuning.
 
   A text and a choice, joined by a space, form a sentence. The score of the
-  choice is the pseudo-log-likelihood of its tokens, such as those of
-  XStoryCloze's endings, or those after the pronoun in XWinograd. The
-  metrics and files are the same as in `ChoiceTask`.
+  choice is the pseudo-log-likelihood of its tokens. In XStoryCloze, the choice
+  is the ending of the story. In XWinograd, the text ends with a noun phrase
+  that fills the gap, and the choice is the rest of the sentence. The metrics
+  and files are the same as in `ChoiceTask`.
 
   Attributes:
     mask_unit: Tokens that are masked while a token is predicted (see

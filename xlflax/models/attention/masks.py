@@ -1,4 +1,4 @@
-"""Attention masks, stored as segment ids and windows or as arrays.
+"""Attention masks, stored either as arrays or as segment ids with a window.
 
 Fused kernels read the segment ids and the window, which are a few numbers per
 token. A mask of shape [T, S] would cost memory and time. Other backends convert
@@ -72,7 +72,7 @@ class Mask(flax.struct.PyTreeNode):
 def make_self_attention_mask(
   segment_ids: jax.Array | None, *, causal: bool = False
 ) -> Mask | None:
-  """Returns a mask that restricts self-attention to the same segment.
+  """Returns a mask that limits self-attention to tokens of the same segment.
 
   Args:
     segment_ids: Segment ids, int32 of shape [B, T]. If None, there is one
@@ -93,7 +93,7 @@ def make_cross_attention_mask(
   *,
   length: int,
 ) -> Mask | None:
-  """Returns the cross-attention mask between paired packed sequences.
+  """Returns the cross-attention mask between two packed sequences.
 
   Segment k of a sequence attends to segment k of the paired sequence, or to
   nothing if the paired sequence has no segment k. For example:

@@ -123,7 +123,7 @@ class Biaffine(nn.Module):
   def relations(
     self, words: jax.Array, heads: jax.Array, *, deterministic: bool = True
   ) -> jax.Array:
-    """Returns the relation scores of each word with a given head.
+    """Scores the relations between each word and its given head.
 
     The score is s_ir = [d_i : 1] U_r [h_i : 1], where h_i represents the given
     head of word i (equation 9).
@@ -183,7 +183,7 @@ class Biaffine(nn.Module):
 
 
 def mask_non_words(scores: jax.Array, is_word: jax.Array) -> jax.Array:
-  """Masks the scores of arcs whose head is not a word or equals the dependent.
+  """Masks the scores of arcs whose head is no word or is the dependent itself.
 
   Args:
     scores: Scores of all pairs of words as arcs, of shape [B, W, W].

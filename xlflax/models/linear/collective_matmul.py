@@ -33,7 +33,7 @@ def on_several_tpus() -> bool:
 def collective_matmul(
   inputs: jax.Array, weights: jax.Array, axes: tuple[str, ...], contracted: int
 ) -> jax.Array:
-  """Multiplies inputs by weights over the contracted axes.
+  """Contracts the last axes of inputs with the first axes of weights.
 
   Computes [rows.., *contracted] x [*contracted, *features] ->
   [rows.., *features].

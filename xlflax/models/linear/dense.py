@@ -93,7 +93,7 @@ def sharded_matmul(
     encoder_config.MatmulPrecision.DEFAULT
   ),
 ) -> jax.Array:
-  """Multiplies inputs by weights over the contracted axes.
+  """Contracts the last axes of inputs with the first axes of weights.
 
   Computes [..., *contracted] x [*contracted, *features] -> [..., *features].
 

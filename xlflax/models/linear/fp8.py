@@ -25,7 +25,7 @@ _MIN_CAPABILITY = (8, 9)
 def fp8_matmul(
   inputs: jax.Array, weights: jax.Array, contracted: int
 ) -> jax.Array:
-  """Multiplies inputs by weights over the contracted axes in FP8.
+  """Contracts the last axes of inputs with the first axes of weights in FP8.
 
   Computes [..., *contracted] x [*contracted, *features] -> [..., *features].
   The backward pass keeps both factors in FP8.

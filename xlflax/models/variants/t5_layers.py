@@ -88,7 +88,7 @@ def relative_buckets(
   causal: bool,
   config: encoder_decoder_config.EncoderDecoderConfig,
 ) -> jax.Array:
-  """Returns each query-key pair's row in the relative position table.
+  """Returns the row of the relative position table for each query-key pair.
 
   Half of the rows are for exact distances. The distances of the other half grow
   logarithmically up to `relative_max_distance`. Larger distances share the last
@@ -125,7 +125,7 @@ def relative_buckets(
 
 
 class RelativeBias(nn.Module):
-  """Attention score bias for each head and relative position."""
+  """Bias of the attention scores for each head and relative position."""
 
   config: encoder_decoder_config.EncoderDecoderConfig
 

@@ -1,4 +1,4 @@
-"""VECO's plug-in cross-attention and its features of sentence pairs."""
+"""Plug-in cross-attention and sentence-pair features of VECO."""
 
 from typing import Any
 
@@ -141,7 +141,7 @@ def pair_features(
   stop_gradient_memory: bool = True,
   deterministic: bool = True,
 ) -> tuple[jax.Array, jax.Array]:
-  """Computes VECO's features of sentence pairs for fine-tuned heads.
+  """Computes VECO's sentence-pair features, which fine-tuned heads read.
 
   The features [H^L : S^L] are concatenations of hidden states. H^L is the
   result of the plug-out pass. S^L is the result of the plug-in pass that

@@ -156,7 +156,7 @@ def _uniform(rng: jax.Array, shape: tuple[int, ...]) -> jax.Array:
 def random_order(
   rng: jax.Array, first: jax.Array, words: jax.Array | None = None
 ) -> jax.Array:
-  """Returns each sequence's positions in random order, marked positions first.
+  """Shuffles each sequence's positions and puts those in `first` in front.
 
   The function sorts one uint32 per position, which consists of a bit for
   membership in `first`, random bits, and the position in the lowest bits.

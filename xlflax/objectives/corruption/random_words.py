@@ -47,7 +47,7 @@ def draw_random_words(
 def language_words(
   rng: jax.Array, language_ids: jax.Array, vocabulary: VocabularySpec
 ) -> jax.Array:
-  """Draws token ids uniformly from the words of each position's language.
+  """Draws one token id per position, uniformly from the words of its language.
 
   Args:
     rng: Random key.

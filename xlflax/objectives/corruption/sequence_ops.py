@@ -70,7 +70,7 @@ def column_indices(length: int) -> jax.Array:
 
 
 def merge_segments(rows):
-  """Merges the segments of each sequence into one, with consecutive positions.
+  """Merges all segments of a sequence into one, and renumbers its positions.
 
   Before: segment_ids [[1, 1, 2, 0]], positions [[0, 1, 0, 0]]. After:
   [[1, 1, 1, 0]] and [[0, 1, 2, 0]]. Sequences of one segment do not change.

@@ -41,7 +41,7 @@ class Spans(NamedTuple):
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SpanPolicy:
-  """Policy that draws a fixed number of spans and tokens to drop per text.
+  """Policy that drops the fraction `noise_density` of a text in random spans.
 
   Of n text tokens, m = round(noise_density * n) are dropped, at least one but
   not all, in round(m / mean_span_length) spans, at least one. All divisions of

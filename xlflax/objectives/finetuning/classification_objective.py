@@ -54,7 +54,7 @@ class Classification(finetuning.FineTuning):
   def head_logits(
     self, head, states: jax.Array, batch, **settings
   ) -> jax.Array:
-    """Computes the head's logits, whose last axis has size C.
+    """Computes the head's logits, an array of shape [..., C] for C classes.
 
     Args:
       head: Parameters of the head.
@@ -66,7 +66,7 @@ class Classification(finetuning.FineTuning):
     raise NotImplementedError
 
   def label_languages(self, batch, vocabulary: VocabularySpec) -> jax.Array:
-    """Returns the language ids of labels, with the same shape as the labels."""
+    """Returns the language id of each label, in the shape of the labels."""
     raise NotImplementedError
 
   def __call__(

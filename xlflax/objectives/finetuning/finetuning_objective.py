@@ -196,7 +196,7 @@ class FineTuning(objective_base.Objective):
     return params['heads'][self.name]
 
   def width(self, model) -> int:
-    """Returns the head's input width W: H for PLUG_OUT and 2 H for PLUG_IN."""
+    """Returns the head's input width: `hidden_dim`, doubled for PLUG_IN."""
     hidden = body_config(model).hidden_dim
     return hidden if self.features is Features.PLUG_OUT else 2 * hidden
 

@@ -31,7 +31,7 @@ class SpanLogits(NamedTuple):
 @class_registry.register('question_answering')
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class QuestionAnswering(finetuning.FineTuning):
-  """Prediction of an answer's first and last token (Devlin et al. 2019, 4.2).
+  """Prediction of an answer's first and last token (BERT, section 4.2).
 
   Sequences have the format of
   `xlflax.data.supervised.featurizers.question_featurizer`. The loss of a

@@ -113,7 +113,7 @@ def record_inputs(
 
 
 def recorded_languages(model_dir: pathlib.Path) -> frozenset[str] | None:
-  """Returns the target languages of the translation data recorded for a run.
+  """Reads the target languages of a run's translation data from its record.
 
   Returns None if no dataset of translations is recorded, or if there is no
   record, for example of an imported model.

@@ -187,7 +187,7 @@ def mark_finished(model_dir: pathlib.Path, step: int) -> None:
 
 
 def mark_unfinished(model_dir: pathlib.Path) -> None:
-  """Deletes the record that a run is finished before its training resumes."""
+  """Deletes the record that `mark_finished` wrote, because training resumes."""
   manifests.forget_files(model_dir, (FINISHED, run_directory.METRICS))
   (model_dir / FINISHED).unlink(missing_ok=True)
 

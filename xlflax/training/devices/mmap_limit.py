@@ -21,7 +21,7 @@ _SCARCE_FRACTION = 0.4  # Fraction of the limit above which programs are freed.
 
 
 def memory_maps() -> int:
-  """Counts the memory maps of this process. Returns 0 without /proc."""
+  """Counts this process's memory maps, or returns 0 if /proc is missing."""
   return _MAPS.read_bytes().count(b'\n') if _MAPS.exists() else 0
 
 

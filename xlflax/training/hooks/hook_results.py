@@ -70,7 +70,7 @@ def check_request(
 def call_without_request(
   hook: hook_base.Hook, method: str, *arguments: Any
 ) -> None:
-  """Calls a method whose requests are not executed.
+  """Calls a hook method from which the training loop accepts no requests.
 
   If the method returns a `Request`, a warning is logged.
 

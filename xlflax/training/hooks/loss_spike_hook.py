@@ -50,7 +50,7 @@ class LossSpikeHook(hook_base.Hook):
     self._rewinds = (-1, 0)
 
   def limit_of(self, active: tuple[int, ...]) -> float:
-    """Returns the largest loss of the given objectives that is not a spike."""
+    """Returns the loss above which a step with these objectives is a spike."""
     return self._limits.get(_key(active), math.inf)
 
   def wrap_train_step(self, run, train_step, active):

@@ -209,14 +209,14 @@ class _Digests(NamedTuple):
   parts: tuple[tuple[array_checksums.Digester, np.ndarray], ...]
 
   def compare(self, other: '_Digests') -> '_Mismatches':
-    """Finds the arrays and devices on which two sets of checksums differ."""
+    """Finds the arrays and devices whose checksums differ from `other`."""
     pairs = zip(self.parts, other.parts, strict=True)
     return self._mismatches(
       [digests != other_digests for (_, digests), (_, other_digests) in pairs]
     )
 
   def compare_replicas(self) -> '_Mismatches':
-    """Finds the arrays and devices whose replicas differ from the majority."""
+    """Finds arrays whose replicas differ from the majority, and the devices."""
     return self._mismatches(
       [
         digester.find_corrupt_replicas(digests)

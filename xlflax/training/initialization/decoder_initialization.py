@@ -61,7 +61,7 @@ class InitDecoderFromEncoder:
   cross_attention: CrossAttention = CrossAttention.PLUG_IN
 
   def resolve(self, model) -> 'InitDecoderFromEncoder':
-    """Returns a copy in which `layers` are those that a tied decoder shares.
+    """Returns a copy whose `layers` are the layers that a tied decoder shares.
 
     The options of untied decoders are returned unchanged.
 

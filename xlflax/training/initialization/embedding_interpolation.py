@@ -41,7 +41,9 @@ _BLOCK = 4096  # Number of tokens whose neighbors are computed together.
 def focus_mixture(
   vocabulary, directory: str, matched: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Computes embedding mixtures for tokens without a match (FOCUS).
+  """Selects the tokens to average for each token without a match (FOCUS).
+
+  A mixture consists of the selected tokens and their weights in the mean.
 
   Args:
     vocabulary: Vocabulary of this run (the target).
@@ -73,7 +75,7 @@ def focus_mixture(
 def wechsel_mixture(
   target, source, directory: str, pairs: np.ndarray, language: str
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Computes embedding mixtures for tokens of other languages (WECHSEL).
+  """Selects source tokens to average for tokens of other languages (WECHSEL).
 
   Args:
     target: Vocabulary of this run.
@@ -145,7 +147,7 @@ def subword_mixture(
   source_pieces: Sequence[str],
   matched: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Computes embedding mixtures from the subwords of tokens without a match.
+  """Selects the subwords to average for each token without a match.
 
   A mixture is the mean of the tokens into which the source vocabulary splits a
   token.

@@ -109,7 +109,7 @@ class MatchedRows:
     return len(self._source)
 
   def axis(self, shape, source_shape) -> int | None:
-    """Returns which axis of two arrays stores one row per token, or None.
+    """Returns the axis along which both arrays have one row per token, or None.
 
     All other axes must have the same size. The token axis may be larger than
     the vocabulary, because tables may be padded.

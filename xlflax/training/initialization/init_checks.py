@@ -81,7 +81,7 @@ def _describe_vocabulary_problem(init: Any, names, vocabulary: Any) -> str:
 
 
 def check_vocabulary(init: Any, names: Iterable[str], vocabulary: Any) -> None:
-  """Checks that copied embedding rows keep their tokens and languages.
+  """Checks that copied embedding rows represent the same tokens and languages.
 
   A row that is copied by index from another run must represent the same token
   or language in this run.
@@ -264,7 +264,7 @@ def mismatch_hint(init: Any, problems: Sequence[str]) -> str:
 def position_problems(
   model_dir: str, names: Iterable[str], model: Any
 ) -> list[str]:
-  """Describes position embeddings whose offset differs from the source run's.
+  """Describes position embeddings with a different offset than the source run.
 
   Args:
     model_dir: Model directory of the run that provides the parameters.

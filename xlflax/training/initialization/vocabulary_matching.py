@@ -91,7 +91,7 @@ class Matching(NamedTuple):
   mixed: tuple[np.ndarray, np.ndarray] | None = None
 
   def rows(self) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the source ids and weights that initialize each target token.
+    """Returns the source tokens, with weights, that initialize target tokens.
 
     Both arrays have the shape [V, K]. The weights of tokens without a match are
     0.

@@ -57,7 +57,7 @@ class WandbWriter:
     self._run.define_metric('*', step_metric='step')
 
   def write(self, step: int, metrics: metric_writer.Metrics) -> None:
-    """Logs the step and scalars with names 'kind/name'."""
+    """Logs the step, and scalars whose names have the form 'kind/name'."""
     self._run.log({'step': step, **metric_writer.flatten_metrics(metrics)})
 
   def close(self) -> None:

@@ -39,13 +39,13 @@ class MaxRate(NamedTuple):
 
   @property
   def label(self) -> str:
-    """Noun phrase that names the maximum."""
+    """Name of the maximum in messages, such as 'Maximum learning rate'."""
     suffix = '' if self.pattern is None else f' of {self.pattern}'
     return f'Maximum learning rate{suffix}'
 
   @property
   def description(self) -> str:
-    """The value and the class of the schedule, as in '0.001 (Linear)'."""
+    """Maximum and class of the schedule, such as '0.001 (Linear)'."""
     value = 'unknown' if self.maximum is None else f'{self.maximum:.4g}'
     return f'{value} ({self.schedule})'
 
@@ -184,7 +184,7 @@ def warn_of_unfinished_warmup(
 
 
 def suggest_lower_rate(optimizer: optimizers.Optimizer, num_steps: int) -> str:
-  """Returns the instruction that lowers the learning rate of a run.
+  """Returns a hint on how to lower the learning rate of a run.
 
   The macros LEARNING_RATE and WARMUP_STEPS set fields of the schedules of
   xlflax, but not those of other schedules.

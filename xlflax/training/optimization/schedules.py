@@ -163,7 +163,7 @@ class Cosine(_Decay):
 
 
 class DecayShape(enum.StrEnum):
-  """Shape of a schedule's decay, where f is the elapsed fraction of the decay.
+  """Shape of a schedule's decay as a function of its elapsed fraction f.
 
   Attributes:
     LINEAR: Linear decay: peak - (peak - end) * f, where f is the elapsed

@@ -38,7 +38,7 @@ class _Scores:
     self.factor = 1.0 if 'bias' in refs else options.scale
 
   def scores(self, query, key, bias, segments, rows, columns):
-    """Computes attention scores divided by `factor`, of shape [queries, keys].
+    """Computes attention scores [queries, keys], divided by `factor`.
 
     The scores are float32.
     """
