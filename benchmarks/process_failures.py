@@ -184,8 +184,11 @@ class Job:
   def wait_for_steps(self) -> bool:
     """Waits until all processes are training or a process has exited.
 
+    The wait ends at the latest `_MAX_SECONDS` after the start of the job.
+
     Returns:
-      Whether all processes are training.
+      Whether all processes are training. False if this limit is reached first,
+      or if the failing process was not started.
     """
     while time.monotonic() - self.start_time < _MAX_SECONDS:
       if all(_TRAINS in path.read_text() for path in self._paths.values()):

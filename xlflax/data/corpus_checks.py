@@ -126,7 +126,7 @@ class _Origin(NamedTuple):
   """File or SeqIO task that contains the text that is checked.
 
   Attributes:
-    name: Name in messages, which is the path of a file or `the task NAME`.
+    name: Name of the text in messages: the path of a file, or `the task NAME`.
     languages: Language of the text, or the languages of source and target.
     file: File that contains the text. If None, the text is from a task.
   """
@@ -196,8 +196,9 @@ def find_task_anomalies(
 
   Args:
     texts: First examples of the tasks to check.
-    corpus_texts: First examples of the tasks of a corpus directory, whose text
-      `find_anomalies` checks. They are only compared with the other tasks.
+    corpus_texts: First examples of the tasks of a corpus directory. They are
+      only compared with the other tasks, because `find_anomalies` checks their
+      text.
   """
   texts, corpus_texts = list(texts), list(corpus_texts)
   profiles: dict[str, text_language.Counts] = {}
@@ -509,8 +510,8 @@ def find_unknown_tokens(rates: Iterable[tuple[str, str, float]]) -> list[str]:
   """Describes the languages in which a task has many unknown tokens.
 
   Args:
-    rates: Task, language and fraction of unknown tokens. If the same task and
-      language occur several times, as for several datasets or splits, the
+    rates: Tuples (task, language, fraction of unknown tokens). If the same task
+      and language occur several times, as for several datasets or splits, the
       highest fraction is described.
   """
   highest_rates: dict[tuple[str, str], float] = {}
@@ -829,9 +830,10 @@ def describe_shift(
   """Returns a message for parallel text whose lines seem to be shifted.
 
   Args:
-    shift: Shift of a window of pairs.
+    shift: Detected shift of the translations relative to their sources.
     name: Path of the file, or name of the task.
-    pairs: Sentence pairs in which the shift was found, in order.
+    pairs: Sentence pairs in which `line_alignment.find_shift` found the shift,
+      in the order of the text.
   """
   source, target = pairs[shift.start]
   return (
@@ -956,7 +958,7 @@ def describe_wrong_encoding(
     examples: Sampled examples, each of which is a tuple of one text, or of
       source and target.
     name: Path of the file, or name of the task.
-    hint: Recommendation for the user, which ends the message.
+    hint: Recommendation for the user at the end of the message.
   """
   matches = [
     next(filter(None, map(text_encoding.find_wrong_characters, example)), None)

@@ -155,8 +155,8 @@ class ReplayOptions:
   Attributes:
     new_languages: Codes of the languages to add. The mixture must have text in
       each of them.
-    fraction: Fraction of the sequences that are drawn from the tasks without a
-      new language. If it is 0, these tasks are not read.
+    fraction: Fraction of the sequences that are drawn from tasks whose text is
+      not in a new language. If it is 0, these tasks are not read.
   """
 
   new_languages: tuple[str, ...]
@@ -218,9 +218,9 @@ class DatasetConfig:
       examples or tokens. TOKENS requires a token cache.
     max_rate: Maximum sampling rate of a task. The excess is distributed to the
       other tasks in proportion to their rates. If None, there is no maximum.
-    replay: Languages that the run adds to a model, and the fraction of the
-      sequences that are drawn from other languages. If None, all tasks are
-      sampled at their usual rates.
+    replay: Settings for adding languages to a model: the new languages, and the
+      fraction of the sequences that are drawn from other languages. If None,
+      all tasks are sampled at their usual rates.
     max_epochs: Maximum number of epochs of a task. After these epochs, the task
       is no longer sampled, and its rate is distributed to the other tasks in
       proportion to their rates. If no task has sequences left for a batch, an

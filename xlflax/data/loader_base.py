@@ -63,8 +63,8 @@ class TaskStatistics:
       truncated text. None if unknown.
     unknown: Fraction of unknown tokens in the texts of each language. None if
       unavailable.
-    examples_read: Number of preprocessed examples that `dropped` and
-      `truncated` refer to. 0 if unknown.
+    examples_read: Number of preprocessed examples that were read when `dropped`
+      and `truncated` were counted. 0 if unknown.
   """
 
   task: str
@@ -240,8 +240,8 @@ def no_examples_error(dataset, task: str, examples: int) -> errors.CorpusError:
   Args:
     dataset: Dataset that contains the task.
     task: Name of the task.
-    examples: Number of examples with text, all of which the filters of the
-      dataset drop. If 0, the task itself provides no text.
+    examples: Number of examples with text. The dataset's filters drop all of
+      them. If 0, the task itself provides no text.
   """
   if not examples:
     return task_errors.no_text_error(task, dataset.split)

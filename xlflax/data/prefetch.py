@@ -37,8 +37,8 @@ class Prefetcher:
     Args:
       loader: Loader that only the background thread reads. It stays open after
         `close`.
-      sharding: Sharding of the arrays of shape [B, T], either one for all
-        arrays or one for each key.
+      sharding: Sharding of the arrays of shape [B, T]: one sharding for all
+        arrays, or a mapping from batch keys to shardings.
       first_step: Number of earlier batches of the dataset to skip.
       size: Number of batches to prefetch.
     """
@@ -127,8 +127,8 @@ def device_batch(
   Args:
     loader: Loader that reads the dataset.
     step: Number of batches of the dataset that precede the batch.
-    sharding: Sharding of the arrays of shape [B, T], either one for all arrays
-      or one for each key.
+    sharding: Sharding of the arrays of shape [B, T]: one sharding for all
+      arrays, or a mapping from batch keys to shardings.
 
   Returns:
     An int32 array of shape [B, T] for each key.

@@ -13,8 +13,8 @@ class Ragged(NamedTuple):
 
   Attributes:
     tokens: Token ids of all texts, int of shape [sum of lengths].
-    lengths: Number of tokens in each text, int64 of shape [examples], with one
-      text per example.
+    lengths: Number of tokens in each text, int64 of shape [examples]. Each
+      example has one text.
   """
 
   tokens: np.ndarray
@@ -86,8 +86,8 @@ def drop_empty(
 
   Args:
     examples: Examples to filter.
-    pending_start: Whether a document starts in the examples that were dropped
-      at the end of the previous batch.
+    pending_start: Whether the examples that were dropped at the end of the
+      previous batch include the start of a document.
 
   Returns:
     The remaining examples, and the `pending_start` value for the next batch.

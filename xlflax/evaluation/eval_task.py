@@ -159,8 +159,8 @@ class EvalResult:
       computed. 0 is the embedding output. The tuple is empty if the scores are
       computed from the model's outputs.
     num_layers: Number of the model's layers. None if `layers` is empty.
-    declarations: Declarations of the task's metrics, by which reports interpret
-      a stored result if the module of the task is not imported.
+    declarations: Declarations of the task's metrics. Reports use them to
+      interpret a stored result if the module of the task is not imported.
     test_data: Directory or SeqIO mixture with the text that was evaluated. It
       is empty if the task does not read a directory or mixture.
     max_examples: Maximum number of examples that were read for each language or
@@ -523,8 +523,8 @@ def statistics_files(
     part: Language, language pair or file as named in the metrics, such as `de`
       in `f1/de`.
     statistics: Per-example statistics by metric.
-    files: Contents of the result's files, by file name. If the statistics file
-      already exists in `files`, its statistics for other metrics are kept.
+    files: Existing files of the result, as contents by file name. If the
+      statistics file is one of them, its statistics for other metrics are kept.
   """
   name = statistics_file(part)
   stored = json.loads((files or {}).get(name, '{}'))

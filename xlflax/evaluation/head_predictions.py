@@ -82,7 +82,7 @@ def length_of(eval_model: eval_task.EvalModel, length: int | None) -> int:
   """Returns the maximum number of tokens per input sequence.
 
   Args:
-    eval_model: Model, whose maximum sequence length is the upper limit.
+    eval_model: Model whose maximum sequence length must not be exceeded.
     length: Requested maximum length. If None, the maximum length of the model.
   """
   limit = finetuning_objective.body_config(

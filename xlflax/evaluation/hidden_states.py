@@ -69,8 +69,8 @@ def sentence_vectors(
     eval_model: Model with its sentence-vector definition.
     texts: N sentences.
     language_ids: N indices into the vocabulary's languages.
-    encoding: Definition of sentence vectors that replaces the definition of the
-      evaluated model. If None, the model's own definition is used.
+    encoding: Definition of sentence vectors to use. If None, the model's own
+      definition is used.
     prompt: Text that is prepended to each sentence. If None, the default prompt
       of the sentence-vector definition is used.
 
@@ -217,7 +217,7 @@ def length_limit(
   The number includes `<bos>` and `<eos>`.
 
   Args:
-    eval_model: Model, whose maximum sequence length is the upper limit.
+    eval_model: Model whose maximum sequence length must not be exceeded.
     max_length: Requested maximum. If None, the model's maximum length is used.
 
   Raises:

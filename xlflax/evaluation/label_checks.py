@@ -43,8 +43,8 @@ def check_labels_known(
     unseen: Treatment of labels that the head was not trained with.
     part: Name of the evaluated language or file, for messages.
     notes: List to which a note about unseen labels is appended.
-    name: Function that maps a label to the name that is compared with the names
-      of `known_labels`. By default, the label itself is compared.
+    name: Function that maps each label to a name. Labels are compared by these
+      names. By default, the name is the label itself.
     source: Source of the examples, from which the locations of labels in
       messages are determined. If None, messages name only `part`.
 

@@ -377,8 +377,8 @@ def transfer_curves(
     title: Figure title.
     label: Label of the score, including the unit.
     source: Language code of the fine-tuning data.
-    models: Points (step, score) by model and by curve: 'transfer' (mean of the
-      other languages), 'source' and 'gap'.
+    models: Curves of each model as points (step, score). The curves are
+      'transfer' (mean of the other languages), 'source' and 'gap'.
   """
   headings = {
     'transfer': '(a) mean of the other languages',

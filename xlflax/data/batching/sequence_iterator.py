@@ -45,8 +45,8 @@ def iterate_sequences(
     batches: Batches that together contain all non-empty examples of a task.
     dataset: Dataset that defines the layout, length and filters.
     eos_id: Id of the end-of-sequence token, which separates concatenated lines.
-    counts: Numbers of read, dropped and truncated examples, which the iterator
-      updates.
+    counts: Numbers of read, dropped and truncated examples. The iterator
+      updates them.
   """
   layout = dataset.layout
   if layout is dataset_config.ExampleLayout.BLOCKS:

@@ -142,8 +142,8 @@ def _serialize(
   """Serializes arrays in the safetensors format without copying their data.
 
   Args:
-    arrays: Mapping from the name of each array to its dtype and the segments
-      whose concatenation is the array.
+    arrays: Mapping from array names to pairs (dtype, segments). Each array is
+      the concatenation of its segments.
 
   Returns:
     Consecutive chunks of the file.
@@ -268,8 +268,8 @@ class Shard:
 
     Raises:
       CacheError: If the file is missing or truncated, or if it is not a shard.
-      XlflaxError: If the operating system cannot read the file, although it is
-        not damaged.
+      XlflaxError: If the file is not damaged, but the operating system cannot
+        read it.
       OSError: If the process has too many open files.
     """
     self._path = path

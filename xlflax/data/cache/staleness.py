@@ -37,8 +37,7 @@ def check_changes(
 
   Args:
     jobs: Jobs that write the current text of the tasks to the cache.
-    members: Names of the tasks that each mixture and split contains at present,
-      by (mixture, split).
+    members: Mapping from (mixture, split) to the names of the current tasks.
     header: Content of the cache's `cache.json` file.
     changed: Whether to replace, extend or reject tasks whose text has changed.
 

@@ -206,10 +206,10 @@ class Unit:
   """Range of consecutive shards that one process writes.
 
   Attributes:
-    job: Job to which the unit belongs.
+    job: Job to which this range of shards belongs.
     part: Part of the task to which the shards belong.
     first: Index, within the part, of the first shard to write.
-    last: Index after the unit's last shard. If None, the unit extends to the
+    last: Index after the last shard to write. If None, the range extends to the
       end of the part.
   """
 

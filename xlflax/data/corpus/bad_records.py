@@ -10,8 +10,8 @@ from xlflax.utils import errors
 T = TypeVar('T')
 # Function that is called with the error of each bad record.
 OnBadRecord = Callable[[errors.BadRecordError], None]
-# Function that is called with the reason for each valid record without text,
-# such as `EMPTY`.
+# Function that is called for each valid record that is dropped. Its argument is
+# the reason, such as `EMPTY`.
 OnDroppedRecord = Callable[[str], None]
 
 # Reasons for which a valid record does not contribute text to a corpus.
@@ -34,10 +34,10 @@ class BadRecordCount:
   Attributes:
     problem: Sentence that describes the problem.
     count: Number of lines or records that have the problem.
-    examples: Location (file and line or record) and value of the first lines or
-      records that have the problem.
-    fix: Instruction that corrects all of these lines or records at once, for
-      example by converting the file. If None, they must be corrected separately.
+    examples: First lines or records that have the problem. Each is described by
+      its location (file and line or record) and its value.
+    fix: Hint for correcting all of these lines or records at once, for example
+      by converting the file. If None, they must be corrected separately.
   """
 
   problem: str

@@ -404,8 +404,8 @@ def read_texts(
     on_bad_record: Function that is called with the error of each line or record
       that cannot be used. If None, `file.skips_bad_records` determines whether
       the error is ignored or raised.
-    on_dropped_record: Function that is called with the reason for each valid
-      record that is dropped (`record_reader.read_record_lines`).
+    on_dropped_record: Function that is called for each valid record that is
+      dropped. Its argument is the reason (`record_reader.read_record_lines`).
 
   Raises:
     BadRecordError: If a line or record is bad and is not skipped.
@@ -498,8 +498,8 @@ def read_parallel(
       all lines are read.
     on_bad_record: Function that is called with the error of each line or record
       that cannot be used. If None, the error is raised.
-    on_dropped_record: Function that is called with the reason for each valid
-      record that is dropped (`record_reader.read_record_lines`).
+    on_dropped_record: Function that is called for each valid record that is
+      dropped. Its argument is the reason (`record_reader.read_record_lines`).
   """
   lines = _read_lines(
     path,

@@ -66,7 +66,7 @@ class LineSplits:
 
   Attributes:
     names: Names of the splits.
-    indices: For each line with text, or each pair, the index of its split in
+    indices: Split of each line with text, or of each pair, as an index into
       `names`, uint8 of shape [lines].
   """
 
@@ -122,8 +122,8 @@ class Fingerprint:
   Attributes:
     path: Path of the file.
     size: Size of the file in bytes.
-    content: Digest of the content or of a sample of the content, an integer
-      less than 2^56.
+    content: Digest of the content, or of a sample of the content if the file is
+      large. The digest is an integer less than 2^56.
   """
 
   path: str

@@ -85,12 +85,12 @@ def _open(
 
   Args:
     path: Path of the file.
-    of_records: Whether to convert the records of a record format, such as JSON
-      lines or Parquet, to lines of text.
+    of_records: Whether to convert records to lines of text if the file has a
+      record format, such as JSON lines or Parquet.
     on_bad_record: Function that is called with the error of each record that
       cannot be used. If None, the error is raised.
-    on_dropped_record: Function that is called with the reason for each valid
-      record that is dropped (`record_reader.read_record_lines`).
+    on_dropped_record: Function that is called for each valid record that is
+      dropped. Its argument is the reason (`record_reader.read_record_lines`).
   """
   with contextlib.ExitStack() as stack:
     if of_records and record_formats.is_records(path):
@@ -251,12 +251,12 @@ def read_lines(
     path: Path of the file.
     strip: Characters to remove from both ends of each line. If None, ASCII
       white space is removed.
-    of_records: Whether to convert the records of a record format, such as JSON
-      lines or Parquet, to lines of text.
+    of_records: Whether to convert records to lines of text if the file has a
+      record format, such as JSON lines or Parquet.
     on_bad_record: Function that is called with the error of each record that
       cannot be used. If None, the error is raised.
-    on_dropped_record: Function that is called with the reason for each valid
-      record that is dropped (`record_reader.read_record_lines`).
+    on_dropped_record: Function that is called for each valid record that is
+      dropped. Its argument is the reason (`record_reader.read_record_lines`).
 
   Raises:
     BadRecordError: If a record cannot be used.
@@ -344,8 +344,8 @@ def absolute_line_numbers(
 
   Args:
     path: Path of the file.
-    span: Range of bytes that is read from the file. If None, errors are not
-      changed.
+    span: Range of bytes that the reader reads. If None, line numbers in errors
+      are not corrected.
   """
   if span is None:
     yield

@@ -58,14 +58,15 @@ def read_record_lines(
   """Yields the text of a file's records in chunks of complete lines.
 
   Args:
-    streams: Decompressed contents of the file and of all files that belong to
-      it (`record_formats.source_files`). Empty for a directory.
+    streams: Decompressed content of the file, or of both files in the Moses
+      format (`record_formats.source_files`). Empty for a directory.
     path: Path of the file. The file name determines the format and the
       languages.
     on_bad_record: Function that is called with the error of each record that
       cannot be used. If None, the error is raised.
-    on_dropped_record: Function that is called with the reason for each valid
-      record that is dropped. If None, the reasons are not reported.
+    on_dropped_record: Function that is called for each valid record that is
+      dropped. Its argument is the reason. If None, the reasons are not
+      reported.
 
   Raises:
     BadRecordError: If a record cannot be parsed, or if it lacks a column. The
@@ -204,7 +205,7 @@ def _suggest_columns(
 
   Args:
     record: Record that lacks a column with text.
-    form: Current format of the file.
+    form: Current settings for the format of the file's records.
     path: Path of the file.
   """
   texts = {

@@ -219,8 +219,8 @@ class KnownWords:
 
     Args:
       segments: Consecutive segments of a text.
-      merge_rest: Whether to also join all segments between two known words into
-        one word.
+      merge_rest: Whether to also join the remaining segments. All segments
+        between two known words then become one word.
 
     Returns:
       The words. Their concatenation equals the concatenation of the segments.

@@ -242,8 +242,7 @@ def _drop_empty(
 
   Args:
     pages: Pages in one language.
-    dropped: Counter of dropped paragraphs by reason, which this function
-      updates.
+    dropped: Counter of dropped paragraphs by reason. The function updates it.
 
   Returns:
     The remaining paragraphs by page and id.
@@ -265,9 +264,8 @@ def _drop_untranslated(pages: Pages, source: Pages, foreign: bool, dropped):
   Args:
     pages: Pages in one language.
     source: Pages in the pivot language.
-    foreign: Whether the language differs from the pivot.
-    dropped: Counter of dropped paragraphs by reason, which this function
-      updates.
+    foreign: Whether the pages are in a language other than the pivot language.
+    dropped: Counter of dropped paragraphs by reason. The function updates it.
 
   Returns:
     The remaining paragraphs by page and id.
@@ -340,13 +338,12 @@ def _select_training_pages(
     code: Language code.
     pages: Translated pages in the language.
     splits: Split to which each page belongs.
-    owners: Mapping from (page, paragraph id) to the only language in which a
-      disjoint corpus contains the paragraph. None for a parallel corpus.
+    owners: Language in which a disjoint corpus contains each paragraph, by
+      (page, paragraph id). None for a parallel corpus.
     source: Pages in the pivot language.
     held_out_keys: Normalized held-out paragraphs (`paragraph_key`) in the
       language and in the pivot language.
-    dropped: Counter of dropped paragraphs by reason, which this function
-      updates.
+    dropped: Counter of dropped paragraphs by reason. The function updates it.
 
   Returns:
     The remaining paragraphs by page and id.

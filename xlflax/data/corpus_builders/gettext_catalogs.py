@@ -41,8 +41,8 @@ def read_catalog(
   Args:
     path: Path of the catalog.
     dropped: Counter of dropped messages by reason ('fuzzy', 'obsolete' or 'no
-      translation'), which this function updates. If None, dropped messages are
-      not counted.
+      translation'). The function updates it. If None, dropped messages are not
+      counted.
 
   Raises:
     CorpusError: If the file is not a gettext catalog.

@@ -35,7 +35,7 @@ def read_folder(
   Args:
     folder: Folder with files `**/*.po` or `**/*.mo` in one language. A file's
       path relative to the folder is the name of the page.
-    dropped: Counter of dropped messages by reason, which this function updates
+    dropped: Counter of dropped messages by reason. The function updates it
       (`gettext_catalogs.read_catalog`).
 
   Raises:

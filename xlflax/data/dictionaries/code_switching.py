@@ -114,8 +114,8 @@ class Switcher:
       lines: Texts of the examples to switch.
       name: Name of the task. The random draws differ between tasks with
         different names.
-      first: Index of the first of `lines` among all examples of the task. It
-        is a multiple of `group_lines`.
+      first: Index in the task of the first example in `lines`. It must be a
+        multiple of `group_lines`.
     """
     size = self.settings.group_lines
     assert first % size == 0, '`first` must be a multiple of `group_lines`.'
@@ -205,9 +205,9 @@ class Switcher:
       parts: Alternating separators and words, as returned by
         `TranslationTable.split`.
       matches: Words and phrases of the text that have translations.
-      units: Indices in `matches` of the words and phrases to replace, [n].
-      translations: Index in the `TranslationTable` of the translation of each
-        replaced word or phrase, [n].
+      units: Words and phrases to replace, as indices into `matches`, [n].
+      translations: Translation of each replaced word or phrase, as an index
+        into the `TranslationTable`, [n].
     """
     for word, size, case, number in zip(
       matches.words[units].tolist(),
@@ -270,8 +270,8 @@ def _select_under_limit(
   fraction. The limits are S <= c W and T <= c (W - S + T).
 
   Args:
-    old_sizes: Number of words replaced by each replacement, int64 [n].
-    new_sizes: Number of words in each replacement's translation, int64 [n].
+    old_sizes: Number of words that each replacement removes, int64 [n].
+    new_sizes: Number of words that each replacement inserts, int64 [n].
     ranks: Random number of each replacement, [n]. Replacements with the
       smallest numbers are kept.
     max_fraction: Maximum fraction c of replaced words.

@@ -51,11 +51,11 @@ class DictionaryMatch(NamedTuple):
   text.
 
   Attributes:
-    words: Index in the text of the first word of each matched unit, which is a
-      word or phrase, int64 [units].
+    words: Index of the first word in each matched unit (word or phrase),
+      counted from the start of the text, int64 [units].
     sizes: Number of words in each matched unit, int64 [units].
-    entries: Index in the `TranslationTable` of the dictionary entry of each
-      matched unit, int64 [units].
+    entries: Dictionary entry of each matched unit, as an index into the
+      `TranslationTable`, int64 [units].
     cases: Letter case (`Case`) to apply to the translation of each matched
       unit, int64 [units].
     lines: Index of the line that contains each word, int64 [all words]. The
@@ -87,8 +87,8 @@ class TranslationTable:
   Attributes:
     texts: Texts of all translations, grouped by entry.
     languages: Language code of each translation.
-    costs: Number of words in each translation, which count toward the limit of
-      replaced words, int64 [translations].
+    costs: Number of words in each translation, int64 [translations]. These
+      words count toward the limit of replaced words.
     spaced: Whether each translation is in a language that separates words with
       spaces, bool [translations].
     skipped: Number of entries that were omitted because they contain no letter

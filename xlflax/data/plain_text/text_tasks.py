@@ -48,7 +48,7 @@ class Tasks(Protocol):
     Args:
       mixture: Name of a task or mixture.
       split: Name of the split.
-      sizes: Known numbers of source examples by (task, split), which are not
+      sizes: Known numbers of source examples, by (task, split). They are not
         counted again.
     """
 
@@ -140,7 +140,8 @@ def unknown_task_error(
   Args:
     name: Unknown name.
     kind: Noun for the message, such as 'task'.
-    registered_names: Registered names, among which similar names are suggested.
+    registered_names: Registered names, from which the error suggests similar
+      ones.
     module_tasks: Names of the tasks that the user's modules register, by the
       file of the module.
   """

@@ -55,8 +55,9 @@ class Decontamination:
   Attributes:
     files: Paths of files with one evaluation text per line, in any format that
       a corpus directory supports. Each column of a line is a separate text.
-    ngram_size: Minimum length of a passage that a contaminated line has in
-      common with an evaluation text, in English words.
+    ngram_size: Minimum length of a shared passage, in English words. A line is
+      contaminated if it shares a passage of this length with an evaluation
+      text.
   """
 
   files: Sequence[str] = ()
@@ -82,7 +83,7 @@ def find_contaminated_lines(
   Args:
     corpus: Corpus whose training text is checked.
     decontamination: Evaluation texts, and the minimum length of a passage that
-      contaminated lines have in common with these texts.
+      contaminated lines share with them.
 
   Returns:
     A mapping from file paths, relative to the corpus directory, to the sorted
@@ -115,8 +116,8 @@ def compute_keys(texts: Iterable[str], words: int) -> np.ndarray:
 
   Args:
     texts: Texts whose passages are hashed.
-    words: Length of a passage in English words. A text that is shorter is a
-      single passage.
+    words: Length of each passage, measured in English words. A shorter text is
+      a single passage.
 
   Returns:
     The hashes in ascending order, uint64 of shape [keys].
@@ -137,7 +138,7 @@ def find_matching_lines(
     file: File in a corpus directory.
     evaluation_keys: Hashes of the passages in the evaluation texts, as returned
       by `compute_keys`, uint64 of shape [keys].
-    words: Length of a passage in English words.
+    words: Length of each passage, measured in English words.
 
   Returns:
     The sorted, zero-based indices of the lines, int64 of shape [lines]. Lines
@@ -179,7 +180,7 @@ def hash_passages(
 
   Args:
     texts: Texts whose passages are hashed.
-    words: Length of a passage in English words.
+    words: Length of each passage, measured in English words.
 
   Returns:
     The hash of each passage, uint64 of shape [passages], and the index of the

@@ -309,8 +309,8 @@ class _LanguageSample:
 
     Args:
       counts: Statistics of the file, to which the identified texts are added.
-      priors: Language prior of each column, or None for a column whose language
-        is not identified.
+      priors: Prior distribution over languages for each column. None for a
+        column whose language is not identified.
     """
     self._counts = counts
     self._priors = priors
@@ -404,10 +404,11 @@ class _Finding(NamedTuple):
   """Anomaly of a corpus file that affects a fraction of its lines.
 
   Attributes:
-    field: Field of `FileCounts` with the number of lines that have the anomaly.
-    threshold: Fraction of lines above which the anomaly is reported.
-    predicate: Verb phrase with which the message describes the lines that have
-      the anomaly. It may contain a field of `FileCounts` in braces.
+    field: Field of `FileCounts` that counts the lines with the anomaly.
+    threshold: Fraction of affected lines above which the anomaly is reported.
+    predicate: Verb phrase that describes the affected lines in the message,
+      such as 'contain no letters'. It may contain a field of `FileCounts` in
+      braces.
     hint: Recommendation for the user.
   """
 

@@ -37,8 +37,9 @@ def hold_out_documents(
 
   Args:
     corpus: Corpus whose training text is divided.
-    num_documents: Number of distinct documents of each language and each
-      language pair to hold out for each of the two splits.
+    num_documents: Number of distinct documents to hold out for validation, and
+      the same number for test. Each language and each language pair has its own
+      held-out documents.
     languages: Languages whose text is divided into splits. If None, the text in
       all languages is divided.
 

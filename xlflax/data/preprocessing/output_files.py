@@ -120,9 +120,9 @@ def write_output(
     code_switching: Code-switching settings of the workers.
     dropped: Sorted, zero-based indices of the lines to drop, by reason. Lines
       without text are not counted.
-    report: Function that is called repeatedly while the file is read, with the
-      number of the last line that was read and the number of bytes read since
-      the previous call.
+    report: Function that is called repeatedly while the file is read. Its
+      arguments are the number of the last line that was read and the number of
+      bytes read since the previous call.
 
   Returns:
     Statistics of the written file.

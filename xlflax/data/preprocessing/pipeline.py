@@ -122,10 +122,11 @@ def preprocess_corpus(
     margins: Margin filter for pairs, and the function that computes embeddings.
       If None, pairs are not filtered by their margins.
     languages: Languages of the files to write. If None, all files are written.
-    hold_out: Number of documents of each language, and of pairs of each language
-      pair, to hold out for each of validation and test
-      (`hold_out.hold_out_documents`). Documents are counted before filtering.
-      This is not available for a shard. If None, no documents are held out.
+    hold_out: Number of documents to hold out for validation, and the same
+      number for test, in each language. In each language pair, this number of
+      pairs is held out for each split (`hold_out.hold_out_documents`).
+      Documents are counted before filtering. This is not available for a shard.
+      If None, no documents are held out.
     num_processes: Number of worker processes.
     shard: Pair (i, n) to write shard i of n shards, where i is zero-based.
       Other processes write the other shards. If None, all files are written.
@@ -358,7 +359,7 @@ def _suggest_remedy(files: Sequence[Prepared], hold_out: int | None) -> str:
   """Returns a recommendation for files whose lines were all dropped.
 
   Args:
-    files: Files that lost all lines.
+    files: Files whose lines were all dropped.
     hold_out: Number of held-out documents or pairs. If None, the recommendation
       does not mention the option `--hold_out`.
   """

@@ -94,8 +94,8 @@ class Record:
     Args:
       path: Path of the record in the output directory.
       data: Content of the provenance record, as JSON data.
-      other_files: Records of the files that other shards or earlier calls have
-        written, by path.
+      other_files: Records of the files that were written by other shards or in
+        earlier calls, by path.
     """
     self.output = path.parent
     self._path = path
@@ -224,8 +224,8 @@ class Record:
     Args:
       name: Path of the file, relative to the output directory.
       source: Fingerprint of the source file.
-      allow_bad_records: Whether to return a file from which bad records were
-        dropped.
+      allow_bad_records: Whether to accept a file from which bad records were
+        dropped. If False, such a file must be written again.
 
     Raises:
       CorpusError: If the file must be written again but has been modified since

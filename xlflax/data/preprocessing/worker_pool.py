@@ -39,9 +39,9 @@ class Chunk(NamedTuple):
       lines are not code-switched.
     first: Number of lines in the file before the chunk, counting only lines
       with text.
-    left_out: Mapping from the zero-based indices of lines to drop to the
-      reasons for dropping them. An index counts only lines with text, from the
-      start of the chunk.
+    left_out: Lines to drop, as a mapping from the zero-based index of each line
+      to the reason for dropping it. An index counts only lines with text, from
+      the start of the chunk.
     priors: Prior distribution over languages for each column. If None, the
       priors depend only on `languages`.
   """
@@ -60,8 +60,8 @@ class Counts:
 
   Attributes:
     lines: Number of lines that were written.
-    words: Number of words in the written lines that could have been
-      code-switched.
+    words: Number of words that could have been code-switched, counted in the
+      written lines.
     changed: Number of words that were code-switched.
     dropped: Number of dropped lines, by reason.
   """

@@ -90,7 +90,7 @@ def replay_rates(
   Args:
     rates: Rates that sum to 1, [tasks].
     is_new: True for each task with text in a new language, bool [tasks].
-    fraction: Sum of the rates of the old tasks in the result.
+    fraction: Total rate of the old tasks after scaling.
 
   Returns:
     The rates, which sum to 1, float64 [tasks].
@@ -172,8 +172,8 @@ def apportion_draws(credit: np.ndarray, total: int) -> np.ndarray:
   For example, `apportion_draws([1.5, 0.9, -0.4], 2)` is `[1, 1, 0]`.
 
   Args:
-    credit: Fractional numbers of draws to assign to the tasks, which sum to
-      `total`, float64 [tasks].
+    credit: Fractional number of draws to assign to each task, float64 [tasks].
+      The numbers sum to `total`.
     total: Number of draws to distribute.
 
   Returns:
@@ -284,8 +284,8 @@ class TaskSchedule:
     """Creates a schedule.
 
     Args:
-      rates: Function that maps a step to rates that sum to 1, [tasks]. It is
-        called for the first step of each block.
+      rates: Function that maps a step to the sampling rates of the tasks, which
+        sum to 1, [tasks]. It is called for the first step of each block.
       batch_size: Number of sequences in a global batch.
       batching: Whether to draw a task for each sequence or for each batch.
       key: 64-bit random key that determines the order of the tasks; see

@@ -125,7 +125,8 @@ def _add_replay(
   """Returns sampling rates that sum to `replay.fraction` over the old tasks.
 
   Args:
-    rates: Function that maps a step to rates that sum to 1, [tasks].
+    rates: Function that maps a step to the sampling rates of the tasks, which
+      sum to 1, [tasks].
     dataset: Dataset with replay options.
     languages: Languages of each task.
   """

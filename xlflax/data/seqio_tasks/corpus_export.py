@@ -58,8 +58,8 @@ def export_tasks(
     splits: Splits to export. Splits that a task does not have are skipped.
     max_examples: Maximum number of examples of each task and split. If None,
       all examples are exported.
-    renamed_languages: Map from language codes of the tasks to language codes of
-      the corpus.
+    renamed_languages: Mapping from language codes in the tasks to language
+      codes in the corpus.
     overwrite: Whether to replace files that were exported before.
 
   Returns:

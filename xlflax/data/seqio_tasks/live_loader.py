@@ -274,8 +274,8 @@ class _TaskReader:
     """Returns an iterator over a task's sequences in the first epoch.
 
     Args:
-      counts: Numbers of read, dropped and truncated examples, which the
-        iterator updates.
+      counts: Numbers of read, dropped and truncated examples. The iterator
+        updates them.
     """
     return self._read_epoch(0, counts)
 
@@ -331,8 +331,8 @@ def _check_source_size(task: str, split: str, num_examples: int) -> None:
   Args:
     task: Name of the task.
     split: Name of the split, such as 'train'.
-    num_examples: Number of examples after preprocessing. If it is the declared
-      number, the examples of the source are not counted.
+    num_examples: Number of examples after preprocessing. If it equals the
+      declared number, the examples of the source are not counted.
   """
   declared_size = seqio_examples.source_size(task, split)
   if declared_size is None or declared_size == num_examples:

@@ -40,9 +40,9 @@ def register_tasks(
     task_modules: Names or paths of modules that register tasks. The modules may
       use the tasks of the corpus. See `import_task_modules`.
     tfds_data_dir: Directory of prepared TensorFlow datasets.
-    mixture: Name of the only task or mixture that is read. Public tasks are then
-      registered only until it is found. If None, or if user modules are
-      imported, all public tasks are registered.
+    mixture: Name of the only task or mixture that the caller reads. Public
+      tasks are then registered only until this name is registered. If None, or
+      if user modules are imported, all public tasks are registered.
   """
   if tfds_data_dir:
     seqio.set_tfds_data_dir_override(tfds_data_dir)

@@ -160,8 +160,8 @@ def add_mixture(
 
   Args:
     name: Name of the mixture.
-    tasks: Names of tasks and mixtures. A mixture stands for its tasks, whose
-      rates in that mixture are not used.
+    tasks: Names of the tasks and mixtures to combine. Each mixture is replaced
+      by its tasks, and its own mixing rates are ignored.
     alpha: Exponent α of the mixing rates.
 
   Raises:

@@ -33,8 +33,8 @@ class Layout:
       If a tokenizer has no token for a role, as T5 has none for bos and mask, a
       different token takes the role.
     languages: Language codes, in the order of their ids.
-    size: Number of rows in the embedding table. Rows after those of the
-      tokenizer's tokens are unused. If None, the table has one row for each
+    size: Number of rows in the embedding table. If there are more rows than
+      tokens, the last rows are unused. If None, the table has one row for each
       token.
     symbols: Token that represents each language, in the order of `languages`.
       Empty if the vocabulary has no language tokens.

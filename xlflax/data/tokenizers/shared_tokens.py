@@ -90,8 +90,8 @@ def find_owners(
   """Maps each union vocabulary id to a language and that language's token id.
 
   Args:
-    ids: Union vocabulary ids of each language's tokens, one int array of shape
-      [tokens] per language.
+    ids: For each language, the ids of its tokens in the union vocabulary, as an
+      int array of shape [tokens].
     size: Number of token ids in the union of the vocabularies.
 
   Returns:

@@ -159,8 +159,8 @@ def sample_sentences(
   Args:
     corpus: Corpus that contains the text.
     quotas: Number of sentences to yield for each language.
-    seed: Random seed for choosing the k % n sentences that are yielded once
-      more than the others.
+    seed: Random seed for choosing the sentences that are yielded one more time
+      than the other sentences.
   """
   for language, quota in quotas.items():
     repeats, remainder = divmod(quota.drawn, quota.available)

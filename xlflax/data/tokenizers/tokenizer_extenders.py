@@ -45,7 +45,7 @@ class SegmentedWord(NamedTuple):
 
   Attributes:
     tokens: Tokens of the word, with word-boundary marks.
-    is_known: Whether the vocabulary can represent the word, so that the tokens
+    is_known: Whether the vocabulary can represent the word. If so, the tokens
       contain no unknown token and no byte of an unknown character.
   """
 

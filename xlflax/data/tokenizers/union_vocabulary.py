@@ -288,8 +288,8 @@ def _decode_tokens(
   """Decodes tokens of several models as one SentencePiece model would.
 
   Args:
-    tokens: For each token, the vocabulary of its language and the token's id in
-      this vocabulary.
+    tokens: Pairs of a language's own vocabulary and a token id in this
+      vocabulary.
   """
   segments: list[str] = []
   pending_bytes = bytearray()

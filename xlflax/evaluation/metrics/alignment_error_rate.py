@@ -95,11 +95,11 @@ def round_trip_words(
   """Finds words that are linked to themselves through a cycle of alignments.
 
   Args:
-    links: Links between the words of consecutive sentences, as bool arrays of
-      shape [M, N], [N, ...], …, [..., M]. The last sentence is linked back to
-      the first.
-    max_words: Maximum number of words to which a word may be linked back. Words
-      that are linked back to more words are excluded.
+    links: Links between the words of each sentence and those of the next, as
+      bool arrays of shape [M, N], [N, ...], …, [..., M]. The last sentence is
+      linked back to the first.
+    max_words: Maximum number of words that a word reaches through the cycle.
+      Words that reach more words are excluded.
 
   Returns:
     Bool array of shape [M].

@@ -47,8 +47,8 @@ class Significance:
     p_value: Two-sided p-value: the probability of a difference of at least this
       size, in either direction, between equal models.
     samples: Number of bootstrap samples that the comparison used.
-    runs: Number of runs for each of the two models. If both are 1, the two runs
-      are compared rather than the methods that produced them.
+    runs: Number of runs of each of the two models. If both numbers are 1, two
+      runs are compared rather than the methods that produced them.
   """
 
   first: float
@@ -67,8 +67,7 @@ class Drawn(NamedTuple):
   Attributes:
     scores: Score of each run on all examples, of shape [runs].
     values: Scores on each resampled test set, of shape [samples, runs].
-    size: Number of examples or clusters of examples from which samples are
-      drawn.
+    size: Number of resampled units, which are examples or clusters of examples.
   """
 
   scores: np.ndarray

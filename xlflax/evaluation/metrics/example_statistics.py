@@ -253,8 +253,9 @@ def _bleu(sums: np.ndarray, *, smoothed: bool) -> np.ndarray:
 
   Args:
     sums: Column sums in the order of `Aggregate.BLEU`.
-    smoothed: Whether to count 1 / 2^k matches for the k-th order without a
-      match (Chen and Cherry, 2014, method 3; sacreBLEU's `exp`).
+    smoothed: Whether to smooth the numbers of matches. The k-th n-gram order
+      without a match then has 1 / 2^k matches (Chen and Cherry, 2014, method 3;
+      sacreBLEU's `exp`).
   """
   matches, totals = sums[..., :_BLEU_ORDER], sums[..., _BLEU_ORDER:-2]
   system, reference = sums[..., -2], sums[..., -1]

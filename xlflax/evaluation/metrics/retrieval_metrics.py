@@ -67,8 +67,8 @@ class MeanCosines(NamedTuple):
 
   Attributes:
     pairs: Mean cosine over translation pairs.
-    others: Mean cosine over sentences that are not translations of each other.
-      NaN if there is only one pair.
+    others: Mean cosine over pairs of sentences that are not translations of
+      each other. NaN if there is only one translation pair.
   """
 
   pairs: float
@@ -99,9 +99,9 @@ def retrieval_accuracies(
   """Returns accuracy@1 for all queries and for each kind of string overlap.
 
   Args:
-    name: Name of the metric. `<name>_unshared` is computed over the queries
-      that have no string in common with their translations, and `<name>_shared`
-      over the queries that have one.
+    name: Name of the metric over all queries. `<name>_unshared` is computed
+      over the queries that have no string in common with their translations,
+      and `<name>_shared` over the queries that have one.
     indices: Index of each query's nearest neighbor, of shape [N]. The correct
       neighbor of query i is i.
     kinds: Kind of string overlap of each pair, of shape [N].

@@ -51,8 +51,9 @@ def estimate_variance(scores, values, sides, size) -> Spread:
   Args:
     scores: Score of each run on all examples, of shape [runs].
     values: Scores on each resampled test set, of shape [samples, runs].
-    sides: Indices of the runs of one model, or of the runs of each of two
-      models for the difference between their means.
+    sides: Indices of the runs of each model. One model yields the variance of
+      its mean, and two models yield the variance of the difference between
+      means.
     size: Number of examples.
   """
   signs = (1.0,) if len(sides) == 1 else (-1.0, 1.0)

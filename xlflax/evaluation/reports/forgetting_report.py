@@ -60,12 +60,12 @@ class ModelResults:
 
   Attributes:
     name: Display name of the model.
-    vocabularies: Sizes and hashes of the vocabularies of the model's runs. None
-      stands for a run without a recorded vocabulary.
-    results: Evaluation results by task, split and settings. They are those of
-      the last checkpoint, or of the checkpoint that was selected in
-      fine-tuning. A group has several results if there are fine-tuning runs
-      with different seeds.
+    vocabularies: Vocabularies of the model's runs, each identified by its size
+      and hash. None stands for a run without a recorded vocabulary.
+    results: Evaluation results by task, split and settings. They belong to the
+      last checkpoint, or to the checkpoint that was selected in fine-tuning. A
+      group has several results if there are fine-tuning runs with different
+      seeds.
     languages: Languages of the vocabulary and the training data of the model's
       first run. Empty if they are unknown.
   """
@@ -81,9 +81,9 @@ class LanguageGroup(enum.Enum):
 
   Attributes:
     NEW: A new language, or a pair with a new language.
-    OLD: Languages of the start model, or a test set that is not named after
-      languages. If the languages of the start model are unknown, all languages
-      that are not new.
+    OLD: A language or language pair of the start model, or a test set that is
+      not named after languages. If the languages of the start model are
+      unknown, all languages that are not new.
     OTHER: A language that is not new and on which the start model was not
       trained, or a pair with such a language.
   """
@@ -406,8 +406,8 @@ def _compare_group(
       trained further.
     languages: Pair of the codes of the added languages and the codes of the
       start model's languages.
-    start_draws: Resampled scores of the start model, which earlier comparisons
-      have computed with the same samples and seed. Missing scores are added.
+    start_draws: Resampled scores of the start model that earlier comparisons
+      computed with the same samples and seed. The function adds missing scores.
     incomparable_parts: Languages, language pairs or files whose scores cannot
       be compared. These scores, and means that include them, are listed without
       a difference.

@@ -81,9 +81,9 @@ class Summary:
     xtreme: XTREME averages of each task group and of all nine tasks. An average
       is only included if none of its tasks and languages is missing.
     gap: Mean transfer gap over the tasks in `average`.
-    missing: Coverage such as '(2 of 9 tasks; test sets of these tasks: 7 of
-      69)', or '' if nothing is missing. Each language of a task is one test
-      set. Only the test sets of the available tasks are counted.
+    missing: Note on missing results, such as '(2 of 9 tasks; test sets of these
+      tasks: 7 of 69)', or '' if nothing is missing. Each language of a task is
+      one test set. Only the test sets of the available tasks are counted.
   """
 
   model: str

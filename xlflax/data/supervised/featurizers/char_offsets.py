@@ -118,8 +118,8 @@ def _concatenate(parts: Sequence[tuple[TokenSpans, int]]) -> TokenSpans:
   """Concatenates the tokens of consecutive parts of a text.
 
   Args:
-    parts: Tokens of each part, and the index of the part's first character in
-      the text.
+    parts: Tokens of each part, and the index in the text at which the part
+      starts.
   """
   if not parts:
     return TokenSpans(*[np.zeros(0, np.int32)] * 3)

@@ -34,9 +34,9 @@ class FeatureTable:
 
     Args:
       values: Concatenated values of all sequences, by batch key.
-      ends: Index in the flat array at which each sequence ends, by batch key,
-        int64 of shape [rows]. Keys with a single number per sequence have no
-        entry.
+      ends: Index at which each sequence ends in the concatenated values, by
+        batch key, int64 of shape [rows]. Keys with a single number per sequence
+        have no entry.
       counts: Number of examples that were read ('examples') and number of
         examples that produced no sequence ('unused').
     """

@@ -29,8 +29,8 @@ class Field(NamedTuple):
 
   Attributes:
     shape: Shape of one sequence's values after padding: () or (length,).
-    fill: Padding value. Rows of a batch without an example consist of this
-      value.
+    fill: Padding value. If a batch has fewer sequences than rows, the remaining
+      rows consist of this value.
   """
 
   shape: tuple[int, ...]

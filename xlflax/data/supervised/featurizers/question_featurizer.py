@@ -76,7 +76,7 @@ class Window(NamedTuple):
     """Converts a range of context tokens to positions in the sequence.
 
     Args:
-      covered: Indices of the range's first and last token among all tokens of
+      covered: First and last token of the range, as indices into all tokens of
         the context. None if no token is in the range.
 
     Returns:

@@ -108,9 +108,9 @@ def read_belebele_training(
     split: Split to read, 'train' or 'dev'. If None, both are read.
 
   Raises:
-    CorpusError: If a row lacks the text of a column or the right answer is not
-      a number from 1 to 4 (the error contains the file and the line), or if
-      there are no rows.
+    CorpusError: If there are no rows, if a row lacks the text of a column, or
+      if the right answer is not a number from 1 to 4. An error in a row
+      contains the file and the line.
   """
   examples: list[labeled_examples.Example] = []
   for number, row in file_reading.read_csv(path):
@@ -285,8 +285,8 @@ def _get_id(
 
   Args:
     value: JSON object of the question.
-    default: Id of a question whose key `idx` is missing or null.
-    seen_ids: Ids of the earlier questions, to which the id is added.
+    default: Id to use if the object has no key `idx` or the value is null.
+    seen_ids: Ids of the earlier questions. The function adds the question's id.
     path: Path of the file, for error messages.
     number: Line number, for error messages.
   """

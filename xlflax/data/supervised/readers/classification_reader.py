@@ -140,8 +140,8 @@ def read_columns(
   The other arguments are those of `read_tsv`.
 
   Args:
-    check_label: Function that is called with a class name, the path of the file
-      and the line number, and raises an error if the class name is invalid. If
+    check_label: Function that raises an error if a class name is invalid. Its
+      arguments are the class name, the path of the file and the line number. If
       None, all class names are valid.
 
   Returns:
@@ -235,8 +235,8 @@ def _read_examples(options: _ReaderOptions, lines) -> file_reading.Reading:
 
   Args:
     options: Options passed to the reader.
-    lines: Number of each line, and a function that maps a column to its value
-      in the line.
+    lines: Pairs of a line number and a function. The function maps a column to
+      its value in the line.
   """
   examples: list[labeled_examples.ClassifiedText] = []
   for number, get_column in lines:
@@ -451,8 +451,8 @@ def _check_header(
   """Raises a CorpusError if the header has the label of an example.
 
   Args:
-    names: Fields of the header, or an empty sequence.
-    fields: Fields of another line.
+    names: Fields of the header. Empty if the file has no header.
+    fields: Fields of the line that is compared with the header.
     columns: Mapping from example fields to columns of the file.
     path: Path of the file.
   """

@@ -252,8 +252,7 @@ def check_languages(
 
   Args:
     languages: Language codes of the first and the second texts.
-    sides: First texts of all pairs, and second texts of all pairs, as two
-      sequences.
+    sides: Two sequences: the first texts and the second texts of all pairs.
     path: Path of the file, for error messages.
 
   Raises:
@@ -281,10 +280,11 @@ def check_translations(
 ) -> None:
   """Checks that two columns or files contain translations of each other.
 
+  A warning is logged if translations seem to be in other lines.
+
   Args:
     languages: Language codes of the first and the second texts.
-    sides: First texts of all pairs, and second texts of all pairs, as two
-      sequences. A warning is logged if translations seem to be in other lines.
+    sides: Two sequences: the first texts and the second texts of all pairs.
     path: Path of the file, for messages.
 
   Raises:

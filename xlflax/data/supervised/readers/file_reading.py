@@ -237,9 +237,9 @@ def malformed_line_error(
   Args:
     what: Sentence that describes the violated requirement.
     path: Path of the file.
-    number: Line number, or a different location in the file.
+    number: Line number, or a string that describes the location in the file.
     got: Value that violates the format, or None.
-    fix: Instruction for the user that solves the problem.
+    fix: Hint that tells the user how to solve the problem.
   """
   location = f'{os.fspath(path)}:{number}'
   return errors.CorpusError(what, got=got, where=location, fix=fix)
@@ -254,7 +254,7 @@ def check_not_json(line: str, path: str | os.PathLike, number: int) -> None:
   """Raises a CorpusError if a line should contain a tagged word but is JSON.
 
   Args:
-    line: First line of the file that contains a word.
+    line: Line of the file in which a tagged word is expected.
     path: Path of the file.
     number: Line number.
   """
@@ -306,7 +306,7 @@ def check_no_header(
   """Raises a CorpusError if all fields of the first line are column names.
 
   Args:
-    fields: Fields of the first line of a format without a header.
+    fields: Fields of the first line. The format of the file has no header.
     names: Names of columns, in lower case.
     path: Path of the file, for error messages.
   """

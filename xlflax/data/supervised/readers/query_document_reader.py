@@ -47,9 +47,9 @@ def read_query_documents(
       document (key `document`).
 
   Raises:
-    CorpusError: If a line has fewer texts (a query and its documents) than the
-      argument `texts` (the error contains the file and the line), or if the
-      file is empty.
+    CorpusError: If the file is empty, or if a line has fewer than `texts`
+      texts, including the query. An error in a line contains the file and the
+      line.
   """
   prefixes = {QUERY: '', DOCUMENT: ''} | dict(prompts or {})
   examples: list[labeled_examples.Example] = []

@@ -152,7 +152,7 @@ def read_run(
 
   Args:
     path: Path of the file.
-    data: Queries and documents that the lines refer to.
+    data: Data set with the queries and documents whose ids occur in the file.
 
   Returns:
     Ids of the ranked documents by query id, the best document first.

@@ -69,8 +69,8 @@ class ExampleSource:
 
     Args:
       part: Name of the language split.
-      values: Values to search for, each of which must equal a complete column
-        of the line.
+      values: Values to search for. Each value must equal a complete column of
+        the line.
 
     Returns:
       The location of the first such line, such as 'en.conllu:3'. None if the

@@ -53,7 +53,7 @@ class LabeledDataSource(data_sources.TextSource):
         XlflaxError.
       kind: Name of the examples' task family.
       files: Paths of each split's files, which determine the fingerprint.
-      problems: Function that returns messages about problems with single
+      problems: Function that returns messages about problems with individual
         examples in a split.
     """
     self._specs = {
