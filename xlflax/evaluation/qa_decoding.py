@@ -30,8 +30,8 @@ class Decoding:
   """Settings for answer decoding (Devlin et al. 2019, section 4.2).
 
   Attributes:
-    n_best_size: Maximum number of candidate answers per question, and per
-      window of its context.
+    n_best_size: Maximum number of candidate answers, both per context window
+      and per question.
     max_answer_length: Maximum number of tokens per candidate answer.
   """
 

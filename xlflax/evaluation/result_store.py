@@ -162,9 +162,9 @@ def name_groups(
 
   Args:
     results: Mapping from each group to its evaluation results.
-    has_split: Whether the name of a group contains the split if groups of a
-      task have different splits. If False, groups with different splits can
-      have the same name.
+    has_split: Whether group names contain the split. If True, they contain it
+      if groups of the same task have different splits. If False, groups with
+      different splits can have the same name.
   """
   splits: dict[str, set[str]] = {}
   groups_by_split: dict[tuple[str, str], list[Group]] = {}
@@ -284,8 +284,8 @@ def write_result(
     result: Result of evaluating the task. Its files are written to
       `<step>/<name>`.
     step: Step of the evaluated checkpoint.
-    identity: JSON values that identify the result (see `result_identity`),
-      which determine the folder.
+    identity: JSON values that identify the result and determine its folder (see
+      `result_identity`).
 
   Returns:
     Path to the JSON file. It is written last, so every existing result is

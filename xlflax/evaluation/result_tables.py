@@ -86,7 +86,7 @@ def summarize_group(
   Args:
     group: Group to which the results belong.
     by_step: Results by training step.
-    is_one_of_many: Whether several groups have the same task and split.
+    is_one_of_many: Whether other groups have the same task and split.
   """
   for result in by_step.values():
     if result.metrics:
@@ -592,7 +592,7 @@ def baseline_scores(
   Baselines that were not recorded are omitted.
 
   Args:
-    metric: Name of the model's metric that the baselines are compared with.
+    metric: Name of the metric whose baseline scores are returned.
     result: Evaluation result with the scores of the baselines.
   """
   scores: dict[str, dict[str, float]] = {}

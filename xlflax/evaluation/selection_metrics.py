@@ -106,7 +106,7 @@ def metric_names(
   """Returns the names of a task's metrics that can be used to compare models.
 
   Args:
-    task: Task, whose settings determine the metrics, or a class of tasks.
+    task: Task or class of tasks. The settings of a task determine its metrics.
   """
   metrics = task.METRICS if isinstance(task, type) else task.computed_metrics()
   return [

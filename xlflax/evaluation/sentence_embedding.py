@@ -66,8 +66,8 @@ class SentenceEmbedding:
       task uses its own default.
     max_length: Maximum number of tokens per text, including special tokens. If
       None, the model's maximum length is used.
-    prompts: Prompts that can be prepended to a text, by name, such as 'query: '
-      for 'query'.
+    prompts: Prompts by name, such as 'query: ' for 'query'. A prompt can be
+      prepended to a text.
     default_prompt: Name of the prompt for texts that are not queries or
       documents. If None, no prompt is used for them.
     settings: Additional settings of the published model, such as its similarity

@@ -195,8 +195,8 @@ def better_of(recorded: str) -> Better:
       'word_alignment/best_aer/mean'.
 
   Raises:
-    ConfigError: If no task declares the metric, or if neither direction is
-      better.
+    ConfigError: If no task declares the metric, or if neither higher nor lower
+      values are better.
   """
   _, _, suffix = recorded.partition('/')
   name = suffix.split('/')[0]

@@ -55,7 +55,7 @@ class SeqioPairs(text_sources.PairSource):
     mixture: Name of a mixture or task, such as 'wmt19'.
     split: Name of the split to read, such as 'test'.
     languages: Languages whose pairs with English are read, or pairs such as
-      'de-fr'. If None, all pairs.
+      'de-fr'. If None, all pairs are read.
     max_pairs: Maximum number of sentence pairs per language pair. If None, all
       sentence pairs are read.
   """

@@ -24,7 +24,7 @@ class Tatoeba(text_sources.PairSource):
   Attributes:
     directory: Folder that contains the files.
     languages: Two- or three-letter codes of the languages to read. If None, all
-      languages.
+      languages are read.
     name: Prefix of the file names, such as 'bible' for Glot500's files. The
       prefix may start with a subdirectory: 'flores/flores'.
     max_pairs: Maximum number of sentence pairs per language pair, from the

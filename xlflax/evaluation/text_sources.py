@@ -98,7 +98,7 @@ class ParallelCorpus(PairSource):
     directory: Path to the corpus directory.
     split: Data split: 'train', 'validation' or 'test'.
     languages: Languages whose pairs with English are read, or pairs such as
-      'de-fr'. If None, all pairs.
+      'de-fr'. If None, all pairs are read.
     max_pairs: Maximum number of sentence pairs per language pair. If None, all
       sentence pairs are read.
   """
@@ -146,7 +146,7 @@ def pairs_in_directory(
     corpus: Path of the corpus directory in `directory`, such as 'iwslt14'.
     split: Data split: 'train', 'validation' or 'test'.
     languages: Languages whose pairs with English are read, or pairs such as
-      'de-fr'. If None, all pairs.
+      'de-fr'. If None, all pairs are read.
   """
   return ParallelCorpus(
     directory=str(paths.to_path(directory) / corpus),
@@ -273,8 +273,8 @@ def check_pairs(pair: Pair, paired_text: PairedText, where: str) -> None:
 
   Args:
     pair: The two languages.
-    paired_text: Sentences in both languages. A warning is logged if
-      translations seem to be in other lines.
+    paired_text: Sentences in both languages. A warning is logged if their lines
+      seem to be misaligned.
     where: Location of the text, such as 'the test split of corpus'.
 
   Raises:

@@ -36,8 +36,8 @@ class WordStates(NamedTuple):
 
   Attributes:
     sentence: Index of the sentence among the input sentences.
-    states: Float32 array of shape [layers + 1, W, H], the embedding output
-      first.
+    states: Hidden states of the words, float32 of shape [layers + 1, W, H]. The
+      embedding output comes first.
     words: Int array of shape [W] with the word numbers (see `Reading.words`) in
       ascending order. Words beyond the maximum length are left out.
   """

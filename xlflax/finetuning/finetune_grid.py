@@ -77,8 +77,8 @@ def finetune(
       a single setting, and the last checkpoint is used.
     test: Gin configuration that binds `evaluate.tasks` for the test sets.
     test_tasks: Evaluation tasks for the test sets, as an alternative to `test`.
-    tested: Hyperparameter settings whose trials, for all seeds, are evaluated
-      on the test sets.
+    tested: Hyperparameter settings to evaluate on the test sets. The trials of
+      all seeds are evaluated.
     keep: Checkpoints to keep after a trial has finished.
     untrained: Whether to also run each trial from randomly initialized
       parameters. The best setting of these additional trials is tested as a
@@ -303,8 +303,8 @@ def finetune_directions(
       TRAIN_LANGUAGE.
     output: Output directory, with one subdirectory per training language.
     configuration: Training configuration, which refers to TRAIN_LANGUAGE.
-    select: Selection metric as in `finetune`, with `{language}` for the
-      training language, such as 'classification/accuracy/{language}'.
+    select: Selection metric, such as 'classification/accuracy/{language}', in
+      which `{language}` stands for the training language (see `finetune`).
     **arguments: Additional arguments of `finetune`.
 
   Returns:

@@ -81,7 +81,7 @@ class TrialResult:
     step: Step of the best checkpoint on the dev set, or of the last checkpoint.
     value: Value of the selection metric at `step`.
     metrics: All metrics that training evaluated at `step`.
-    seconds: Total training time of all calls, in seconds.
+    seconds: Total training time of the trial, in seconds.
   """
 
   trial: hyperparameter_grid.Trial
@@ -118,8 +118,8 @@ class MadeTrial:
   Attributes:
     trial: Gin macro values of the trial.
     trainer: Trainer that runs the trial.
-    gin_config: Function that returns the text of a gin file that builds the
-      trainer.
+    gin_config: Function that returns the trainer's configuration as the text of
+      a gin file.
   """
 
   trial: hyperparameter_grid.Trial
@@ -437,7 +437,7 @@ class TrialRunner:
 
     Args:
       trial: Trial whose trainer has been created.
-      seconds: Training time of earlier calls, in seconds.
+      seconds: Training time before the trial is resumed, in seconds.
     """
     start = time.monotonic()
     result_fields = self._initial_fields(trial)

@@ -124,8 +124,9 @@ def pseudo_label(
     teacher: Model directory of a run with `TokenClassification`.
     source: Source of sentences. Any labels are ignored.
     output: Directory for the files `<part>.conll`, which are written
-      atomically: `word<TAB>label` per line, with an empty line between
-      sentences (format 'conll', or 'conll_iob2' for ENTITIES).
+      atomically. A file contains a line `word<TAB>label` for each word and an
+      empty line between sentences (format 'conll', or 'conll_iob2' for
+      ENTITIES).
     step: Step of the teacher's checkpoint. If None, the newest checkpoint is
       used.
     scheme: Type of the word labels. Predicted entity labels are converted to

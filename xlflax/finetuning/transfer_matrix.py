@@ -31,8 +31,8 @@ class Matrix:
     metric: Metric in the format 'task/metric'.
     rows: Language codes of the training data, one for each of the R rows.
     columns: Language codes of the test data, one for each of the C columns.
-    scores: Mean scores of the selected setting over seeds, of shape [R, C].
-      Missing scores are NaN.
+    scores: Scores of the selected setting, averaged over seeds, of shape
+      [R, C].
   """
 
   metric: str

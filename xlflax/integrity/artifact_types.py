@@ -37,7 +37,7 @@ class ArtifactFiles:
       any command.
     consequence: Consequence of a missing or damaged file.
     detection: Description of how damage is detected.
-    recovery: Command or condition that restores the files.
+    recovery: Command or action that restores the files.
   """
 
   patterns: tuple[str, ...]
@@ -53,14 +53,15 @@ class ArtifactType:
 
   Attributes:
     kind: Name of the directory type, as recorded in the manifest.
-    markers: Patterns of files that only directories of this type contain, which
+    markers: Patterns of files that only directories of this type contain. They
       identify the type if the manifest is missing or damaged.
-    files: Groups of files. A file is in the first group with a matching
-      pattern.
+    files: Groups of files. A file belongs to the first group with a pattern
+      that matches its path.
     verify: Function that verifies a directory of this type and returns its
       findings.
-    nested: Pairs of a regular expression, which matches the start of a path,
-      and the type of the directory that is stored there.
+    nested: Directories of other types within this directory. Each pair contains
+      a regular expression for the start of a path, and the type of the
+      directory that is stored there.
   """
 
   kind: manifests.Kind

@@ -90,9 +90,9 @@ def _verify_task(
   Args:
     directory: Cache directory of one task and split.
     key: Task and split, separated by `/`.
-    generations: Mapping from each generation of the cache (its state after text
-      was added) to the digest of the task's metadata file, as recorded in the
-      header.
+    generations: Mapping from each generation of the cache to the digest of the
+      task's metadata file, as recorded in the header. A generation is the state
+      of the cache after text was added.
   """
   if not generations and not (directory / checksums.FILE).exists():
     return Finding(key, details='not finished')

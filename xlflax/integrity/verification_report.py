@@ -21,7 +21,7 @@ class Finding:
     item: Name of the item, usually a path relative to the directory.
     problems: Descriptions of the problems. Empty if the item is valid.
     details: Summary of the item's content, such as the number of files.
-    fix: Instruction that resolves the problems.
+    fix: Advice on how to resolve the problems.
     repair: Function that repairs the item. If None, the item cannot be
       repaired.
   """
@@ -88,11 +88,12 @@ def verify_item(
   """Verifies an item, such as a file, by calling the function `check`.
 
   Args:
-    item: Name of the item under which the result is reported, such as its path.
+    item: Name under which the result for the item is reported, such as its
+      path.
     check: Function that raises an exception if the item is damaged. If it
       returns a string, the string becomes the finding's details.
-    fix: Instruction for a damaged item. It is used if the error contains no
-      instruction.
+    fix: Advice on how to resolve damage to the item. It is used if the raised
+      error contains no advice.
     repair: Function that repairs the item. If None, the item cannot be
       repaired.
   """
@@ -118,10 +119,10 @@ def verify_manifest(
 
   Args:
     directory: Directory that contains the manifest.
-    fix: Function that maps the path of a damaged file, relative to the
-      directory, to the instruction for resolving the damage.
-    repair: Function that maps the path of a damaged file to a function that
-      repairs it, or to None if the file cannot be repaired.
+    fix: Function that returns advice on how to resolve damage to a file. Its
+      argument is the path of the file relative to the directory.
+    repair: Function that receives the path of a damaged file. It returns a
+      function that repairs the file, or None if the file cannot be repaired.
 
   Yields:
     One finding for each damaged file, and one that summarizes all valid files.

@@ -254,8 +254,8 @@ def select_tasks(
       'MTEB(Multilingual, v2)' or 'STS22.v2,BUCC.v2'. Subclasses of `AbsTask`
       that are defined in an imported module are found as well.
     languages: Language codes. Subsets of a data set without any of these
-      languages are left out, as are tasks without such a subset. If None, all
-      languages are evaluated.
+      languages are left out. Tasks of which no subset remains are also left
+      out. If None, all languages are evaluated.
 
   Raises:
     ConfigError: If `mteb` is not installed, if a name is neither a benchmark

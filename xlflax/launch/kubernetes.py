@@ -213,9 +213,8 @@ class KubernetesJob(job_base.Job):
       claim:runs:/shared, host:/data:/data:ro, secret:NAME:DIR or
       config:NAME:DIR.
     gpu_network: Type of network between the GPUs, if it requires additional
-      settings: GPUDirect-TCPXO on GKE, or EFA on EKS.
-    gke_network: Names of the GKE networks for GPUDirect-TCPXO. It requires
-      eight of them.
+      settings. This can be GPUDirect-TCPXO on GKE, or EFA on EKS.
+    gke_network: Names of the eight GKE networks that GPUDirect-TCPXO requires.
     nccl_socket_ifname: Network interface for NCCL's control connections, such
       as eth0 (NCCL_SOCKET_IFNAME).
     host_network: Whether the pods use the network of their nodes instead of the
@@ -233,8 +232,8 @@ class KubernetesJob(job_base.Job):
     max_restarts: Maximum number of restarts after a failure. Restarts after
       preemption or a drained node are not counted, and user errors are not
       retried.
-    termination_grace_period: Seconds that an evicted pod has to save its last
-      checkpoint.
+    termination_grace_period: Time in seconds for an evicted pod to save its
+      last checkpoint.
     template: Jinja2 template that replaces the manifest's default template.
   """
 

@@ -41,7 +41,7 @@ class _SupervisedJob(job_base.Job):
     logs: Directory for the logs of the processes. Defaults to the model
       directory with the suffix '.logs', or to ./logs if the command has no
       --model_dir.
-    grace_seconds: Seconds that the other processes have to exit after one has
+    grace_seconds: Seconds to wait for the other processes to exit after one has
       failed.
     max_restarts: Maximum number of restarts within an hour. A restart resumes
       from the last checkpoint. User errors are not retried.

@@ -32,8 +32,8 @@ def check_shared_outputs(
     command: Command that the job runs.
     mounts: Directories that all nodes share and can write to.
     fix: Advice on how to solve the problem, which ends the error message.
-    can_mount: Whether the launcher can mount shared volumes, which the error
-      message then suggests.
+    can_mount: Whether the launcher can mount shared volumes. If True, the error
+      message suggests mounting one.
     read_only_mounts: Directories at which read-only volumes are mounted. They
       may be subdirectories of `mounts`.
 
@@ -155,8 +155,8 @@ def warn_of_unmounted_inputs(
   Args:
     command: Command that the job runs.
     mounts: Directories at which volumes are mounted.
-    place: Location that must contain the unmounted files, such as 'The image'.
-      It starts a sentence of the warning.
+    place: Location, such as 'The image', that must contain inputs that are not
+      mounted. It starts a sentence of the warning.
   """
   mounts = list(mounts)
   for flag in _INPUT_FLAGS:

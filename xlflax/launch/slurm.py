@@ -68,8 +68,8 @@ class SlurmJob(job_base.Job):
     account: Account to which the job is charged.
     time: Time limit in Slurm's format, such as 2-00:00:00.
     job_name: Name of the job, which is also part of its log file names.
-    signal_seconds: Seconds before the time limit at which the run receives a
-      signal to save a checkpoint and stop, at most 65535.
+    signal_seconds: Number of seconds before the time limit at which a signal
+      tells the run to save a checkpoint and stop, at most 65535.
     sweep: File with the options of the array tasks, one task per line. It must
       be on a file system that all nodes share.
     array: Array tasks to run, such as '1-8%2'. Defaults to all lines in the

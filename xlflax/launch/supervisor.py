@@ -86,7 +86,7 @@ def supervise(
     make_workers: Function that returns the processes to start. It is called for
       the start and for each restart of the job. The log of the first process is
       also printed.
-    grace_seconds: Seconds that the other processes have to exit after one has
+    grace_seconds: Seconds to wait for the other processes to exit after one has
       failed.
     max_restarts: Maximum number of restarts within an hour. User errors are
       never retried.

@@ -22,9 +22,9 @@ class Target(NamedTuple):
     platform: Platform of the device, 'cpu', 'gpu' or 'tpu'.
     capability: Compute capability of an NVIDIA GPU, such as (9, 0). None for
       other devices.
-    has_kernels: Whether to use Pallas kernels where an implementation without
-      kernels exists. False if the compiler of a different platform, which
-      cannot compile the kernels, is used.
+    has_kernels: Whether to use Pallas kernels for operations that can be
+      computed without them. False for the compiler of a different platform,
+      because it cannot compile the kernels.
   """
 
   platform: str

@@ -28,10 +28,10 @@ class Cache(NamedTuple):
       up to the current position.
     values: Self-attention values of all layers, of shape [L, B, S, N, D],
       filled in up to the current position.
-    memory_keys: Cross-attention keys of all layers, of shape [L, M, T, N, D]. B
-      / M adjacent decoded sequences share each sequence of the memory.
-    memory_values: Cross-attention values of all layers, of shape [L, M, T, N,
-      D].
+    memory_keys: Cross-attention keys of all layers, of shape [L, M, T, N, D].
+      Each sequence of the memory is shared by B / M adjacent decoded sequences.
+    memory_values: Cross-attention values of all layers, of shape
+      [L, M, T, N, D].
     memory_mask: Mask of the memory, bool of shape [M, 1, 1, T]. If None, every
       position attends to the complete memory.
   """

@@ -53,9 +53,9 @@ class DecoderLayer(layers.EncoderLayer):
       keys: Self-attention keys of all layers, of shape [L, B, S, N, D]. The
         keys of earlier positions are filled in.
       values: Self-attention values of all layers, of shape [L, B, S, N, D].
-      memory_keys: Memory keys of this layer, of shape [M, T, N, D]. B is a
-        multiple of M, and B / M adjacent sequences share each sequence of the
-        memory.
+      memory_keys: Memory keys of this layer, of shape [M, T, N, D]. Each
+        sequence of the memory is shared by B / M adjacent sequences. B is a
+        multiple of M.
       memory_values: Memory values of this layer, of shape [M, T, N, D].
       layer: Index of this layer in `keys` and `values`.
       position: Position of the current tokens, an int32 scalar from 0 to S - 1.

@@ -160,8 +160,8 @@ class Embeddings(nn.Module):
 
     Args:
       token_ids: Token ids, int32 of shape [B, T].
-      positions: Positions of the tokens, int32 of shape [B, T]. If None, 0 to T
-        - 1.
+      positions: Positions of the tokens, int32 of shape [B, T]. If None, the
+        positions are 0 to T - 1.
       language_ids: Language ids, int32 of shape [B, T]. They are required if
         `config.use_language_embeddings` is set.
       token_type_ids: Token types, int32 of shape [B, T]. If None, all tokens

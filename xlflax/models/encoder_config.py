@@ -146,8 +146,8 @@ class TransformerConfig:
     dropout_rate: Dropout rate for the embeddings and the output of each block.
     attention_dropout_rate: Dropout rate for the attention probabilities.
     mlm_head: Layers between the last Transformer layer and the output
-      embeddings: a dense layer with activation and layer norm (TRANSFORM), or
-      no layers (TIED). With NONE, the encoder has no logits.
+      embeddings. TRANSFORM is a dense layer with activation and layer norm, and
+      TIED has no layers. With NONE, the encoder has no logits.
     tie_word_embeddings: Whether to compute logits from the token embeddings. If
       False, there is a separate table of output embeddings (T5 v1.1, mT5,
       umT5). With tied embeddings, T5 scales the last hidden states by 1 /

@@ -144,7 +144,7 @@ class EncoderDecoder(nn.Module):
         attends to itself and to earlier positions of its segment, and to the
         same segment of the memory. If None, there is one segment.
       positions: Positions of the target tokens, int32 of shape [B, S]. If None,
-        0 to S - 1.
+        the positions are 0 to S - 1.
       language_ids: Language ids of the target tokens, int32 of shape [B, S],
         read if `config.use_language_embeddings` is set.
       deterministic: Whether to disable dropout. Dropout draws from the random
@@ -188,9 +188,9 @@ class EncoderDecoder(nn.Module):
       memory_segment_ids: Segment ids of the source, int32 of shape [M, T], with
         one segment per sequence and 0 for padding. If None, every position
         attends to the complete memory.
-      rows_per_memory: Number of beams or samples per source sequence. B = M *
-        rows_per_memory sequences are decoded, and adjacent sequences use the
-        same sequence of the memory.
+      rows_per_memory: Number of beams or samples per source sequence. The
+        number of decoded sequences is B = M * rows_per_memory. Adjacent
+        sequences use the same sequence of the memory.
     """
     mask = None
     if memory_segment_ids is not None:

@@ -80,10 +80,10 @@ class EncoderDecoderConfig(encoder_config.TransformerConfig):
       layers share one table.
     output_scaling: Factor that T5 applies to the last hidden states before the
       output embeddings.
-    tie_decoder: Whether the decoder shares the encoder's embeddings, and its
-      layers share the self-attention, feed-forward blocks and layer norms of
-      the encoder layers. Only the cross-attention is then separate (VECO,
-      section 6.1).
+    tie_decoder: Whether the decoder shares parameters with the encoder. It
+      shares the embeddings, and its layers share the self-attention,
+      feed-forward blocks and layer norms of the encoder layers. Only the
+      cross-attention is then separate (VECO, section 6.1).
     tied_layers: Encoder layers, FIRST or LAST, that a tied decoder shares if it
       has fewer layers than the encoder.
     output_bias: Whether a bias is added to the logits (mBART: True). It has no

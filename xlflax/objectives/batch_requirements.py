@@ -74,7 +74,7 @@ def check_batches(
     dataset: Configuration of the dataset, an element of `Trainer.datasets`.
     rows: Required arrangement of texts in the input sequences.
     labels: Mapping from the key of each required gold label to the rank of its
-      array: 1 for shape [B], 2 for shape [B, T].
+      array, which is 1 for shape [B] and 2 for shape [B, T].
     objective: Name of the objective, for error messages.
 
   Raises:

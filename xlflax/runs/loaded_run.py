@@ -276,8 +276,8 @@ class Run(saved_run.SavedRun):
       paired_text: Second text of the pair, such as a translation. If None, the
         sequence contains only `text`.
       languages: Language codes of the texts, as in `encode`.
-      template: Template that determines which special tokens surround the two
-        texts: BERT, XLMR or XLM.
+      template: Template (BERT, XLMR or XLM) that determines which special
+        tokens surround the two texts.
 
     Returns:
       Token ids, the text of each token, and weights of shape [layers, heads, T,

@@ -96,8 +96,8 @@ def attention_weights(
     texts: One or two texts, which form a single sequence.
     language_ids: Index of each text's language in the vocabulary's list of
       languages.
-    template: Template that determines which special tokens surround the two
-      texts: BERT, XLMR or XLM.
+    template: Template (BERT, XLMR or XLM) that determines which special tokens
+      surround the two texts.
 
   Raises:
     ConfigError: If the model is not an encoder, if its attention weights are

@@ -77,7 +77,8 @@ def write_page(
     notes: Notes to list at the end of the page.
     command: Command-line arguments that produced the page.
     summary: Main results to list below the title.
-    metrics: Names of the metrics in the tables, whose descriptions are listed.
+    metrics: Names of the metrics in the tables. The page lists their
+      descriptions.
 
   Returns:
     Path to the HTML page.
@@ -108,7 +109,7 @@ class RunRecord:
       weighted sum over all objectives, or has the form 'mlm/loss' or
       'mlm/loss/en'.
     tokens: Number of training tokens by objective and language. The language ''
-      is the sum over all languages.
+      stands for the sum over all languages.
     environments: Software versions, devices and processes of the training job,
       in the order of logging. They are logged with the first metrics, and again
       if they have changed after a restart. The key 'step' is the step of
@@ -418,8 +419,8 @@ def _name_groups(
 
   Args:
     runs: Settings and results of each run on the page.
-    has_split: Whether the name of a group contains the split if groups of a
-      task have different splits.
+    has_split: Whether group names contain the split. If True, they contain it
+      if groups of the same task have different splits.
   """
   results: dict[result_store.Group, list[eval_task.EvalResult]] = {}
   for run in runs:
@@ -490,8 +491,8 @@ def _training_table(
 
   Args:
     runs: Settings and results of each run on the page.
-    differences: Names of settings that differ between the runs, so that their
-      losses cannot be compared.
+    differences: Names of the settings that differ between the runs. If there
+      are any, the losses of the runs cannot be compared.
   """
 
   def run_row(run: RunRecord) -> list[str]:

@@ -242,8 +242,8 @@ def _collect_notes(
   Args:
     metric: Primary metric of the table.
     results_by_run: Results in the table by name of the run.
-    known_parts: Languages whose mean baseline score is computed. It is returned
-      under the key `_KNOWN_MEAN`.
+    known_parts: Languages over which baseline scores are averaged. The mean is
+      returned under the key `_KNOWN_MEAN`.
   """
   notes_by_run: dict[str, dict[str, dict[str, str]]] = {}
   for run, results in results_by_run.items():
@@ -494,8 +494,7 @@ def describe_unknown_tokens(
     group: Group of results with the same task, split and settings.
     runs: `RunRecord` of each run to compare.
     display_name: Name of the group. If None, the name of the task is used.
-    metric: Name of the metric that is not compared. If None, the primary
-      metric.
+    metric: Name of the metric to compare. If None, the primary metric is used.
   """
   if len(runs) < 2:
     return []

@@ -105,8 +105,8 @@ class ScoreTable:
     expected: Mapping from each task to the number of languages in which the
       model should have a score. For a task that is not in the mapping, a score
       is expected in every language in which any model has a score.
-    run: Identifier of the model's run, which distinguishes it from other runs
-      with the same name, or ''.
+    run: Identifier that distinguishes the model's run from other runs with the
+      same name, or ''.
   """
 
   model: str

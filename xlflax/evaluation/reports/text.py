@@ -172,8 +172,8 @@ def _summary_cell(
       to scores.
     summary: Summary of the model's scores.
     task: Name of the task, or ALL for the mean over tasks.
-    language: MEAN for the cell of the mean over languages, or GAP for the cell
-      of the transfer gap.
+    language: MEAN for the cell with the mean over languages, or GAP for the
+      cell with the transfer gap.
   """
   mean: float | None = None
   gap: float | None = None

@@ -51,9 +51,10 @@ class HeadTask(labeled_task.LabeledTask):
     HEAD: Class of the objective that trained the head.
     AVERAGED: Metrics to average over languages or files. If None, all metrics
       are averaged.
-    INPUTS: Names of fields that determine how examples become model inputs. If
-      such a field is None, the value used in fine-tuning applies. Values that
-      differ from fine-tuning are listed in the notes of the result.
+    INPUTS: Names of fields that determine how examples are converted to inputs
+      of the model. If such a field is None, the value used in fine-tuning
+      applies. Values that differ from fine-tuning are listed in the notes of
+      the result.
   """
 
   HEAD: ClassVar[type[finetuning_objective.FineTuning]]
@@ -98,8 +99,8 @@ class HeadTask(labeled_task.LabeledTask):
       notes: List to which a note about unseen labels is appended.
 
     Raises:
-      CorpusError: If the head was not trained with some of the labels, and the
-        task cannot evaluate examples with unknown labels.
+      CorpusError: If some examples have labels that the head was not trained
+        with, and the task cannot evaluate such examples.
     """
 
   def check_label_format(self, part: str, examples: Sequence[Any]) -> None:
@@ -407,8 +408,8 @@ def check_examples(
   """Checks and returns the examples of a language or file.
 
   Raises:
-    CorpusError: If there are no examples, if they have a different class, or if
-      an example that consists of words is empty.
+    CorpusError: If there are no examples, if an example is not of class
+      `example_class`, or if an example that consists of words is empty.
   """
   wrong = [
     example for example in examples if not isinstance(example, example_class)

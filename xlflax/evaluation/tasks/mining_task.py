@@ -38,7 +38,7 @@ class _Collections(NamedTuple):
   Attributes:
     languages: Language codes of the two collections.
     texts: Distinct sentences in each collection.
-    ids: Id of each sentence. None for a sentence that occurs repeatedly.
+    ids: Id of each sentence, or None for a sentence that occurs repeatedly.
     gold: Published gold pairs of ids, or None if they are unknown.
     repeated: Number of sentences that occur repeatedly, counting every
       occurrence.
@@ -72,9 +72,9 @@ class BitextMining(sentence_task.CollectionTask):
 
   Attributes:
     source: Sentence collections to mine.
-    development: Sentence collections in the same language pairs, with gold
-      pairs, for the choice of the threshold. If None, the threshold is chosen
-      on `source`.
+    development: Sentence collections with gold pairs, on which the threshold is
+      chosen. They have the same language pairs as `source`. If None, the
+      threshold is chosen on `source`.
     margin: Margin score by which sentence pairs are ranked: 'absolute' (cosine
       similarity), 'distance' or 'ratio'.
     direction: Method that selects candidates (see

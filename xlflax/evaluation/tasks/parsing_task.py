@@ -42,8 +42,8 @@ class Parsing(head_task.HeadTask):
   sentences.
 
   Attributes:
-    exclude_punctuation: Whether to exclude words whose gold universal part of
-      speech is PUNCT from LAS and UAS.
+    exclude_punctuation: Whether LAS and UAS exclude punctuation, which consists
+      of words whose gold universal part of speech is PUNCT.
     unseen: Treatment of gold relations that the head was not trained with.
       Subtypes of relations are ignored. By default, words with such a relation
       count as wrong, because treebanks differ in their relations.
@@ -191,11 +191,11 @@ class _PartialTree(NamedTuple):
 
   Attributes:
     first: Index of the tree's first word in the sentence.
-    heads: Int array of heads of shape [w]. 0 is the root, and the remaining
-      values are positions among the w words, counted from 1.
-    relations: Name of each word's dependency relation.
-    nonroot_relations: Name of each word's relation to its best head other
-      than the root.
+    heads: Head of each word, an int array of shape [w]. 0 is the root, and the
+      remaining values are positions among the w words, counted from 1.
+    relations: Name of the dependency relation between each word and its head.
+    nonroot_relations: Name of the dependency relation between each word and the
+      best head that is not the root.
   """
 
   first: int
@@ -214,7 +214,7 @@ def _decode_row(
 
   Args:
     arcs: Predicted scores of arcs and relations.
-    row: Sequence of words, a sentence or part of a sentence.
+    row: Words of a sentence, or of a part of a sentence.
     names: Names of the dependency relations.
   """
   count = len(row.starts) + 1

@@ -393,17 +393,18 @@ def evaluate_parts(
 
   Args:
     task: Name of the evaluation task.
-    parts: Mapping from the name of each language or file to the argument with
-      which `score` is called.
+    parts: Mapping from the name of each language or file to its argument for
+      `score`.
     score: Function that maps a value of `parts` to an array of sums per
       sequence, as returned by `score_rows`. The array may have additional
       columns.
     notes: Notes to add to the result.
-    columns: Metrics to compute from the array that `score` returns, as tuples
-      of the metric's name, the indices of two columns, and their aggregation. A
-      metric whose second column sums to 0 is left out.
-    unknown_rates: Rates of unknown tokens by language or file, to which `score`
-      adds the rate of the scored text. If None, no rates are reported.
+    columns: Metrics to compute from the columns of the array that `score`
+      returns. Each metric is a tuple of its name, the indices of two columns,
+      and the method of aggregating them. A metric whose second column sums to 0
+      is left out.
+    unknown_rates: Mapping that `score` fills with the rate of unknown tokens in
+      each language or file. If None, no rates are reported.
   """
   failures = eval_task.Failures(task)
   metrics: dict[str, float] = {}
@@ -467,8 +468,8 @@ def record_unknown_rate(
     part: Language, language pair or file of the text.
     num_unknown: Number of unknown tokens.
     num_tokens: Number of tokens, including unknown tokens.
-    rates: Mapping from languages, language pairs or files to rates of unknown
-      tokens, to which the new rate is added.
+    rates: Mapping from each language, language pair or file to its rate of
+      unknown tokens. The new rate is added to this mapping.
     notes: List to which a note is appended if the rate is high.
     are_scored: Whether the task scores unknown tokens.
   """

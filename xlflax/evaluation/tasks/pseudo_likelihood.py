@@ -129,8 +129,8 @@ def score_sentences(
     sentences: N lists of token ids, without special tokens. Sentences that
       exceed the maximum length are truncated at the beginning.
     language_ids: N indices into the vocabulary's languages.
-    hidden: Tokens that are masked to predict a token: only the token itself, or
-      also the following tokens of its word.
+    hidden: Tokens that are masked while a token is predicted: only the token
+      itself, or also the following tokens of its word.
     starts: Index of the first scored token of each sentence. If empty, all
       tokens are scored.
     max_length: Maximum number of tokens per sentence, including bos and eos. If

@@ -36,15 +36,15 @@ class ExtractiveQA(head_task.HeadOnTexts):
     rules: Rules for answer normalization and scoring: 'squad' (also for XQuAD
       and TyDiQA), 'squad_v2' for data with unanswerable questions, or 'mlqa'
       with its normalization for each language.
-    null_score_diff_threshold: Threshold for the "no answer" score minus the
-      best span's score, above which the answer is empty. If None, the answer is
-      always a span.
+    null_score_diff_threshold: Threshold for the difference between the "no
+      answer" score and the best span's score. If the difference is above the
+      threshold, the answer is empty. If None, the answer is always a span.
     doc_stride: Number of tokens between the starts of consecutive context
       windows. If None, the value used in fine-tuning.
     max_question_length: Maximum number of tokens per question. If None, the
       value used in fine-tuning.
-    n_best_size: Maximum number of candidate answers per question, and per
-      window of its context.
+    n_best_size: Maximum number of candidate answers, both per context window
+      and per question.
     max_answer_length: Maximum number of tokens per answer.
   """
 

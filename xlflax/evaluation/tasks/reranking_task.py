@@ -44,10 +44,11 @@ class Reranking(head_task.HeadOnTexts):
 
   Attributes:
     source: Source of queries and documents.
-    first_stage: Directory with a TREC run for each part, such as `sw.tsv`, as
-      written by the task `ranking`. Queries without a line are not reranked and
-      have a score of 0. If None, the candidates of the source are reranked, and
-      the order of their lines is the first stage.
+    first_stage: Directory with the rankings to rerank. It contains a TREC run
+      for each language or file, such as `sw.tsv`, as written by the task
+      `ranking`. Queries without a line are not reranked and have a score of 0.
+      If None, the candidates of the source are reranked, and the order of their
+      lines is the first stage.
     top_k: Number of documents to rerank for each query.
   """
 

@@ -62,10 +62,9 @@ class _TestSet(NamedTuple):
   Attributes:
     first: N sentences of the first language.
     second: Translations of `first`, N sentences of the second language.
-    kinds: Kind of string overlap of each pair, which depends on the strings
-      that the two sentences share.
-    counts: Number of scored pairs, and, for each kind of string overlap, the
-      number of pairs including those that are not scored.
+    kinds: Kind of string overlap between the two sentences of each pair.
+    counts: Number of scored pairs, and number of pairs with each kind of string
+      overlap. The latter includes pairs that are not scored.
   """
 
   first: list[str]
@@ -81,11 +80,11 @@ class _LayerScores(NamedTuple):
   1, sentences of the second language are the queries.
 
   Attributes:
-    rows: Row of metrics for each of the two directions.
-    is_nearest: Whether the translation of each query is its nearest neighbor,
-      of shape [2, N].
-    is_in_top10: Whether the translation of each query is among the query's ten
-      nearest neighbors, of shape [2, N].
+    rows: Two table rows, each with the metrics of one direction.
+    is_nearest: Bool array of shape [2, N], True for queries whose nearest
+      neighbor is their translation.
+    is_in_top10: Bool array of shape [2, N], True for queries whose ten nearest
+      neighbors include their translation.
   """
 
   rows: list[eval_task.Row]

@@ -42,9 +42,9 @@ class SentenceTask(eval_task.EvalTask):
       the model's own layer is used.
     max_length: Maximum number of tokens per sentence. If None, the limit that
       the model defines for its sentence vectors.
-    prompts: Prompts by name, which are prepended to a query, a document or,
-      under the name `default`, any other text. If None, the model's own prompts
-      are used.
+    prompts: Prompts by name. A prompt is prepended to a query, to a document
+      or, under the name `default`, to any other text. If None, the model's own
+      prompts are used.
     centering: Mean to subtract from the vectors of a test set. If None, the
       model's own setting is used, or `CENTRE` if the model does not define one.
     CENTRE: Default value of `centering` for the task class.
@@ -125,7 +125,8 @@ class SentenceTask(eval_task.EvalTask):
       score: Function that returns per-example statistics by metric. It is
         called with a language or pair, the result and the list of notes, and
         may extend the result and the notes.
-      name: Function that returns the name of a language or pair in metrics.
+      name: Function that maps a language or language pair to its name in
+        metrics.
       notes: Notes that precede the notes of `score` in the result.
     """
     failures = eval_task.Failures(self.name)
@@ -301,8 +302,8 @@ class SentenceTask(eval_task.EvalTask):
 
     Args:
       eval_model: Model with its own sentence-vector definition.
-      sides: For source and target, vectors of shape [N, H] and the language of
-        each text.
+      sides: Source texts and target texts, each as a pair of their vectors, of
+        shape [N, H], and their language codes.
       notes: List to which a note on the centering is appended.
 
     Raises:

@@ -262,10 +262,10 @@ class WordAlignment(labeled_task.LabeledTask):
     """Links source and target words at every layer.
 
     Args:
-      source: Vectors of the M source words at every layer, of shape [L + 1, M,
-        H].
-      target: Vectors of the N target words at every layer, of shape [L + 1, N,
-        H].
+      source: Vectors of the M source words at every layer, of shape
+        [L + 1, M, H].
+      target: Vectors of the N target words at every layer, of shape
+        [L + 1, N, H].
 
     Returns:
       Links of shape [L + 1, M, N], bool, by method.

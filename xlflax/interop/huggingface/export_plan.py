@@ -58,7 +58,8 @@ class Choice:
     task: Task for which the head was trained.
     shapes: Shapes of the exported parameters, including the zero parameters
       that `equivalent_configs` adds.
-    left_out: Mapping from each parameter that is not exported to the reason.
+    left_out: Mapping from each parameter that is left out to the reason why it
+      is not exported.
     linear_head: Whether the head's transform is exported as an identity.
   """
 
@@ -145,10 +146,10 @@ def equivalent_configs(
   table does not affect the outputs.
 
   Args:
-    config: Configuration of the model. The first element of the result is this
-      configuration, in which `by_linear_head` replaces a tied head.
-    first: Index of the first position's row in the architecture's position
-      table.
+    config: Configuration of the model. The first element of the result equals
+      it, except that `by_linear_head` replaces a tied head.
+    first: Index of the row for the first position in the architecture's
+      position table.
     by_linear_head: Whether the architecture represents a tied head by a head
       with an identity transform.
   """
@@ -277,9 +278,9 @@ def choose_architecture(
   Args:
     config: Configuration of the model.
     model_type: Model type that the user chose, or None for a default.
-    origins: Preferred model types: the tokenizer's type, because different
-      types can expect different token ids, and the type of the model from which
-      the run was initialized.
+    origins: Preferred model types: that of the tokenizer, and that of the model
+      from which the run was initialized. The tokenizer's type is preferred
+      because different types can expect different token ids.
     pad_id: Id of the padding token in the vocabulary.
 
   Returns:

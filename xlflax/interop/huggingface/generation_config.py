@@ -56,7 +56,7 @@ def build_generation(
     record: Record of the published model from which the run was initialized, or
       {} if there is none.
     direction: Codes of the source and target languages. If None, the
-      configuration is written for no translation direction.
+      configuration does not specify a translation direction.
 
   Raises:
     VocabularyError: If the vocabulary has no language symbol for one of the

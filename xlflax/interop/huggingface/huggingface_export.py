@@ -66,10 +66,10 @@ class Export:
       Parameters and rows that the checkpoint does not contain are exported as
       zeros.
     assignments: Assignments of exported tensors to the run's parameters.
-    constants: Mapping from the names of tensors to values that depend only on
-      the configuration.
-    left_out: Mapping from the name of each parameter that is not exported to
-      the reason.
+    constants: Mapping from the names of constant tensors to their values, which
+      depend only on the configuration.
+    left_out: Mapping from the name of each parameter that is left out to the
+      reason why it is not exported.
     dtype: Data type of the exported tensors.
     sentence: Settings with which Sentence-Transformers computes sentence
       embeddings. If None, the folder is not a Sentence-Transformers folder.
@@ -108,10 +108,10 @@ def check_export(
   Args:
     model_dir: Model directory, which contains a run or an imported model.
     step: Training step of the checkpoint. If None, the last checkpoint is used.
-    model_type: Model type of the architecture. If None, it is chosen in this
-      order: the tokenizer's model type, the model type of the published model
-      from which the run was initialized, or the first model type that can
-      represent the model.
+    model_type: Model type of the architecture. If None, the first available
+      choice is used. The choices are the tokenizer's model type, the model type
+      of the published model from which the run was initialized, and the first
+      model type that can represent the model.
     task: Task of the exported head. If None, it is the labeled task for which
       the run has a head. Without such a head, it is sequence-to-sequence for an
       encoder-decoder, masked LM for an encoder with a masked LM head, and no

@@ -144,9 +144,10 @@ def check_import(
       model scans over its layers.
     pad_vocab_size_multiple: Multiple to which the number of rows of embedding
       tables is rounded up.
-    languages: Codes of the vocabulary's languages. If None, the languages in
-      `config.json`, which exports of xlflax and XLM models contain, or else the
-      languages that are common in multilingual models.
+    languages: Codes of the vocabulary's languages. If None, the languages are
+      read from `config.json`, which contains them in exports of xlflax and in
+      XLM models. Otherwise, the languages that are common in multilingual
+      models are used.
     vocabulary: Directory of a vocabulary to use instead of the folder's
       tokenizer.
     unused_rows: Treatment of embedding rows beyond the tokenizer's last token:

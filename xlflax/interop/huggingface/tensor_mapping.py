@@ -48,8 +48,8 @@ class Plan:
     copies: Mapping from each tied tensor to the tensor that it must equal.
     constants: Mapping from each constant tensor to the values that it must
       have.
-    skipped: Mapping from the name of each tensor that is not imported to the
-      reason.
+    skipped: Mapping from the name of each tensor that is skipped to the reason
+      why it is not imported.
     unread: Names of parameters that have no tensor in the folder and that the
       model does not use.
   """

@@ -98,9 +98,9 @@ def make_cross_attention_mask(
   Segment k of a sequence attends to segment k of the paired sequence, or to
   nothing if the paired sequence has no segment k. For example:
 
-      segment_ids:         [[1, 2, 0]]
-      memory_segment_ids:  [[1, 1, 2, 0]]
-      mask:                [[T, T, F, F], [F, F, T, F], [F, F, F, T]]
+      segment_ids        = [[1, 2, 0]]
+      memory_segment_ids = [[1, 1, 2, 0]]
+      mask               = [[T, T, F, F], [F, F, T, F], [F, F, F, T]]
 
   Args:
     segment_ids: Segment ids, int32 of shape [B, T]. If None, there is one

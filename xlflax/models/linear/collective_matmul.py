@@ -84,9 +84,9 @@ def sum_over_rows(
   Args:
     lhs: Left operand of the contraction, whose first axis is the batch.
     rhs: Right operand of the contraction, whose first axis is the batch.
-    axes: Names of the logical axes of the result, which is sharded like weights
-      with these axes.
-    rows: Number of leading axes of both operands to sum over.
+    axes: Names of the logical axes of the result. The result is sharded like
+      weights with these axes.
+    rows: Number of leading axes to sum over in both operands.
 
   Returns:
     The sum in the dtype of `lhs`. Devices exchange partial sums in this dtype
@@ -138,8 +138,8 @@ class _Sharding(NamedTuple):
     lhs: Partition spec of the left operand of the matmul.
     rhs: Partition spec of the right operand of the matmul.
     result: Partition spec of the result of the contraction.
-    width: Mesh axes that shard the logical axis 'embed' of the result, the
-      width axis.
+    width: Mesh axes that shard the width of the result, which is the logical
+      axis 'embed'.
     num_chunks: Number of shards along the width axis.
     replicas: Mesh axes that shard the rows but not the width axis.
   """

@@ -159,7 +159,8 @@ def gather_output_table(table: jax.Array, dtype: jnp.dtype) -> jax.Array:
 
   Args:
     table: Output embeddings of shape [V, H].
-    dtype: Compute dtype, in which accelerators exchange the table.
+    dtype: Compute dtype. On several accelerators, the values of the table are
+      rounded to it before the devices exchange them.
   """
   return _gather_table(table, dtype if on_several_accelerators() else None)
 
@@ -265,7 +266,7 @@ class LoRAUpdate(nn.Module):
     config: Configuration of the LoRA adapter.
     dtype: Data type of the computation.
     features: Sizes of the last axes of the output, which replace the contracted
-      axes.
+      axes of the inputs.
     axes: Logical axes of the kernel, [*contracted, *features].
   """
 
@@ -324,7 +325,7 @@ class Linear(nn.Module):
     config: Configuration of the model, which specifies the compute dtype, the
       initial weights and the adapters.
     features: Sizes of the last axes of the output, which replace the contracted
-      axes.
+      axes of the inputs.
     axes: Logical axes of the kernel, [*contracted, *features].
     use_bias: Whether to add a bias.
     zero_init: Whether the kernel is initialized with zeros.

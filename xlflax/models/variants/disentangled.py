@@ -83,8 +83,8 @@ class RelativeEmbeddings(nn.Module):
     """Returns distance embeddings, and the row for each pair of query and key.
 
     Args:
-      positions: Positions of the tokens, int32 of shape [B, T]. If None, 0 to T
-        - 1.
+      positions: Positions of the tokens, int32 of shape [B, T]. If None, the
+        positions are 0 to T - 1.
       length: Sequence length T.
       deterministic: Whether to disable dropout.
     """

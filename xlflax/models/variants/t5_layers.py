@@ -55,7 +55,7 @@ class Projection(nn.Module):
   Attributes:
     config: Configuration of the model, which specifies the compute dtype.
     features: Sizes of the last axes of the output, which replace the contracted
-      axes.
+      axes of the inputs.
     axes: Logical axes of the kernel, [*contracted, *features].
     stddev: Standard deviation of the initial weights.
   """

@@ -158,9 +158,10 @@ def pair_features(
       token_type_ids.
     second: Mapping from names to inputs of the second sentences, as in `first`,
       of shape [B, S].
-    stop_gradient_memory: Whether the hidden states H^L of the paired sentence
-      are constants when S^L is computed, as in pretraining (VECO, section 2.2).
-      If False, the gradient passes through 2 L layers.
+    stop_gradient_memory: Whether to stop the gradient of H^L, the hidden states
+      of the paired sentence, when S^L is computed. Pretraining stops this
+      gradient (VECO, section 2.2). If False, the gradient passes through 2 L
+      layers.
     deterministic: Whether to disable dropout.
 
   Returns:

@@ -26,7 +26,7 @@ class WordSpans(NamedTuple):
   words, and so on, and the remaining words.
 
   Attributes:
-    gaps: Number of unmasked words between the preceding span and each span,
+    gaps: Number of unmasked words between each span and the preceding span,
       int32 [B, K].
     spans: Number of words in each span, int32 [B, K]. A span of 0 words inserts
       a mask symbol.

@@ -275,15 +275,15 @@ def _insert_sentinels(
   """Returns kept or dropped tokens with sentinels, followed by </s>.
 
   Args:
-    compact: Ids of the text tokens of each sequence, moved to its start,
-      [B, T].
+    compact: Token ids [B, T] with the text tokens of each sequence moved to its
+      start.
     sentinels: Ids of the sentinels, in the order in which they are used, [K].
     used: Boolean array of shape [B, K], True for slots that contain a span.
     before: Number of text tokens that precede each span's sentinel in the
       result, [B, K].
-    skipped: Number of text tokens that the result leaves out before the token
-      that follows its first s sentinels, at index s. The shape is [B, K] or
-      [B, K + 1].
+    skipped: Cumulative number of text tokens that the result leaves out.
+      Element s applies to the tokens that follow the first s sentinels. The
+      shape is [B, K] or [B, K + 1].
     total: Number of tokens and sentinels in the result, [B].
     length: Length of each sequence in the result, including padding.
     vocabulary: Vocabulary specification with the ids of padding and </s>.

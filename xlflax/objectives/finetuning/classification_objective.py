@@ -100,7 +100,7 @@ def check_labels(
 
   Args:
     labels: Class names of the head.
-    owner: Objective to which the class names belong. The error message contains
+    owner: Objective to which the class names belong. The error message names
       its class.
     field: Name of the objective's field that holds the class names.
 

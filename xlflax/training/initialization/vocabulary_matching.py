@@ -132,8 +132,8 @@ class EmbeddingTransfer:
       directory, the files with `source_language` in their name are read.
     source_language: Language code of the source vocabulary.
     parameters: Regular expressions that select the parameters with one row per
-      token: the embeddings, the output bias, and the output table if it is not
-      tied.
+      token. These are the embeddings, the output bias, and the output table if
+      it is not tied.
     norms: Method of scaling transferred embeddings: SOURCE keeps their norms,
       and INITIALIZED scales them to the norms of randomly initialized
       embeddings. Biases are not scaled.

@@ -69,8 +69,8 @@ class Architecture:
     model_type: Value of `model_type` in config.json.
     prefix: Prefix of the base model's tensors in a model with a head, such as
       'bert.'.
-    classes: Mapping from each supported task to the name of its transformers
-      class.
+    classes: Mapping from each supported task to the name of its class in
+      transformers.
     body: Rules that map tensors to the parameters of the model without its
       head. Tensor names have no prefix.
     head: Rules that map tensors to the parameters of the masked LM's head.
@@ -78,29 +78,30 @@ class Architecture:
       rules that map tensors to the parameters of the task's head.
     variants: Function that returns additional rules for `body`, which depend on
       the configuration.
-    head_biases: Function of the configuration that returns a mapping from the
-      name suffix of a head bias to a boolean, which is False if the bias does
-      not exist. All biases that are not in the mapping exist.
+    head_biases: Function that returns which head biases exist, given the
+      configuration. Its result maps the name suffix of a bias to False if the
+      bias does not exist. All biases that are not in the mapping exist.
     head_style: Function that maps the configuration and the `config.json`
       options to the keyword arguments of
       `xlflax.models.heads.classification_heads`.
-    optional: Groups of rules for optional modules that can exist in addition to
-      the task's head, such as a pooler. Either all rules of a group apply, or
-      none.
+    optional: Groups of rules for optional modules, such as a pooler, that can
+      exist in addition to the task's head. The rules of a group apply only
+      together.
     output: Names of the weight and bias tensors of an output table that is
       separate from the token embeddings. The bias is None if `head` always
       contains a rule for this bias.
     output_parameter: Name of the parameter that stores the output table.
-    copies: Mapping from the name of an optional tensor that duplicates another
-      tensor to the name of the other tensor.
+    copies: Mapping from the name of each optional duplicate of a tensor to the
+      name of the tensor that it duplicates.
     buffers: Patterns for names of tensors that contain no weights, such as the
       positions 0, 1, 2, ....
-    constants: Mapping from the names of tensors that are determined by the
-      configuration to functions that return their values or None.
+    constants: Mapping from the name of each tensor that the configuration
+      determines to a function that returns its values or None.
     aliases: Mapping from alternative names of `config.json` options to the
       names that the other fields use.
-    positions_after_padding: Whether position 0 uses the table row after the
-      padding id. The position offset then depends on the vocabulary.
+    positions_after_padding: Whether position 0 uses the row of the position
+      table that follows the row of the padding id. The position offset then
+      depends on the vocabulary.
     linear_head: Whether models without a head transform are exported with an
       identity transform. See the module `linear_head`.
     config_class: Class of the xlflax model configuration.

@@ -174,8 +174,8 @@ def find_differences(
 
   Args:
     config: Configuration of the model.
-    free: Names of fields that may have any value, which can include 'head_dim'.
-      Most other fields must have the value that they have in BERT.
+    free: Names of fields that may have any value, such as 'head_dim'. Most
+      other fields must have the value that they have in BERT.
     **required: Required values of fields.
   """
   fields = {

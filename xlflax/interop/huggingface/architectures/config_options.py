@@ -129,8 +129,8 @@ class Options:
     has_output: Whether the weight files contain an output table that differs
       from the token embeddings. For some architectures, the options do not
       specify this.
-    unknown: Names of the options that the model type does not have, which
-      `finish` determines.
+    unknown: Names of the options that the model type does not have. The method
+      `finish` determines them.
   """
 
   values: dict[str, Any]
@@ -145,8 +145,8 @@ class Options:
 
     Args:
       name: Name of the option.
-      default: Value to return if the option is missing or null. Unless it is
-        None, the option's value must have the same type.
+      default: Value to return if the option is missing or null. The option's
+        value must have the type of the default, unless the default is None.
     """
     self._used.add(name)
     value = self.values.get(name)

@@ -73,8 +73,8 @@ class Assignment:
     layer: Layer index along the parameter's first axis. If None, the tensor
       fills the complete parameter.
     transform: Transformation between the tensor and the parameter.
-    part: Index of the parameter within the tensor, and number of parameters in
-      the tensor. See `Rule`.
+    part: Pair of the parameter's index within the tensor and the number of
+      parameters in the tensor. See `Rule`.
   """
 
   tensor: str
@@ -192,8 +192,8 @@ def assign_tensors(
   Args:
     rules: Rules of an architecture. Rules for parameters that the model does
       not have are skipped.
-    shapes: Mapping from the name of each parameter, stacked or not, to its
-      shape.
+    shapes: Mapping from the name of each parameter to its shape. The parameters
+      of the layers may be stacked.
     vocab_size: Number of rows of the vocabulary tables in the checkpoint.
   """
   assignments = []

@@ -271,8 +271,8 @@ def _describe_dataset(
     result: Evaluation result. The description states if it was computed during
       training or on some of the examples only.
     has_test_data: Whether the name of the data set includes the directory or
-      SeqIO mixture with the test data, because task and split are ambiguous.
-      Only the last component of a path is published.
+      SeqIO mixture of the test data. This is necessary if task and split are
+      ambiguous. Only the last component of a path is published.
 
   Returns:
     Name and type of the data set, and the name of the main score of a task of

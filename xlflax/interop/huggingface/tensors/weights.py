@@ -69,10 +69,10 @@ def load_parameters(
 
   Args:
     plan: Assignment of the folder's tensors to the model's parameters.
-    place: Function of a parameter's name and its float32 values that returns
-      the value to store in the tree. It is called as soon as a parameter is
-      complete, so that parameters that are transferred to devices do not use
-      host memory.
+    place: Function that receives a parameter's name and its float32 values, and
+      returns the value to store in the tree. It is called as soon as a
+      parameter is complete, so that parameters that are transferred to devices
+      do not use host memory.
 
   Raises:
     CheckpointError: If tied tensors differ, or if constant tensors have

@@ -131,8 +131,8 @@ def _call(kernel, options, arrays, extra_inputs, *, grid, block, out, name):
     options: Static options of the attention kernels.
     arrays: Input arrays of the kernels, padded to complete blocks.
     extra_inputs: Mapping from names to additional input arrays.
-    grid: Shape of the grid of programs: (blocks, batch, heads), or that of
-      `bias_kernel`.
+    grid: Shape of the grid of programs. It is (blocks, batch, heads), except
+      for `bias_kernel`.
     block: Type of the blocks along the grid's block axis: 0 for query blocks
       and 1 for key blocks. None for `bias_kernel`, whose grid has both axes.
     out: List with the shape, dtype and block spec name of each result.

@@ -28,8 +28,8 @@ class _Scores:
     options: Static options of the attention kernels.
     window: Maximum distance between a query and a key, an int32 scalar, or
       None.
-    factor: Factor that converts the results of `scores` to attention scores.
-      The caller must multiply by it.
+    factor: Factor that converts the results of the method `scores` to attention
+      scores. The caller must multiply by it.
   """
 
   def __init__(self, options, refs):
@@ -58,7 +58,7 @@ class _Scores:
     The weights are exp(factor scores - normalizer / log2(e)).
 
     Args:
-      scores: Result of `scores`, float32 of shape [queries, keys].
+      scores: Result of the method `scores`, float32 of shape [queries, keys].
       normalizer: Log-sum-exp of each query's scaled scores, times log2(e),
         float32 of shape [queries].
 
