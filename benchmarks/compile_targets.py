@@ -497,10 +497,10 @@ def find_faults(figures: dict, recorded: dict, devices: str) -> list[str]:
   """Returns descriptions of the problems that make `--check` fail.
 
   Args:
-    figures: Current measurements of the step. It is empty if the step does not
-      compile.
-    recorded: Recorded measurements of the step. It is empty if the step has no
-      record.
+    figures: Current measurements of the step. They are empty if the step does
+      not compile.
+    recorded: Recorded measurements of the step. They are empty if the step has
+      no record.
     devices: Devices for which the step was compiled.
   """
   if not figures:
@@ -550,8 +550,8 @@ def format_table(
     results: Map from 'case@devices' to the measurements of the step. The
       measurements are empty if the step does not compile, and None if it was
       not compiled.
-    initial_version: Map from 'case@devices' to the measurements of the step in
-      the initial version.
+    initial_version: Measurements of the initial version of xlflax, as a map
+      from 'case@devices' to the measurements of the step.
   """
   lines = [
     '| step | devices | bound, ms | MFU bound | peak, GiB | waiting for '

@@ -246,8 +246,8 @@ def estimate_required_cores(
   """Estimates the CPU cores that are required to feed GPUs with tokens.
 
   Args:
-    tokens_per_cpu_second: Tokens per CPU second that one core reads from the
-      cache.
+    tokens_per_cpu_second: Number of tokens that are read from the cache per CPU
+      second.
     gpus: Number of GPUs.
     peak_flops: Peak FLOP/s of one GPU for dense bf16 matmuls.
     utilization: Assumed model FLOP utilization, as a fraction of the peak.

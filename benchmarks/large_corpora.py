@@ -336,8 +336,8 @@ def count_epoch_reads(
   Args:
     rows: Number of sequences in the task.
     row_bytes: Number of bytes per sequence.
-    page: Page size in bytes. A page is read at once, for example from a network
-      disk.
+    page: Page size in bytes. Each read loads a complete page, for example from
+      a network disk.
     cached_pages: Number of recently used pages that stay in memory.
 
   Returns:

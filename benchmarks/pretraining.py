@@ -47,8 +47,8 @@ class Model:
     length: Tokens per sequence.
     baseline: Architecture in `baselines.pretraining`: 'xlmr', 'bert' or 'mt5'. If
       None, there is no baseline.
-    objective: Name of the objective whose `chunk_size` the variant `x/chunked`
-      sets.
+    objective: Name of the objective for which the variant `x/chunked` sets
+      `chunk_size`.
   """
 
   gin_files: tuple[str, ...]

@@ -47,8 +47,8 @@ class Failure:
     process_id: Index of the failing process. If None, all processes are
       affected.
     at_startup: Whether the failure occurs before training.
-    sent_signal: Signal that is sent to the failing process. If None and the
-      failure does not occur at startup, the process raises an error.
+    sent_signal: Signal that is sent to the failing process. Without a signal,
+      the process raises an error, unless the failure occurs at startup.
     is_missing: Whether the failing process is never started.
     options: Additional settings of the failing process (see `run_worker`).
     environment: Environment variables of all processes. `{port}` is replaced
@@ -109,9 +109,9 @@ class Outcome:
   """Result of a job into which a failure was injected.
 
   Attributes:
-    seconds: Time in seconds from the failure until all remaining processes had
-      exited or the benchmark stopped waiting. If the failure occurs at startup,
-      the time is measured from the start of the processes.
+    seconds: Time in seconds from the failure to the exit of the last remaining
+      process, or until the benchmark stops waiting. If the failure occurs at
+      startup, the time is measured from the start of the processes.
     exit_codes: Map from the number of each remaining process to its exit code,
       or to None if the process was still running.
     is_training: Whether the job trained despite the failure.

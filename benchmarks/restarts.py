@@ -200,7 +200,7 @@ class Job:
     """Waits until the run passes a step, restarting failed launchers meanwhile.
 
     Raises:
-      RuntimeError: If the run is not past the step after `seconds`.
+      RuntimeError: If the run does not pass the step within `seconds`.
     """
     end = time.monotonic() + seconds
     while self.step() <= step:
@@ -245,7 +245,7 @@ def measure_failure(job: Job, failure: str, after: float) -> dict[str, float]:
   Args:
     job: Training run, which this function starts and stops.
     failure: Type of failure, one of `FAILURES`.
-    after: Seconds between step 30 of the run and the failure.
+    after: Delay of the failure in seconds, measured from step 30 of the run.
   """
   job.start()
   job.wait_past(30)

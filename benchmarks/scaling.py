@@ -34,9 +34,10 @@ class Model:
     file: Name of a gin file in `papers/`, without its suffix.
     vocabulary: Vocabulary size.
     languages: Number of languages.
-    width: Size of the hidden states, which is the dimension that FSDP splits.
-    batches: Map from the gin macro of a batch size to the paper's number of
-      sequences per device.
+    width: Size of the hidden states. FSDP splits parameters along this
+      dimension.
+    batches: Map from the gin macro of each batch size to the number of
+      sequences per device in the paper.
     flags: Additional flags that the gin file requires.
     section: Name of the configuration class that has the field `dtype`.
   """

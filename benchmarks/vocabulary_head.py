@@ -171,8 +171,8 @@ def count_program(
 
   Args:
     sizes: Dimensions of the vocabulary head's inputs and weights.
-    machine: Topology with a single device, whose compiler is installed on this
-      machine.
+    machine: Topology with a single device. The compiler for this device must be
+      installed.
 
   Returns:
     The number of kernels, their bytes and FLOPs, the temporary bytes, and the

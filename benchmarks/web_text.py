@@ -53,8 +53,8 @@ class PlantedCopies(NamedTuple):
   Attributes:
     lines: Distinct original lines.
     copies: Altered copies of the lines, in the same order.
-    similarity: Jaccard similarity between each line's n-grams and its copy's,
-      float64 of shape [lines].
+    similarity: Jaccard similarity between the n-grams of each line and those of
+      its copy, float64 of shape [lines].
   """
 
   lines: list[str]
@@ -68,7 +68,7 @@ def plant_copies(
   """Copies lines, replacing 0 to 40 % of their words with other lines' words.
 
   Args:
-    lines: Lines from which the lines to copy are sampled.
+    lines: Lines to sample from. The sampled lines are copied.
     count: Maximum number of lines to copy.
     seed: Random seed.
   """

@@ -56,8 +56,8 @@ class WebCorpus:
     text_field: Column that contains the text of a document.
     has_escaped_line_ends: Whether line ends in the text are written as a
       backslash and an `n`.
-    has_blank_lines: Whether each record is a line and empty records separate
-      documents. If False, each record is a document.
+    has_blank_lines: Whether each record is a line of text, with empty records
+      between documents. If False, each record is a document.
   """
 
   name: str
@@ -111,7 +111,7 @@ class WebCorpus:
     """Yields each document as a row with a single column, the text.
 
     Args:
-      records: Pairs of a record number and a record that has the column
+      records: Pairs of a record's number and the record, which has the column
         `text_field`.
       where: Location of the records to report in error messages.
 
@@ -240,7 +240,8 @@ def language_code(code: str) -> str:
   becomes `ru_Latn`, and `zh-Hant` becomes `zh_Hant`.
 
   Args:
-    code: Publisher's code, such as `swh_Latn`, `swh-Latn`, `sw` or `hi_rom`.
+    code: Language code of the publisher, such as `swh_Latn`, `swh-Latn`, `sw`
+      or `hi_rom`.
   """
   return language_codes.normalize_code(code)
 

@@ -254,8 +254,8 @@ def _make_step(
     specs: Partition specs of the parameters.
     tokens: Map from the name of each int32 array in a batch to its shape.
     devices: Devices that form the mesh.
-    counted_inputs: Names of the batch arrays whose sizes count as tokens of the
-      batch.
+    counted_inputs: Names of the arrays whose total size is counted as the
+      batch's number of tokens.
   """
   optimizer = optax.chain(
     optax.clip_by_global_norm(1.0),

@@ -39,8 +39,8 @@ class _Loop:
   """A loop in a kernel.
 
   Attributes:
-    bundles: Instruction bundles per iteration, including the cycles of inner
-      loops.
+    bundles: Number of instruction bundles that one iteration executes,
+      including the cycles of inner loops.
     turns: Number of iterations, or None if it is unknown.
     pipelined: Whether the loop iterates over the kernel's grid, with pipelined
       memory transfers.

@@ -20,14 +20,14 @@ class Times:
 
   Attributes:
     products: Duration in seconds of all matmuls at the peak rate.
-    device: Duration in seconds of all kernels, each limited by arithmetic,
-      memory bandwidth or the rate at which instructions are issued.
+    device: Duration in seconds of all kernels. Each kernel is limited by
+      arithmetic, memory bandwidth or the rate at which instructions are issued.
     memory: Duration in seconds of all memory transfers at the peak bandwidth.
     inside: Duration in seconds of the collectives within nodes.
     outside: Duration in seconds of the collectives between nodes.
     waited: Duration in seconds of the copies and collectives that do not
       overlap with computation.
-    likely: Expected duration in seconds of kernels and waiting, at the rates
+    likely: Expected total time of kernels and waiting in seconds, at the rates
       that are usually attained in practice.
   """
 
@@ -67,8 +67,8 @@ def average_times(weighted: list[tuple[float, Times]]) -> Times:
   """Returns the weighted mean of the durations of several training steps.
 
   Args:
-    weighted: Weight of each training step and the durations of its parts. The
-      weights sum to 1.
+    weighted: Pairs of a training step's weight and the durations of its parts.
+      The weights sum to 1.
   """
   return Times(
     *(

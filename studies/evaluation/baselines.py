@@ -82,9 +82,9 @@ class Lexicon:
   Args:
     words: Words in the training set.
     labels: Label of each word in `words`.
-    unseen: Label for words that are not in the training set: 'majority' for the
-      most frequent label, or 'shape' for the most frequent label among words
-      with the same shape.
+    unseen: Prediction for words that are not in the training set: 'majority' is
+      the most frequent label, and 'shape' is the most frequent label among
+      words with the same shape.
   """
 
   def __init__(
@@ -117,8 +117,8 @@ def chain_heads(size: int, direction: str) -> tuple[int, ...]:
 
   Args:
     size: Number of words.
-    direction: Direction of the chain: 'right' if the head of each word is the
-      previous word, 'left' if it is the next word.
+    direction: Direction of the chain. With 'right', the head of each word is
+      the previous word. With 'left', it is the next word.
   """
   if direction == 'right':
     return tuple(range(size))
@@ -139,7 +139,8 @@ def attachment_baselines(train, tests) -> dict[str, dict[str, Scores]]:
   """Scores right-branching and left-branching chains as dependency parses.
 
   Args:
-    train: Training examples, which determine the relation of each word.
+    train: Training examples. They determine the relation that is predicted for
+      each word.
     tests: Map from language to test examples.
 
   Returns:
@@ -180,9 +181,10 @@ def draw_random_spans(
   """Draws a random span of each example's context as the predicted answer.
 
   Args:
-    examples: Question answering examples, from whose contexts the spans are
-      drawn.
-    lengths: Span lengths to draw from, in units (see `split_units`).
+    examples: Question answering examples. The spans are drawn from their
+      contexts.
+    lengths: Span lengths to draw from, in characters or words (see
+      `split_units`).
     rng: Random number generator.
 
   Returns:
@@ -202,7 +204,8 @@ def random_span_f1(examples, lengths: list[int], rules: str) -> float:
 
   Args:
     examples: Questions in one language.
-    lengths: Span lengths to draw from, in units (see `split_units`).
+    lengths: Span lengths to draw from, in characters or words (see
+      `split_units`).
     rules: Normalization rules for the metric (see `qa_metrics.answer_scores`).
   """
   gold = {

@@ -32,8 +32,8 @@ def layer_correlations(
     cka: Rows of the file `cka.csv`. Only rows that compare the same layer in
       both models are used.
     sentences: Rows of the file `sentences.csv`.
-    mapping: Type of map by which rows of `sentences.csv` are selected:
-      'procrustes' or 'none', a value of the column `mapping`.
+    mapping: Value of the column `mapping` by which rows of `sentences.csv` are
+      selected: 'procrustes' or 'none'.
 
   Returns:
     The correlation by (series, pair, step), for all combinations with three or

@@ -91,8 +91,8 @@ class Runner:
   Args:
     data: Folder that contains the data sets.
     work: Working folder to which all files are written.
-    rows: All rows for which `train` may be called. They include the rows whose
-      runs initialize the runs of other rows.
+    rows: All rows that can be trained. Rows whose runs initialize other runs
+      must be included.
   """
 
   def __init__(self, data: pathlib.Path, work: pathlib.Path, rows: list[Row]):
@@ -144,7 +144,7 @@ class Runner:
 
     Args:
       name: Path of the file or folder, relative to the working folder.
-      create: Function that writes the file or folder to the path it receives.
+      create: Function that takes a path and writes the file or folder to it.
 
     Returns:
       The path.

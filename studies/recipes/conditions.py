@@ -35,8 +35,8 @@ class Condition:
 
   Attributes:
     name: Unique name of the training configuration.
-    settings: Map from gin macros and parameters to their values, as far as they
-      differ from `BASE_SETTINGS`.
+    settings: Map from gin macros and parameters to values that differ from
+      `BASE_SETTINGS`.
     files: Names of gin files in the study's folder that are read after
       `encoder.gin`.
     corpus: Name of the corpus on which the model is trained, a key of

@@ -91,8 +91,9 @@ class Study:
     Args:
       condition: Training configuration.
       seed: Random seed of the run.
-      previous: Result of an earlier call, or an empty dictionary. If it is not
-        empty, the trained model is evaluated again without training.
+      previous: Result of an earlier call, or an empty dictionary if there is
+        none. With a result, the trained model is evaluated again without
+        training.
 
     Returns:
       The run's result: 'tokens', 'steps', 'cpu_seconds', the training

@@ -63,7 +63,7 @@ class Claim:
   Attributes:
     name: Unique name of the form `paper.claim`.
     paper: Abbreviation of the paper, such as 'ECS'.
-    section: Section or table of the paper that makes the claim, or NO_PAPER.
+    section: Section or table in which the paper makes the claim, or NO_PAPER.
     statement: The claim as a sentence. For a control, this is a phrase that
       describes the control.
     published: Numbers that the paper reports for `first` and `second`.
@@ -112,15 +112,15 @@ class Finding:
 
   Attributes:
     claim: Claim that was tested.
-    verdict: Verdict on the claim that `judge_interval` derives from the
-      interval. Controls are not considered.
+    verdict: Verdict on the claim. `judge_interval` derives it from the
+      confidence interval of the score difference. Controls are not considered.
     seeds: Random seeds with which both conditions have been run.
     comparison: Mean scores, their difference and its 95 % interval. If None,
       the claim was not tested.
     languages: Map from language to the score difference in the language, if
       there are several languages.
-    errors: Components of the squared error of the difference, if there are
-      several languages.
+    errors: Squared error of the score difference, as one part for seeds and one
+      part for languages. It is None unless there are several languages.
   """
 
   claim: Claim

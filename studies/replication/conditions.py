@@ -67,8 +67,8 @@ class Size:
   Attributes:
     layers: Number of Transformer layers in the encoder.
     hidden: Size of the hidden states.
-    length: Number of tokens per sequence. A sequence that contains both
-      sentences of a pair has twice as many.
+    length: Number of tokens per sequence. Sequences with both sentences of a
+      pair are twice as long.
     batch: Number of monolingual sequences per step. The number of sentence
       pairs per step is half of it.
     learning_rate: Peak learning rate, which then decays linearly to 0.
@@ -112,14 +112,15 @@ class Condition:
     text: Variant of the text on which the model is trained.
     sharing: Model components that are separate for each language. If None, all
       languages share all parameters.
-    begins_from: Name of the condition whose run with the same seed provides the
-      initial parameters. If None, parameters are initialized randomly.
+    begins_from: Name of the condition that provides the initial parameters,
+      from its run with the same seed. If None, parameters are initialized
+      randomly.
     taken: Parameters that are copied from the run of the condition
       `begins_from`.
-    norms: Method of choosing the norms of embeddings that are copied to a new
-      vocabulary.
-    interpolated: Whether to interpolate the embeddings of tokens that have no
-      match in the vocabulary of the initial run.
+    norms: Method for choosing embedding norms when embeddings are copied to a
+      new vocabulary.
+    interpolated: Whether to interpolate embeddings for new tokens, which have
+      no match in the vocabulary of the initial run.
     mixing: Method for interpolating embeddings (FOCUS or WECHSEL).
     frozen: Patterns of the names of parameters that are not trained.
     max_pairs: Number of sentence pairs to read. If None, all pairs are read.
@@ -135,13 +136,14 @@ class Condition:
     norm: Position of the layer norms relative to each block.
     measured: Whether to measure scores after training. It is False for a run
       that is only used to initialize other runs.
-    against_random: Whether to also compare the first language's hidden states
-      with a random encoder's hidden states in the second language.
-    aligned: Whether to measure the alignment of words by each layer's hidden
-      states.
+    against_random: Whether to also compare the model's hidden states in the
+      first language with those of a random encoder in the second language.
+    aligned: Whether to measure how well the hidden states of each layer align
+      words.
     entailment_steps: Number of training steps for each sentence-pair
-      classifier. One classifier is trained on translations with each of the
-      papers' methods. If 0, no classifier is trained.
+      classifier. The papers describe several methods of training on
+      translations, and one classifier is trained with each method. If 0, no
+      classifier is trained.
     decoder_layers: Number of decoder layers in a translation model. If 0, the
       model has no decoder.
     decoder: Method for initializing the decoder from an encoder's run.

@@ -14,8 +14,9 @@ class SquaredErrors(NamedTuple):
   """Contributions of seeds and languages to the squared error of a mean.
 
   Attributes:
-    seeds: Part of the squared error that is due to the variation between seeds.
-    languages: Part of the squared error that is due to the variation between
+    seeds: Part of the mean's squared error that is due to variation between
+      seeds.
+    languages: Part of the mean's squared error that is due to variation between
       languages.
   """
 

@@ -29,7 +29,7 @@ class Plan:
 
   Attributes:
     conditions: Training configurations in order of importance. A configuration
-      follows the one from whose run it is initialized.
+      comes after the one whose run provides its initial parameters.
     seeds: Random seeds with which all conditions are run. All conditions are
       run with the first seed before any condition is run with the second seed.
     extra_runs: Additional pairs of a condition and a seed, which are run last.

@@ -76,8 +76,8 @@ def create_eval_model(
   Args:
     setup: Model, vocabulary and settings of the training run.
     params: Parameters to evaluate.
-    objectives: Training objectives of the run, which define the labels of its
-      heads.
+    objectives: Training objectives of the run. They define the labels that the
+      model's heads predict.
   """
   return eval_task.EvalModel(
     model=setup.model,
@@ -229,8 +229,8 @@ def measure_similarity(
     setup: Model, vocabulary and settings of the training run.
     params: Parameters of the model after training.
     data: Data and vocabularies of the study's languages.
-    against_random: Whether to also compare the first language's hidden states
-      with a random encoder's hidden states in the second language.
+    against_random: Whether to also compare the model's hidden states in the
+      first language with those of a random encoder in the second language.
   """
   model = create_eval_model(setup, params)
   initial_params = setup.initial_state().params

@@ -51,10 +51,10 @@ def measure_partner_gain(
   Args:
     model: Model to measure.
     data: Data and vocabularies of the study's languages.
-    condition: Training configuration of the model, which contains the options
-      for combining pairs.
-    size: Settings of the study, of which the sequence length and the mask ratio
-      are used.
+    condition: Training configuration of the model. It contains the options for
+      combining the two sentences of a pair.
+    size: Settings of the study. Only the sequence length and the mask ratio are
+      used.
 
   Returns:
     A map from language to {'partner_gain': nats per predicted token}. It is

@@ -21,8 +21,8 @@ def count_tokens(
 
   Args:
     condition: Training configuration (condition) of the run.
-    conditions_by_name: Map from names to the conditions whose runs can
-      initialize other runs.
+    conditions_by_name: Map from name to condition. It contains all conditions
+      whose runs initialize other runs.
     size: Sizes and training settings of the study, which include the sequence
       length and the batch size.
   """

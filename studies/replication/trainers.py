@@ -197,7 +197,7 @@ def build_objective(
       losses.
     condition: Training configuration (condition) of the run.
     data: Data and vocabularies of the study's languages.
-    size: Settings of the study, of which the batch size and the mask ratio are
+    size: Settings of the study. Only the batch size and the mask ratio are
       used.
   """
   if loss is Loss.TRANSLATION:

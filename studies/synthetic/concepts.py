@@ -19,9 +19,9 @@ class Concept:
   Attributes:
     id: Name of the concept.
     tag: Universal Dependencies part-of-speech tag, such as 'NOUN'.
-    group: Group of the concept: the semantic family of a noun, 'transitive' or
-      'intransitive' for a verb, 'quality' or 'opinion' for an adjective, or the
-      type of a proper name.
+    group: Group of the concept. For a noun, it is the semantic family, for a
+      verb 'transitive' or 'intransitive', for an adjective 'quality' or
+      'opinion', and for a proper name the type of the name.
     topic: Topic of the concept, 0 or 1. If None, the concept belongs to neither
       topic.
     polarity: Polarity of an opinion: +1 if it is positive and -1 if it is

@@ -41,7 +41,7 @@ def draw_examples(
     The examples by split.
 
   Raises:
-    ConfigError: If there are fewer different examples than requested.
+    ConfigError: If more different examples are requested than can be found.
   """
   draw_example = _draw_functions(options, renderer).get(
     family, Sampler.draw_sentence
@@ -138,7 +138,7 @@ def draw_distinct(
     where: Data set and split, as shown in error messages.
 
   Raises:
-    ConfigError: If there are fewer different items than requested.
+    ConfigError: If more different items are requested than can be found.
   """
   items: list = []
   num_duplicates = 0

@@ -38,7 +38,7 @@ def write_languages(
     The sorted paths of all files, relative to the directory.
 
   Raises:
-    ConfigError: If there are fewer different examples than requested.
+    ConfigError: If more different examples are requested than can be found.
     CorpusError: If the directory contains files that were not written with the
       same options.
   """

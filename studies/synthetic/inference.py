@@ -54,9 +54,10 @@ def draw_inference(sampler: Sampler, *, hard_probability: float) -> Inference:
 
   Args:
     sampler: Sampler for the sentences.
-    hard_probability: Probability of a pair with a negated premise, or with a
-      negated hypothesis that is not a contradiction. If it is 0, contradictions
-      can be identified by negation alone.
+    hard_probability: Probability that a pair requires reasoning about negation.
+      Its premise is negated, or it has a negated hypothesis and is not a
+      contradiction. If the probability is 0, contradictions can be identified
+      by negation alone.
   """
   rng = sampler.rng
   while not list(_weaker_clauses(strong := _draw_strong_clause(sampler))):

@@ -87,12 +87,12 @@ def build_lexicons(
   Args:
     languages: Languages for which lexicons are built. They must be different.
     seed: Random seed.
-    anchors: Fraction of concepts, excluding function words, whose words are the
-      same in all languages.
+    anchors: Fraction of concepts whose words are the same in all languages.
+      Function words are excluded.
 
   Raises:
-    ConfigError: If a script has too few different strings for its languages'
-      words.
+    ConfigError: If a script has too few different strings for the words of the
+      languages that use it.
   """
   shared_concepts = _draw_shared_concepts(seed, anchors)
   used_forms: set[str] = set()
@@ -127,8 +127,8 @@ def _build_lexicon(
 
   Args:
     language: Language of the words.
-    first: Lexicon of the first language, whose shared words are reused. If
-      None, this is the first language.
+    first: Lexicon of the first language, from which shared words are copied. If
+      None, the new lexicon is that of the first language.
     seed: Random seed.
     shared_concepts: Concepts whose words are the same in all languages.
     used_forms: Lowercase words of the previous languages. The new words are

@@ -27,7 +27,8 @@ class Query:
   """A question about a sentence in a paragraph.
 
   Attributes:
-    sentence: Index in the paragraph of the sentence that contains the answer.
+    sentence: Index of the sentence with the answer, counted within the
+      paragraph.
     role: Grammatical role of the answer in the sentence, a key of `ROLES`.
     question: Language-independent meaning of the question.
   """

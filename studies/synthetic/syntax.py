@@ -34,8 +34,8 @@ class Node:
     key: Key of the word's role in the meaning of the sentence, such as
       'c0.object'. The same role has the same key in all languages.
     entity: Tag of the named entity to which the word belongs, in IOB2 format.
-    affix_keys: Keys of the grammatical meanings that the word expresses by an
-      affix instead of a separate word, such as 'c0.tense'.
+    affix_keys: Keys of the grammatical meanings that the word's affixes
+      express, such as 'c0.tense'. No separate word expresses these meanings.
     before: Dependents that precede the word, outermost first.
     after: Dependents that follow the word, innermost first.
   """

@@ -55,7 +55,7 @@ class SentenceReader:
 
     Args:
       models: Cache of opened models (`model_refs.Models`).
-      refs: Reference to the model that encodes each list of texts.
+      refs: References to the models, one for each list of texts.
       texts: Lists of N sentences, one list for each model.
       languages: Language code for each list of texts.
       layers: Layer indices.

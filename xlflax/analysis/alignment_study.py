@@ -89,8 +89,8 @@ class AlignmentStudy(study_base.SeriesStudy):
 
   Attributes:
     source: Source of sentence pairs with or without gold links.
-    maps: Folder with maps between the hidden states of a series' two models. If
-      None, hidden states are compared without a map.
+    maps: Folder with maps between the hidden states of the two models in a
+      series. If None, hidden states are compared without a map.
     methods: Alignment methods (see `xlflax.similarity.word_links`).
     layer: Layer whose predicted links are written to files.
     entropic_reg: Weight of entropic regularization in optimal transport.

@@ -202,9 +202,10 @@ def grid(
       table cell, the last row is used.
     value: Name of the column that contains the values to display, which are
       fractions.
-    down: Function that maps one of `rows` to the label of its row in the table.
-    across: Function that maps one of `rows` to the label of its column in the
-      table.
+    down: Function that maps each of `rows` to the label of the table row in
+      which its value is displayed.
+    across: Function that maps each of `rows` to the label of the table column
+      in which its value is displayed.
     corner: Heading above the row labels.
   """
   column_labels = list(dict.fromkeys(map(across, rows)))

@@ -189,8 +189,8 @@ class _WordTokenizer:
 
     Args:
       tokens: The text's tokens with their character offsets.
-      segments: Segments of the text, with separators at even and words at odd
-        indices.
+      segments: Segments of the text. Separators have even indices, and words
+        have odd indices.
 
     Returns:
       The tokens with the numbers of their words, and the row of each word in

@@ -30,7 +30,7 @@ def layer_columns(
 
   Args:
     title: Figure title.
-    label: Label of the color bar. Values are between 0 and 1.
+    label: Label of the color bar. The plotted values are between 0 and 1.
     columns: Map from (group, column) to the values of all layers. Columns of
       one group are adjacent. In columns with fewer layers, the last rows are
       empty.
@@ -81,7 +81,7 @@ def matrices(
 
   Args:
     title: Figure title.
-    label: Label of the color bar. Values are between 0 and 1.
+    label: Label of the color bar. The plotted values are between 0 and 1.
     panels: Map from panel name to an array of values of shape [L, M].
     first: Label for the row axis.
     second: Label for the column axis.
@@ -123,8 +123,8 @@ def directions(
   Args:
     title: Figure title.
     label: Label of the color bar, including the unit.
-    panels: Map from model to its transfer scores, a map from (training
-      language, test language) to the score in points.
+    panels: Nested map from model to pair (training language, test language) to
+      transfer score in points.
     around_zero: Whether the colors are centered at zero, to distinguish gains
       from losses.
   """

@@ -207,7 +207,8 @@ def translate(
     max_rounds: Maximum number of rounds of iterative normalization.
 
   Raises:
-    AnalysisError: If none of a dictionary's pairs has vectors for both words.
+    AnalysisError: If a dictionary contains no pair in which both words have
+      vectors.
   """
   mapping = validation.validate(mapping, Mapping, name='mapping')
   test = list(test)

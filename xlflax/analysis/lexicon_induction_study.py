@@ -62,9 +62,10 @@ class LexiconInductionStudy(study_base.SeriesStudy):
       each language of a pair.
     vectors: Map from language to the word-vector file (`.vec`) that serves as
       the baseline.
-    restrict_vectors: Whether to also evaluate the baseline on only the words
-      that consist of a single token of the model, for each model (ECS, section
-      5.1.1). The baseline and the embeddings then cover the same words.
+    restrict_vectors: Whether to also evaluate the baseline on a subset of
+      words: for each model, the words that are single tokens of this model
+      (ECS, section 5.1.1). The baseline and the embeddings then cover the same
+      words.
     layers: Indices of the layers to analyze. If None, all layers are analyzed.
     max_words: Maximum number of words per language. The most frequent words of
       the text or of the word-vector files are used.
@@ -72,8 +73,8 @@ class LexiconInductionStudy(study_base.SeriesStudy):
       a vector.
     k: Number of neighbors K in the definition of CSLS.
     max_length: Maximum number of tokens per sentence.
-    directory: Cache directory for each word's sum of hidden states over the
-      text. If None, the sums are not stored.
+    directory: Directory in which each word's sum of hidden states over the text
+      is cached. If None, the sums are not stored.
   """
 
   train: Mapping[str, str]

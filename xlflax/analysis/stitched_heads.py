@@ -36,7 +36,7 @@ def stitch_eval_model(
   Args:
     source: Fine-tuned model from which the head is taken.
     target: Model whose hidden states are mapped.
-    name: Name of the source model's objective that trained the head.
+    name: Name of the objective that trained the head in the source model.
     saved: Alignment map from the target model's layer to the source model's
       layer. If None, the states are not mapped.
 

@@ -39,8 +39,8 @@ class Case(NamedTuple):
   Attributes:
     series: Name of the model series in tables and legends.
     pair: Language pair.
-    step: Training step of the model that is analyzed at several checkpoints. If
-      the checkpoints of both models are fixed, the step of the first model.
+    step: Training step of the model whose checkpoint varies. If the checkpoints
+      of both models are fixed, this is the step of the first model.
     first: Model that reads the pair's first language.
     second: Model that reads the pair's second language.
   """
@@ -145,8 +145,8 @@ def check_finite(states: np.ndarray, what: str, where: str) -> None:
 
   Args:
     states: Hidden states or vectors to check.
-    what: Name of the states to report in the error message.
-    where: Location to report in the error message.
+    what: Name of the states, for the error message.
+    where: Location of the states, for the error message.
 
   Raises:
     AnalysisError: If `states` contains NaN or infinity.

@@ -110,7 +110,7 @@ class HeadTransferStudy(study_base.Study):
       head: Head to evaluate.
       models: Cache from which the analysis loads its models.
       notes: Dictionary whose keys are notes. A note is added if the alignment
-        map belongs to different models.
+        map was made for other models.
     """
     name = self.task.objective
     source_ref = models.resolve(model_refs.ModelRef.parse(head.model))

@@ -151,7 +151,7 @@ def load_maps(
     A map for each layer. Maps in the opposite direction are inverted.
 
   Raises:
-    AnalysisError: If no map in either direction exists for a layer.
+    AnalysisError: If a layer has no map in either direction.
   """
   maps_by_layer: dict[int, alignment_maps.SavedMap] = {}
   reversed_pair = '-'.join(reversed(pair.split('-', 1)))

@@ -72,10 +72,10 @@ class WordMeans:
     """Adds the hidden states of words in a block of sentences to the sums.
 
     Args:
-      occurrences: Pair of arrays (rows, states) for each sentence. `rows`
-        contains the indices into `sums` of the sentence's n words that are in
-        `words`, an int array of shape [n]. `states` contains the hidden states
-        of these words, of shape [layers, n, D].
+      occurrences: Pair of arrays (rows, states) for each sentence. They
+        describe the n words of the sentence that are in `words`. `rows`
+        contains the indices of these words in `sums`, an int array of shape
+        [n]. `states` contains their hidden states, of shape [layers, n, D].
       sentences: Number of sentences in the block, which is added to the number
         of processed sentences.
     """
@@ -133,8 +133,8 @@ class Store:
 
   Attributes:
     path: Path to the `.npz` file.
-    identity: Identifier of everything that determines the sums in addition to
-      the words, such as the checkpoint, language and corpus. Stored sums with a
+    identity: Identifier of the inputs that determine the sums, such as the
+      checkpoint, language and corpus, but not the words. Stored sums with a
       different identifier are rejected.
     about: Readable description of `identity` as JSON values, which is stored
       with the sums.

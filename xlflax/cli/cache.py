@@ -28,8 +28,8 @@ class FinalizeOptions:
     mixture: SeqIO mixture or task to cache. Repeat the option for several
       mixtures. Defaults to corpus.mono and corpus.parallel.
     split: Split to cache. Repeat the option for several splits.
-    shard_size: Bytes of text per cache file. An interrupted command
-      repeats at most this much work.
+    shard_size: Bytes of text per cache file. After an interruption, only
+      unfinished files are written again.
     overwrite: Replace mixtures that were written with different text,
       preprocessing steps or vocabulary.
     append: Add the corpus's new files to the cache as a new version.

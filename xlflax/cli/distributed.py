@@ -26,8 +26,9 @@ def join(
       in all processes.
 
   Raises:
-    ConfigError: If the processes have different configurations, or a platform
-      is not available, as in `initialize_distributed` and `check_platform`.
+    ConfigError: If the processes have different configurations (see
+      `initialize_distributed`), or if the platform is not available (see
+      `check_platform`).
   """
   from xlflax.training.distributed import distributed_job, platforms
 

@@ -61,8 +61,9 @@ class EvaluateOptions:
     checkpoint_steps: Checkpoints to evaluate: "last", "all", "best", "none", or
       comma-separated training steps. With --suite, "all" and "none" are not
       supported.
-    metric_for_best_model: Metric recorded during training that selects the
-      checkpoint of --checkpoint_steps=best, such as retrieval/accuracy/mean.
+    metric_for_best_model: Metric by which --checkpoint_steps=best selects the
+      checkpoint, such as retrieval/accuracy/mean. It must be recorded during
+      training.
     random_init_baseline: Also evaluate the randomly initialized model, as a
       baseline.
     continuous: Evaluate new checkpoints as they are written, until training

@@ -413,8 +413,8 @@ def check_excludes(
   Args:
     options: Options of the command.
     names: Option names, without dashes.
-    excluded_by: Name of the excluding option in the error message, such as
-      '--dry_run'.
+    excluded_by: Option that excludes the named options, such as '--dry_run',
+      for the error message.
     given: Whether the excluding option is set.
     fix: Hint for the error. If None, the hint is to remove the option.
 

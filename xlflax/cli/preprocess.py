@@ -104,8 +104,8 @@ class PreprocessOptions:
     code_switch: Replace words in monolingual training text with translations
       from the corpus's dictionaries. The tasks `corpus.code_switched.*` do the
       same during training.
-    code_switch_probability: Probability with which a word that occurs in a
-      dictionary is replaced.
+    code_switch_probability: Probability of replacing a word that occurs in a
+      dictionary.
     code_switch_max_ratio: Maximum fraction of words that are replaced in a
       group of lines.
     code_switch_group_lines: Number of consecutive lines in a group, for

@@ -106,7 +106,7 @@ class VocabOptions:
     size: Number of tokens, including special symbols. With one model per
       language, this is the size of each model. With --extend, the number of
       tokens to add, as in --size=+8000.
-    num_merges: Number of BPE merges per model, which replaces --size. The
+    num_merges: Number of BPE merges per model, used instead of --size. The
       vocabulary also contains the text's characters, the special symbols and,
       with --byte_fallback, 256 bytes. Requires --model_type=bpe.
     vocab_sharing: Sharing of tokens between languages. "joint" trains one model

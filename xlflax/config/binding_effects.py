@@ -152,8 +152,8 @@ def unused_bindings(
   Args:
     bindings: All bindings of the configuration.
     bound: Bindings as Gin stores them: parameter values by (scope, selector).
-    effects: Record of the bindings that supplied values to the objects that the
-      command builds, and of these objects.
+    effects: Record of the objects that the command builds, and of the bindings
+      that supplied values to them.
     stages: Copies of all bindings, in Gin's internal representation, one after
       each gin file that was read, as in `file_effects`.
   """
@@ -227,8 +227,8 @@ def unused_error(
     unused: Bindings without effect. There must be at least one.
     bindings: All bindings of the configuration.
     bound: Bindings as Gin stores them: parameter values by (scope, selector).
-    effects: Record of the bindings that supplied values to the objects that the
-      command builds, and of these objects.
+    effects: Record of the objects that the command builds, and of the bindings
+      that supplied values to them.
     imports: Modules that the gin files import, in Gin's internal
       representation.
     evaluation_option: Command-line option that enables evaluation during
@@ -293,10 +293,10 @@ def _constructing_flag(
 
   Args:
     selector: Scopes and selector of the class, such as 'schedules.WSD'.
-    bindings: All bindings of the configuration. The flag is that of the macro
-      whose value is a class of the same module and with the same scopes, such
-      as `@schedules.Linear()`. The result is None unless there is exactly one
-      such macro.
+    bindings: All bindings of the configuration. If exactly one macro has a
+      value from the same module and with the same scopes, such as
+      `@schedules.Linear()`, the result is the flag that sets this macro.
+      Otherwise, it is None.
   """
   module = selector.rpartition('.')[0]
   macros = {

@@ -44,7 +44,7 @@ class Binding:
     is_shipped: Whether the statement is in a gin file that xlflax ships.
     is_flag: Whether the binding is a command-line flag.
     file_index: Index of the file in the order in which Gin finishes reading the
-      files, in which an included file precedes the file that includes it.
+      files. An included file precedes the file that includes it.
   """
 
   scope: str
@@ -137,8 +137,8 @@ def read_bindings(
   """Returns the bindings in files and flags, in order of increasing precedence.
 
   Args:
-    files: Gin files, in an order in which an included file precedes the file
-      that includes it.
+    files: Gin files in order. An included file precedes the file that includes
+      it.
     flags: Bindings from the command line, such as 'SEED=1'.
     option: Option with which the flags are passed, such as '--eval_gin'.
 
@@ -240,12 +240,12 @@ def check_file_order(
   Args:
     trees: Gin files of a configuration, in order, each with the files that it
       includes.
-    flags: Bindings from the command line, such as 'SEED=1'. Bindings of a file
-      that these bindings replace are not reported.
+    flags: Bindings from the command line, such as 'SEED=1'. A binding in a file
+      is not reported if one of these bindings replaces it.
 
   Raises:
-    ConfigError: If bindings in a user's file have no effect, because bindings
-      in a file of xlflax that is read later replace them.
+    ConfigError: If bindings in a user's file are replaced by a file of xlflax
+      that is read later.
   """
   if all(tree.file.is_shipped for tree in trees[:-1]):
     return

@@ -37,8 +37,8 @@ def split_bindings(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     The other arguments, and the bindings without the prefix `--gin.`.
 
   Raises:
-    ConfigError: If a binding has no value, if its value is text that must be
-      quoted, or if its value is text but must be an object.
+    ConfigError: If a binding has no value, if text is not quoted although it
+      must be, or if the value is text where an object is required.
   """
   other_arguments, bindings = [], []
   end = list(arguments).index('--') if '--' in arguments else len(arguments)

@@ -145,8 +145,8 @@ def _complete_value(text: str, match: re.Match[str]) -> str:
 
   Args:
     text: Text of the gin file.
-    match: Match of the pattern `_MACRO`, which contains only the first line of
-      the value.
+    match: Match of the pattern `_MACRO`. It covers only the first line of the
+      value.
   """
   value = match[2]
   code, joined = '', ''

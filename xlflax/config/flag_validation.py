@@ -144,11 +144,11 @@ def check_configuration(
     macros: Names of macros that are set by flags other than --gin, such as
       --grid.
     defaults: Gin files that are read before those in `--gin_file`.
-    partial: Whether macros that only training requires may have no value.
+    partial: Whether a macro may have no value if only training requires it.
     option: Option with which the bindings are passed, such as '--eval_gin'.
-    other_bindings: Bindings that the user passed with --gin if `option` is a
-      different option. If one of them sets a macro that has no value, the error
-      explains that `option` is required.
+    other_bindings: Bindings that the user passed with --gin. They are needed
+      only if `option` is a different option. If one of them sets a macro that
+      has no value, the error explains that `option` is required.
 
   Raises:
     ConfigError: If a file, name or value is invalid.

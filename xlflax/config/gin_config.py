@@ -81,8 +81,8 @@ class Configuration:
       error messages.
     stages: Copies of `bound`, one after each gin file that was parsed, in
       order.
-    effects: Record of the bindings that supplied values to the built objects,
-      and of these objects, for `check_bindings`.
+    effects: Record of the built objects, and of the bindings that supplied
+      values to them, for `check_bindings`.
   """
 
   bound: gin_errors.Bound = dataclasses.field(repr=False)
@@ -321,8 +321,8 @@ def check_bindings(
   one of the command's own options only causes a warning.
 
   Args:
-    configurations: Configurations of a command. All of its objects must have
-      been built from these configurations or announced by `expect_build`.
+    configurations: Configurations of a command. Before the call, each object of
+      the command must be built from them or announced by `expect_build`.
     evaluation_option: Function that returns the command-line option that
       enables evaluation during training. It is called only for an error
       message. If None, evaluation is enabled by the macro EVALUATION.

@@ -106,7 +106,8 @@ def check_macros(
     shipped: Folder of the gin files shipped with xlflax. Macros of these files
       may be unused.
     bindings: Bindings in the order in which they are read. If one of them
-      replaces the binding that uses a macro, the error contains its location.
+      replaces the binding that uses a macro, the error contains the location of
+      the replacement.
 
   Raises:
     ConfigError: If a macro is never used or not set.
@@ -579,8 +580,8 @@ def _import_statement(name: str) -> str:
   """Returns the statement that imports a module of the package.
 
   Args:
-    name: Last part of the module's name. If no imported module or several
-      imported modules have this name, the statement contains a placeholder.
+    name: Last part of the module's name. The statement contains a placeholder
+      for the package unless exactly one imported module has this name.
   """
   start = __name__.partition('.')[0] + '.'
   packages = [

@@ -56,8 +56,9 @@ def evaluate_suite(
     names: Names of the tasks to run. If None, all tasks of the suite are run.
     steps: Checkpoint steps to evaluate. If None, the last checkpoint of each
       run is evaluated. If 'best', the best checkpoint of each run is evaluated.
-    metric_for_best_model: Metric recorded during pretraining that selects the
-      best checkpoints, such as 'perplexity/perplexity/en'.
+    metric_for_best_model: Metric by which the best checkpoints are selected,
+      such as 'perplexity/perplexity/en'. It must be recorded during
+      pretraining.
     watch: Whether to evaluate all existing and future checkpoints of a single
       run until its training has finished. Learning curves then show the scores
       by step.

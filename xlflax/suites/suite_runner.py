@@ -87,8 +87,8 @@ def models_at(
     steps: Checkpoint steps. If None, the last checkpoint of each run is
       returned. If 'best', the best checkpoint of each run is returned, which
       may have a different step in each run.
-    metric_for_best_model: Metric recorded during pretraining that selects the
-      best checkpoints.
+    metric_for_best_model: Metric by which the best checkpoints are selected. It
+      must be recorded during pretraining.
 
   Raises:
     RunDirectoryError: If a directory does not contain a run.

@@ -42,8 +42,8 @@ class Collective:
     size: Number of devices in each group of devices that communicate.
     nodes: Number of nodes over which each group of devices is distributed.
     dtype: Data type of the exchanged array.
-    shape: Shape of the array that a device provides (reductions, permutations,
-      all-to-all) or receives (all-gather).
+    shape: Shape of the array that each device provides to a reduction,
+      permutation or all-to-all, or receives from an all-gather.
     bytes: Size in bytes of the array that `shape` describes.
   """
 

@@ -26,19 +26,18 @@ class Run:
   Attributes:
     kernels: Map from each kernel to its number of executions.
     exchanged: Map from each collective operation to its number of executions.
-    asynchronous: Map from each collective operation that overlaps with
-      computation to its number of executions, which is also counted in
-      `exchanged`.
-    exposed: Map from each collective to the seconds for which the device is
-      idle until the collective finishes.
+    asynchronous: Same counts as `exchanged`, but only for the collective
+      operations that overlap with computation.
+    exposed: Map from each collective to the seconds that the device waits for
+      it without computing.
     waited: Seconds for which the device is idle while it waits for memory
       copies.
     busy: Seconds for which the device executes kernels.
     windowed: Map from each windowed loop to its number of iterations. A
       windowed loop computes the partial sums into which the XLA partitioner has
       split a matmul.
-    unknown_loops: Number of loops with an unknown trip count, whose bodies are
-      counted once.
+    unknown_loops: Number of loops with an unknown trip count. The bodies of
+      these loops are counted once.
   """
 
   kernels: collections.Counter[Any] = dataclasses.field(

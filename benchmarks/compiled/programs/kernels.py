@@ -113,10 +113,10 @@ def make_reader(
 
   Args:
     platform: Platform of the devices: 'gpu', 'tpu' or 'cpu'.
-    pallas: Map from the result types of a Pallas kernel, as (dtype, shape)
-      pairs, to its number of FLOPs.
-    cycles: Map from the result types of a Pallas kernel, as (dtype, shape)
-      pairs, to its number of clock cycles. If None, cycles were not counted.
+    pallas: Number of FLOPs of each Pallas kernel. The keys are the types of the
+      kernel's results, as (dtype, shape) pairs.
+    cycles: Number of clock cycles of each Pallas kernel, with the same keys as
+      `pallas`. If None, cycles were not counted.
   """
 
   def read(

@@ -30,11 +30,13 @@ class AlignmentOptions(analysis_options.ModelAnalysisOptions):
       "argmax" intersect the alignments of both directions.
     layer: Layer whose alignments are written to files.
     entropic_reg: Weight of the entropic regularization in optimal transport.
-    marginals: Weights of the words in optimal transport: "uniform", or
-      proportional to the norms of their hidden states.
-    threshold: Minimum fraction of a word's mass that must be transported to
-      another word to align the two. By default, each word is aligned with the
-      word that receives the largest fraction.
+    marginals: Weights of the words in optimal transport. "uniform" weights all
+      words equally, and "norm" in proportion to the norms of their hidden
+      states.
+    threshold: Threshold for alignments. With the transport methods, a word is
+      aligned with each word that receives more than this fraction of its mass.
+      With "argmax", the similarity of aligned words must also exceed the
+      threshold. By default, each word is aligned with its best match.
     index_base: Index of a sentence's first word in the gold alignments.
     max_sentences: Maximum number of sentences per pair. By default, all
       sentences are used.

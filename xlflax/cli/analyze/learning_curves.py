@@ -18,8 +18,8 @@ class LearningCurvesOptions(analysis_options.AnalysisOptions):
       several runs.
     tasks: Evaluation tasks, separated by commas. Defaults to all tasks.
     metric: Metric to plot. Defaults to the main metric of each task.
-    source_language: Language on which the runs were fine-tuned, from which the
-      transfer gap is measured.
+    source_language: Language on which the runs were fine-tuned. The transfer
+      gap is measured relative to this language.
   """
 
   model_dir: tuple[str, ...]

@@ -28,8 +28,8 @@ class LexiconInductionOptions(analysis_options.ModelAnalysisOptions):
       only embeddings are compared.
     vec: Baseline word vectors in fastText's text format, as LANGUAGE=FILE.
       Repeat the option for each language.
-    restrict_vec: Also evaluate the word vectors of --vec on only those words
-      that consist of a single token of the model, for each model.
+    restrict_vec: For each model, also evaluate the word vectors of --vec on
+      only the words that are single tokens of the model.
     max_lines: Maximum number of text lines per language. By default, all lines
       are used.
     max_words: Maximum number of words per language.

@@ -33,7 +33,8 @@ class Selection:
     and 6.
 
     Args:
-      index: Zero-based ranks of the elements in ascending order, int64 [n].
+      index: Zero-based ranks of the elements to return, int64 [n]. The smallest
+        element of the subset has rank 0.
 
     Returns:
       Elements, int64 [n].

@@ -43,7 +43,7 @@ class _Spans(NamedTuple):
     texts: Token ids of each text.
     row: Index of each span's sequence in the batch, int64 [spans].
     unit: Index of the example within the sequence for each span, int64 [spans].
-    side: 0 for each span of source text and 1 for target text, int64 [spans].
+    side: 0 if a span is source text, and 1 if it is target text, int64 [spans].
     language: Language id of each span, int64 [spans].
     prefix: Special token before each text, or `_NO_PREFIX`, int64 [spans].
   """

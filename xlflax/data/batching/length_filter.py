@@ -15,8 +15,9 @@ def passes_length_filter(
   Monolingual examples always pass.
 
   Args:
-    lengths: Numbers of text tokens in each example, int64 [examples]: one array
-      for monolingual text, or one array each for source and target.
+    lengths: Number of text tokens in each example, int64 [examples].
+      Monolingual text has one array. Pairs have one for source and one for
+      target texts.
     dataset: Dataset that defines the filters `pairs.min_tokens` and
       `pairs.max_tokens` (PPA, section 4.1).
 
@@ -57,8 +58,9 @@ def truncated_lengths(
   (3, 3).
 
   Args:
-    lengths: Numbers of text tokens in each example, int64 [examples]: one array
-      for monolingual text, or one array each for source and target.
+    lengths: Number of text tokens in each example, int64 [examples].
+      Monolingual text has one array. Pairs have one for source and one for
+      target texts.
     dataset: Dataset that defines the layout and capacity.
 
   Returns:
@@ -78,8 +80,9 @@ def sequence_lengths(
   """Returns the number of tokens in each example, including special tokens.
 
   Args:
-    lengths: Numbers of text tokens in each example, int64 [examples]: one array
-      for monolingual text, or one array each for source and target.
+    lengths: Number of text tokens in each example, int64 [examples].
+      Monolingual text has one array. Pairs have one for source and one for
+      target texts.
     dataset: Dataset that defines the layout and length.
 
   Returns:
@@ -95,10 +98,10 @@ def count_truncated(
   """Counts the examples in which the source or the target was truncated.
 
   Args:
-    truncated: Numbers of text tokens in each example after truncation, int64
-      [examples]: one array for monolingual text, or one array each for source
-      and target.
-    lengths: Numbers of text tokens in each example before truncation, in the
+    truncated: Number of text tokens in each example after truncation, int64
+      [examples]. Monolingual text has one array. Pairs have one for source and
+      one for target texts.
+    lengths: Number of text tokens in each example before truncation, in the
       same form as `truncated`.
   """
   is_truncated = np.logical_or.reduce(

@@ -56,8 +56,8 @@ class RowIndex:
     num_rows: Number of sequences in an epoch.
     num_dropped: Number of examples that the length filters drop.
     num_truncated: Number of examples that are truncated.
-    num_removed_tokens: Number of text tokens in dropped examples and in the
-      truncated parts of other examples. 0 for BLOCKS and INTERLEAVED.
+    num_removed_tokens: Number of text tokens that are removed when examples are
+      dropped or truncated. 0 for BLOCKS and INTERLEAVED.
   """
 
   num_rows: int

@@ -83,13 +83,13 @@ class ShardEntry:
     tokens: Number of tokens in each of the task's languages, without eos.
     unknown: Number of unknown tokens in each of the task's languages.
     library: Name and version of the tokenization library. Empty if unknown.
-    begins: Whether the first example of the following shards starts a document,
-      because the example that originally started the document was omitted at
-      the end of this shard.
-    starts: Whether the shard's first example starts a document in any case.
-      This applies to the first shard of a task, and to a shard that follows the
-      omitted example that started its document. It is set when the task is
-      finalized.
+    begins: Whether the next example after this shard starts a document. It does
+      if the example that originally started the document was omitted at the end
+      of this shard.
+    starts: Whether the first example of the shard must be treated as the start
+      of a document. This applies to the first shard of a task, and to a shard
+      before which the example that started the document was omitted. It is set
+      when the task is finalized.
   """
 
   name: str
@@ -132,8 +132,8 @@ class TaskMeta:
     task: SeqIO name of the task.
     split: Name of the split, such as 'train'.
     languages: Language codes of the source and target texts, in order.
-    source_examples: Number of examples in the source, from which the sampling
-      rates are computed (N_i).
+    source_examples: Number of examples in the source (N_i). The sampling rates
+      are computed from these numbers.
     vocabulary: Hash of the vocabulary that encoded the text.
     fingerprint: Description of the source that identifies its content: its
       type, its `files` (path, size, and modification time or content digest)

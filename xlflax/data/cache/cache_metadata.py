@@ -29,8 +29,8 @@ class Generation:
   Attributes:
     mixtures: SeqIO mixing rates, as a nested mapping from mixture, split and
       task to the rate.
-    tasks: Number and digest of the metadata file of each task
-      (`generation-<number>.json`), with the keys of `cache_format.task_key`.
+    tasks: Number and digest of each task's metadata file,
+      `generation-<number>.json`. The keys are those of `cache_format.task_key`.
   """
 
   mixtures: dict[str, dict[str, dict[str, float]]]

@@ -129,7 +129,7 @@ class CachedLoader:
 
     Args:
       start: First step.
-      stop: First step after the batches, which is not included.
+      stop: First step that is not included.
 
     Returns:
       int32 arrays of shape [(stop - start) * B, T], as documented in

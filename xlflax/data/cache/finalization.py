@@ -28,8 +28,8 @@ def finalize_task(
     job: Job whose shards have all been written.
     tasks: Registered tasks, including the job's task.
     generation: Number of the cache's new generation.
-    older_generations: Numbers of the task's metadata files to keep for older
-      generations of the cache.
+    older_generations: Numbers of the task's metadata files that older
+      generations of the cache use. These files are kept.
 
   Returns:
     The metadata of the task.
