@@ -47,9 +47,9 @@ def read_query_documents(
       document (key `document`).
 
   Raises:
-    CorpusError: If the file is empty, or if a line has fewer than `texts`
-      texts, including the query. An error in a line contains the file and the
-      line.
+    CorpusError: If the file is empty, if a line has fewer than `texts` texts
+      (including the query), or if one of these texts is blank. An error in a
+      line contains the file and the line.
   """
   prefixes = {QUERY: '', DOCUMENT: ''} | dict(prompts or {})
   examples: list[labeled_examples.Example] = []
