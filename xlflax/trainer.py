@@ -109,8 +109,9 @@ class Trainer:
     xla_sdc_check: Whether to also run XLA's checker for silent data corruption
       in every step that `sdc_check_every` selects. It is supported only on
       TPUs.
-    profile_steps: Range FIRST:LAST of the steps to profile, from FIRST + 1 to
-      LAST, inclusive (`training.hooks.profiler_hook`).
+    profile_steps: Steps to profile, in the form FIRST:LAST. The profile
+      contains the steps from FIRST + 1 to LAST, inclusive
+      (`training.hooks.profiler_hook`).
     profile_memory: Whether to also profile the devices' memory.
     stop_after_steps: Step at which the run saves a checkpoint and stops, for
       tests and time-limited jobs. Learning rate schedules still end at

@@ -405,8 +405,8 @@ def _available_lines(source: BinaryIO, count: int) -> Iterator[list[bytes]]:
   is yielded immediately, and many lines of a fast source are yielded together.
 
   Args:
-    source: Source of lines. If reading it fails, the error is raised after the
-      last line.
+    source: Source of lines. If reading it fails, the lines that were read are
+      yielded before the error is raised.
     count: Maximum number of lines in a chunk.
   """
   lines: queue.Queue = queue.Queue(maxsize=4 * count)

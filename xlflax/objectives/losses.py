@@ -194,7 +194,7 @@ def linear_kl(
     support: Boolean array of shape [R], True for the tokens over which the
       softmax is computed.
     temperature: Temperature T > 0 by which the logits are divided.
-    chunk_size: Number of the K positions to score at a time. At most
+    chunk_size: Number of positions, out of K, to score at a time. At most
       [B, chunk_size, R] logits are then held in memory. If None, all logits
       [B, K, R] are held at once.
 

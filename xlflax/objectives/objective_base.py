@@ -34,8 +34,8 @@ class WeightedMean(NamedTuple):
   jnp.sum(weights))`.
 
   Attributes:
-    total: Weighted sum of the values, not divided by `weight`, of shape [] or,
-      for one value per language, [languages].
+    total: Weighted sum of the values, not divided by `weight`. The shape is [],
+      or [languages] for one value per language.
     weight: Sum of the weights, with the same shape as `total`.
   """
 
@@ -52,7 +52,7 @@ class ObjectiveOutput(NamedTuple):
       equivalent to one batch of k times the size.
     metrics: Mapping from the name of each metric to a weighted mean of shape []
       or [languages]. Metrics of shape [languages] are reported per language.
-      The loss does not need to be repeated.
+      The mapping need not contain the loss.
     state: State of the objective after the batch (see `Objective.init_state`).
   """
 
@@ -120,8 +120,8 @@ class Teacher(Protocol):
     cheap.
 
     Args:
-      like: Configuration of the student's encoder, whose vocabulary size the
-        teacher's module gets.
+      like: Configuration of the student's encoder. The teacher's module is
+        built with the vocabulary size of this configuration.
     """
 
   def load(
@@ -145,8 +145,8 @@ class Objective(validation.ValidatedFields):
   `init_heads` and reads them from `params['heads'][self.name]`.
 
   Attributes:
-    ROWS: Class attribute that specifies the required arrangement of the
-      sequences.
+    ROWS: Class attribute that specifies how the texts of an example must be
+      arranged in the input sequences.
     GOLD: Class attribute that maps the key of each required gold label to the
       rank of its array, such as 1 for shape [B].
     name: Name of the objective, which prefixes its metrics and is the key of
@@ -176,8 +176,8 @@ class Objective(validation.ValidatedFields):
         `LabeledDatasetConfig`, or another object that provides batches.
 
     Raises:
-      ConfigError: If the dataset's sequences have a different arrangement, or
-        if a required label is missing.
+      ConfigError: If the texts of the dataset are not arranged as `ROWS`
+        requires, or if a required label is missing.
     """
     batch_requirements.check_batches(
       dataset, self.ROWS, self.GOLD, objective=self.name

@@ -127,9 +127,9 @@ class ObjectiveMixture:
       In each block of steps, every entry is drawn exactly in proportion to its
       weight. The order within a block depends only on the seed and the block's
       index.
-    schedule: Cycle of steps that is repeated if `combine` is ALTERNATE. Each
-      element is the index of an entry, or a tuple of indices. For example, `(0, 0, 1)` trains
-      entry 0 twice and then entry 1, and `((0, 1), 2)` trains entries 0 and 1
+    schedule: Cycle of steps that ALTERNATE repeats. Each element is the index
+      of an entry, or a tuple of indices. For example, `(0, 0, 1)` trains entry
+      0 twice and then entry 1, and `((0, 1), 2)` trains entries 0 and 1
       together and then entry 2. If None, each step trains one entry, in the
       order of `entries`.
     seed: Random seed for the order of the entries with SAMPLE.

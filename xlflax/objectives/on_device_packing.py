@@ -88,8 +88,8 @@ def pack_sequences(
     batch: Mapping from batch keys to arrays of the texts, of shape [N, T], as
       created by `supervised.featurizers.text_fields`.
     vocabulary: Vocabulary specification with the padding id.
-    share: Number of tokens in the packed sequences, as a fraction of the N * T
-      tokens of the batch.
+    share: Size of the packed sequences in tokens, relative to the N * T tokens
+      of the batch.
     longest: Maximum sequence length of the model, at least T.
   """
   count, length = batch[batch_keys.TOKEN_IDS].shape

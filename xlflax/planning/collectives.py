@@ -44,12 +44,12 @@ class Collective:
   """A collective operation on one array.
 
   Attributes:
-    kind: Type of the collective, such as 'all-reduce', one of KINDS.
-    size: Number of devices in each group that exchanges data.
+    kind: Type of the collective, an element of KINDS such as 'all-reduce'.
+    size: Number of devices in each group. The devices of a group exchange data.
     nodes: Number of nodes over which the devices of a group are distributed.
     dtype: Data type of the array, as in HLO.
-    shape: Shape of the array that a device contributes, or for an all-gather,
-      of the array that a device receives.
+    shape: Shape of the array that a device contributes. For an all-gather, it
+      is the shape of the array that a device receives.
     bytes: Size in bytes of the array that `shape` describes.
   """
 

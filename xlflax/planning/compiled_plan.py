@@ -29,8 +29,8 @@ def analyze_run(
     setup: Model, vocabulary, settings and step functions of the run. Its
       devices are those of the target machine or CPU devices.
     machine: Machine for which costs are estimated.
-    is_compiled: Whether the compiler of the target machine compiles the steps,
-      rather than the CPU compiler.
+    is_compiled: Whether the compiler of the target machine compiles the steps.
+      If False, the CPU compiler compiles them.
 
   Returns:
     'machine', 'memory' and 'sharding' (bytes per device), 'steps' (each kind of

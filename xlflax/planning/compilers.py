@@ -155,7 +155,8 @@ def topology_name(machine: machine_topology.DeviceTopology) -> dict[str, Any]:
     machine: Target machine, whose devices need not be attached to this host.
 
   Raises:
-    ConfigError: If no slice has the machine's number of chips.
+    ConfigError: If no TPU slice of the requested type has the requested number
+      of chips.
   """
   assert machine.accelerator is not None
   name, dimensions = (
@@ -306,8 +307,8 @@ def trace_for_machine(
     machine: Target machine, whose devices need not be attached to this host.
     by: Platform whose compiler is used, 'cpu', 'gpu' or 'tpu'. If None, the
       compiler of the machine is used.
-    has_kernels: Whether to use Pallas kernels where an implementation without
-      kernels exists.
+    has_kernels: Whether to use Pallas kernels for operations that can also be
+      computed without kernels.
   """
   jax.clear_caches()
   target = target_of(machine)._replace(has_kernels=has_kernels)

@@ -74,7 +74,8 @@ def create_cpu_devices(machine: machine_topology.DeviceTopology) -> None:
     machine: Target machine, whose devices are replaced by CPU devices.
 
   Raises:
-    ConfigError: If JAX has already created fewer devices.
+    ConfigError: If JAX has already created its devices, and they are fewer than
+      those of the target machine.
   """
   flags = environment_variables.read_xla_flags(os.environ)
   os.environ['XLA_FLAGS'] = ' '.join(

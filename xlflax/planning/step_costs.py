@@ -60,10 +60,9 @@ class Operation:
     name: Name of the JAX primitive or of the Pallas kernel.
     part: Part of the model, such as 'MLP'.
     phase: Phase of the step: 'forward', 'backward' or 'update'.
-    flops: Number of floating-point operations each time the operation is
-      executed.
-    bytes: Number of bytes that the operation reads and writes each time it is
-      executed.
+    flops: Number of floating-point operations per execution of the operation.
+    bytes: Number of bytes that each execution of the operation reads and
+      writes.
     count: Number of times that the operation is executed in a step.
     rate: Speed of the matmul relative to a bfloat16 matmul.
     misaligned: Descriptions of the arrays whose contiguous dimension is not a
@@ -140,11 +139,11 @@ class _Value:
     in_memory: Whether the value is an array in memory or a view of one.
     is_scattered: Whether the array is a constant, such as zeros, into which a
       scatter or an update in place has written elements.
-    is_product: Whether the array is the result of a matmul that has a single
-      use.
-    is_accumulated: Whether the array is the result of a matmul that adds
-      another array. XLA does not fuse another addition with two matmul results
-      if one of them is such an array.
+    is_product: Whether the array is the result of a matmul and is used only
+      once.
+    is_accumulated: Whether the array is the result of a matmul that also adds
+      another array. XLA does not fuse a further addition of this array with a
+      second matmul.
   """
 
   reads: dict[int, float]

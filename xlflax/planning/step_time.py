@@ -108,7 +108,8 @@ def operation_seconds(
   """Estimates the time in seconds of an operation on one device.
 
   Args:
-    operation: Operation whose FLOPs and bytes are totals over all devices.
+    operation: Operation to time. Its FLOPs and bytes are totals over all
+      devices.
     accelerator: Type of the device.
     devices: Number of devices. All work except the update is divided equally
       among them.

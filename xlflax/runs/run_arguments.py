@@ -42,8 +42,8 @@ def choose_step(
 
   Raises:
     CheckpointError: If the checkpoint does not exist.
-    ConfigError: If `step` is any other string, or if it is 'best' and no metric
-      selects it.
+    ConfigError: If `step` is a string other than 'last', 'best' and
+      'untrained', or if it is 'best' and no metric selects the best checkpoint.
   """
   if step == result_store.UNTRAINED:
     return step
@@ -150,8 +150,8 @@ def score_pairs(
   Args:
     eval_model: Model with restored parameters.
     pairs: N pairs of texts.
-    languages: Pair of language codes: that of all first texts and that of all
-      second texts.
+    languages: Pair of language codes: the language of all first texts, and the
+      language of all second texts.
     objective: Name of the training objective whose head scores the pairs.
     max_length: Maximum number of tokens per pair. If None, the length with
       which the run was fine-tuned is used.

@@ -43,8 +43,8 @@ def states(
 
   Args:
     eval_model: Model with its parameters and its vocabulary.
-    token_ids: N lists of token ids, without special tokens. Their length T may
-      differ.
+    token_ids: N lists of token ids, without special tokens. The lists may
+      differ in length.
     language_ids: Index of each text's language in the vocabulary's list of
       languages.
     max_length: Maximum number of tokens per text, including bos and eos. If

@@ -63,8 +63,8 @@ def linear_cka(
     of a set are equal.
 
   Raises:
-    AnalysisError: If there are fewer than 2 vectors (4 if debiased), their
-      numbers differ, or a value is not finite.
+    AnalysisError: If there are fewer than 2 vectors (4 if debiased), the
+      numbers of vectors differ, or a value is not finite.
   """
   cka = LayerCKA(estimator=estimator)
   first = vector_checks.check_axes(first, 'first', 'vectors, dimensions')

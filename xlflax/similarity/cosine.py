@@ -38,7 +38,7 @@ def find_nearest(
 
   Args:
     first: Vectors of shape [N, H], float32.
-    second: Vectors of shape [M, H], float32. M must be positive if N is.
+    second: Vectors of shape [M, H], float32. M may be 0 only if N is 0.
     block_size: Number of rows and columns per block of similarities.
 
   Returns:

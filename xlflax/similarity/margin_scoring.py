@@ -136,8 +136,8 @@ def margin_scores(
   Args:
     first: Sentence embeddings of shape [N, D].
     second: Sentence embeddings of shape [N, D].
-    k: Number of nearest neighbors whose mean similarity is compared with the
-      pair's similarity.
+    k: Number of nearest neighbors. A margin score compares the similarity of a
+      pair with the mean similarity of both rows to their neighbors.
     margin: Formula for the margin score: ABSOLUTE, DISTANCE or RATIO. The ratio
       is 0 if the neighbors' mean similarity is not positive.
     blocks: Block sizes, which bound the memory that the search needs.

@@ -124,8 +124,8 @@ def fit_vocabulary_alignment(
   Args:
     source: Vectors of all words of the source language, of shape [N, D].
     target: Vectors of all words of the target language, of shape [M, D].
-    pairs: Row indices of source and target words that are translations, int of
-      shape [P, 2].
+    pairs: Pairs of row indices (source word, target word) that are translations
+      of each other, int of shape [P, 2].
     max_rounds: Maximum number of normalization rounds. With 0, vectors are
       only scaled to unit length.
 

@@ -23,8 +23,8 @@ def compute_limits(
   """Returns the scores that a block's entries must exceed to be in the top k.
 
   Args:
-    top_k: Pair of the top k entries in each row and the top k entries in each
-      column that were found so far.
+    top_k: Pair of the entries found so far: the top k entries in each row, and
+      the top k entries in each column.
     first_row: Index of the block's first row.
     first_column: Index of the block's first column.
     block: Scores of shape [rows, columns].
@@ -54,8 +54,8 @@ def merge_hits(
   """Merges candidates in a block of scores into the top k of rows and columns.
 
   Args:
-    top_k: Pair of the top k entries in each row and the top k entries in each
-      column that were found so far.
+    top_k: Pair of the entries found so far: the top k entries in each row, and
+      the top k entries in each column.
     hits: Entries of the block that may be among the top k of their row or
       column.
     first_row: Index of the block's first row.

@@ -20,8 +20,8 @@ def center_by_group(vectors: np.ndarray, groups: Sequence[str]) -> np.ndarray:
   """Subtracts from each vector [N, H] the mean of its group.
 
   Args:
-    vectors: Vectors of shape [N, H], of any float type, which is also the type
-      of the result.
+    vectors: Vectors of shape [N, H], of any float type. The result has the same
+      type.
     groups: Name of each vector's group, such as its language.
   """
   centered = np.empty_like(vectors)
@@ -73,7 +73,7 @@ def iterative_normalization(
     vectors: Vectors of one language, of shape [N, D]. The computation uses the
       vectors' float type, and means are float64.
     max_rounds: Maximum number of rounds. The original paper uses five.
-    tolerance: Maximum norm of the mean at which the iteration ends.
+    tolerance: Norm of the mean at or below which the iteration ends.
 
   Returns:
     The vectors after the last scaling, and the means.

@@ -135,7 +135,7 @@ def transport_plan(
     regularization: Entropic regularization r. The smaller the value, the closer
       the plan is to a permutation.
     max_rounds: Maximum number of iterations.
-    tolerance: Maximum relative error of the row sums at which the iteration
+    tolerance: Relative error of the row sums at or below which the iteration
       ends.
 
   Returns:

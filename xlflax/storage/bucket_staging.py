@@ -124,9 +124,9 @@ def stage_output(
   Args:
     name: Path of the output, on disk or in a bucket.
     new: Whether to reject an existing output and start with an empty folder.
-    share: Pair (i, n) if the folder is the i-th of n shards of an output that
-      several machines write, where i starts at 0. The folder then initially
-      contains only JSON files, and nothing in the bucket is deleted.
+    share: Pair (i, n) if several machines write the output. The folder is then
+      the i-th of n shards, where i starts at 0. It initially contains only JSON
+      files, and nothing in the bucket is deleted.
 
   Raises:
     RunDirectoryError: If the existing output cannot be read, or another process
@@ -244,8 +244,9 @@ class _Mirror:
     """Uploads the local copy to the bucket. The manifest is uploaded last.
 
     Args:
-      is_shard: Whether the copy is one shard of an output, so the bucket may
-        contain other files and stays incomplete.
+      is_shard: Whether the copy is one shard of an output. The bucket may then
+        contain files of other shards, and the output remains incomplete after
+        the upload.
     """
     local = self._local()
     changed = dict(local.items() - self._remote.items())

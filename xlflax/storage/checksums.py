@@ -265,8 +265,9 @@ def read_json(
     path: File on disk or in a bucket.
     error: Class of the error to raise.
     message: First sentence of the error message.
-    has_digest: Whether to verify the value's own digest (see `add_digest`).
-    fix: Instruction that resolves the problem, for the error message.
+    has_digest: Whether the JSON value contains its own digest (see
+      `add_digest`), which is then verified.
+    fix: Hint for the error message that explains how to solve the problem.
     convert: Function that is applied to the parsed JSON value. Its result is
       returned.
 

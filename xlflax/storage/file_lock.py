@@ -27,8 +27,7 @@ def lock_directory(
     directory: Directory to lock.
     name: Name of the lock file. The lock file of a shard has the suffix
       `-i-of-n`.
-    what: Name of the directory's type for the error message, such as 'token
-      cache'.
+    what: Type of the directory for the error message, such as 'token cache'.
     error: Class of the error to raise if a different process is writing to the
       directory or shard.
     share: Pair (i, n) to lock only the i-th of n shards, where i starts at 0.

@@ -18,8 +18,8 @@ def kvstore_spec(path: str) -> dict[str, Any]:
   """Returns the specification of a path's TensorStore key-value store.
 
   Args:
-    path: gs://BUCKET/NAME, s3://BUCKET/NAME, or an absolute path on disk, in
-      which `..` is resolved because TensorStore rejects it.
+    path: gs://BUCKET/NAME, s3://BUCKET/NAME, or an absolute path on disk.
+      TensorStore rejects `..` in a path on disk, so this function resolves it.
 
   Raises:
     RunDirectoryError: If the path is in Azure, which TensorStore does not

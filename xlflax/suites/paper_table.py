@@ -98,11 +98,11 @@ class PaperTable:
       `section`, `name`, `run`, `setting` and `reference` describe each row
       (`PublishedRow`). The other columns are the columns of the table. An empty
       cell means that the paper contains no such score.
-    scores: Source of each measured score, as a mapping from settings to
-      mappings from columns to tuples. A tuple has the form (task, metric) or
+    scores: Source of each measured score. It maps each setting to a mapping
+      from columns to tuples. A tuple has the form (task, metric) or
       (task, metric, run), as in `ScoreSource`.
-    means: Mapping from each column that is a mean of other columns to these
-      columns. If one of them is a tuple of columns, the mean of the tuple is
+    means: Mapping from each column that is a mean to the columns that it
+      averages. If one of them is a tuple of columns, the mean of the tuple is
       used, as in {'Avg': ('XNLI', ('XQuAD F1', 'XQuAD EM'))}.
     summary: Columns for which the changes from the reference rows are printed.
       If empty, the columns in `means` are printed, or all columns if `means` is

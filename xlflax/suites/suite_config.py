@@ -37,13 +37,14 @@ class SuiteTask:
     select: Dev-set metric that selects the best checkpoint of a trial and the
       best setting of the grid.
     test_top_k: Number of hyperparameter settings to evaluate on the test sets,
-      ranked by `select`. The task's score is their mean. The ECS paper reports
-      the mean of the two best settings.
+      ranked by `select`. The task's score is the mean over these settings. The
+      ECS paper reports the mean of the two best settings.
     metrics: Metrics whose mean is the task's score, such as 'f1' for 'f1/fr'.
       If empty, the metrics that the evaluation tasks declare in
       `EvalTask.score_metrics` are used.
     recipe: Mapping from bindings of a published recipe, such as 'EPOCHS = 5',
-      to the source of each binding. They are applied after `bindings`.
+      to the source of each binding. The recipe's bindings are applied after
+      `bindings`.
     deviations: Descriptions of recipe settings that are not implemented.
   """
 

@@ -50,8 +50,9 @@ class TaskPlan:
       stored a result.
     splits: Mapping from the splits 'training', 'development' and 'test' to the
       languages with and without files.
-    test_data: Languages of the test data that can be read, and the numbers of
-      labeled examples of those with unlabeled examples.
+    test_data: Languages or files of the test data that can be read. If a
+      language or file has unlabeled examples, the number of its labeled
+      examples is also included.
     failures: Files that cannot be read, and other errors of the task.
   """
 

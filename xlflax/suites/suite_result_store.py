@@ -31,8 +31,8 @@ def write(
   Args:
     result: Result of a suite task.
     output: Output directory of the suite.
-    is_shared: Whether other machines also write to the directory. The results
-      are then added to the manifest with the final report only.
+    is_shared: Whether other machines also write to the directory. If True, the
+      result is not added to the manifest until the final report is written.
   """
   record = {
     'task': result.task,
@@ -159,8 +159,9 @@ def merge_results(
     suite: Suite whose task results are read. The results are in the order of
       its tasks.
     output: Output directory of the suite.
-    load_tests: Function that creates the evaluation tasks with which an earlier
-      result was computed, given the suite task, the model's label and the step.
+    load_tests: Function that takes a suite task, a model's label and a step,
+      and creates the evaluation tasks with which an earlier result was
+      computed.
 
   Returns:
     The results of models in this call, followed by the results of models in

@@ -195,10 +195,10 @@ def _lines(
 
   Args:
     table: Table of a paper that the suite reproduces.
-    names: Names of the rows to include, by row identifier.
+    names: Mapping from the identifiers of the rows to include to their names.
     columns: Columns to include.
-    scores_by_label: Scores and their number format, by label of the line. Lines
-      without scores are left out.
+    scores_by_label: Mapping from labels of lines, such as 'paper', to scores
+      and the format of their numbers. Lines without scores are left out.
   """
   section = ''
   for row in table.rows:

@@ -321,11 +321,12 @@ def select_update(
 
   Args:
     condition: Condition that selects the function, a boolean scalar.
-    update: Function that returns a tree of the same structure, shapes and
-      dtypes.
+    update: Function of `state` whose result is returned if the condition holds.
+      The result must have the same structure, shapes and dtypes as that of
+      `otherwise`.
     state: Argument of the selected function.
-    otherwise: Function that is called with `state` if the condition does not
-      hold. By default, it returns `state` unchanged.
+    otherwise: Function of `state` whose result is returned if the condition
+      does not hold. By default, it returns `state` unchanged.
 
   Returns:
     The selected tree.

@@ -478,7 +478,8 @@ class TrainingRun:
         A value is a number, an array of shape [], text or None.
 
     Raises:
-      ConfigError: If the metrics are not dictionaries of such values.
+      ConfigError: If a group is not a dictionary of such values, or if there
+        are positional arguments after the step.
     """
     _check_metrics(args, metrics)
     if self._writer:
@@ -557,8 +558,10 @@ def _check_metrics(args: tuple[Any, ...], metrics: Mapping[str, Any]) -> None:
   """Checks the metrics that a hook writes.
 
   Args:
-    args: Positional arguments after the step, which must be empty.
-    metrics: Values by name for each group.
+    args: Positional arguments after the step. An error is raised if there are
+      any.
+    metrics: Mapping from each group to its values by name, as in
+      `write_metrics`.
 
   Raises:
     ConfigError: If the metrics are not dictionaries of numbers and text.

@@ -147,8 +147,8 @@ class Plateaus:
 
     Args:
       step: Step of the report.
-      metrics: Metrics by name, to which the entropies within a language are
-        added.
+      metrics: Metrics by name. The unigram entropies within a language are
+        added to this mapping.
       tokens: Number of tokens read up to the report.
     """
     for plateau in self._plateaus:
@@ -190,8 +190,8 @@ def mixture_entropies(
 
   Args:
     mixture: Mixture of objectives that the run trains.
-    loaders: Data loaders by dataset name. Loaders that read no cache, which
-      would have to prepare their first batches again, are left out.
+    loaders: Data loaders by dataset name. Only loaders that read a token cache
+      are used, because others would have to prepare their first batches again.
     spec: Sizes and special token ids of the vocabulary.
 
   Returns:

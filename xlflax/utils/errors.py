@@ -103,7 +103,7 @@ class XlflaxError(Exception):
     got: The invalid value. If None, the message contains no value.
     expected: The valid values, or None.
     where: The location: file:line, gin binding, task, example index or step.
-    fix: An instruction that solves the problem, or None.
+    fix: A hint on how to solve the problem, or None.
     status: Exit status of the command if the error ends it. FAILURE means that
       the same command may succeed later without a change. The status is always
       FAILURE if the cause is a temporary error of the operating system.

@@ -33,9 +33,10 @@ def print_table(table: rich.table.Table, console: rich.console.Console) -> None:
   columns as fit. A single column that is too wide is folded.
 
   Args:
-    table: Table to print. Its first column identifies the rows and is repeated
-      in each part. If rows have the same entry in this column, the following
-      text columns are also repeated, until all rows differ.
+    table: Table to print. If it is split into parts, each part repeats the
+      first column, which identifies the rows. If rows have the same entry in
+      this column, the following text columns are also repeated, until all rows
+      differ.
     console: The console on which the table is printed.
   """
   for column in table.columns:

@@ -74,8 +74,8 @@ def pass_on_signal(number: int | None, *, followed: bool) -> None:
 
   Args:
     number: The signal, or None if this process received none.
-    followed: Whether the run has already stopped in response to a signal: to
-      `number`, or to a signal that another process received.
+    followed: Whether the run has already stopped in response to `number` or to
+      a signal that another process received.
   """
   if process_exit.is_command():
     note_signal(signal.SIGTERM if followed and number is None else number)

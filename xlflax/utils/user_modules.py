@@ -683,7 +683,7 @@ def import_optional(name: str, needs: str, *, fix: str) -> Any:
     name: The name of the module.
     needs: The sentence of the error message that explains why the package is
       required, such as 'Plots require matplotlib'.
-    fix: The instruction that installs the package.
+    fix: A hint that explains how to install the package.
 
   Raises:
     ConfigError: If the package is not installed.

@@ -74,8 +74,8 @@ class FineTuning(objective_base.Objective):
   tokens through the encoder. Heads for sequences read its last position.
 
   Attributes:
-    features: Type of features that the head reads: PLUG_OUT for hidden states,
-      or PLUG_IN for VECO's features of text pairs.
+    features: Features that the head reads: PLUG_OUT for the hidden states of
+      each sequence, or PLUG_IN for VECO's features of text pairs.
     states_from: Component of an encoder-decoder whose hidden states the head
       reads. If None, it is the decoder, or the encoder if `layer` is set. For a
       model without a decoder, it must be None or ENCODER.
@@ -145,8 +145,8 @@ class FineTuning(objective_base.Objective):
         and FIRST otherwise.
 
     Raises:
-      ConfigError: If FIRST is set for a decoder, whose first hidden state
-        belongs to the start symbol.
+      ConfigError: If `pooling` is FIRST and the model is a decoder. The first
+        hidden state of a decoder belongs to the start symbol.
     """
     if not self.reads_decoder(model):
       return Pooling.FIRST if pooling is None else pooling
@@ -255,7 +255,8 @@ class FineTuning(objective_base.Objective):
     Args:
       model: Linen module of the model.
       params: Parameters `{'model': ..., 'heads': ...}`.
-      batch: Batch of sequences, with the paired sequences for PLUG_IN.
+      batch: Batch of sequences. PLUG_IN also requires the sequences with which
+        they are paired.
       vocabulary: Vocabulary specification with sizes and special ids.
       rng: Random key for dropout. If None, dropout is not applied.
 

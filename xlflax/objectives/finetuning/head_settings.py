@@ -15,7 +15,7 @@ class Features(enum.StrEnum):
 
   Attributes:
     PLUG_OUT: The hidden states H^L of an ordinary encoder.
-    PLUG_IN: The concatenation [H^L : S^L] of VECO (section 3.1), which requires
+    PLUG_IN: The concatenation [H^L : S^L] (VECO, section 3.1). It requires
       `paired_*` sequences in the batch.
   """
 

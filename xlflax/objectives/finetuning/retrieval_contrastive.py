@@ -67,8 +67,9 @@ class RetrievalContrastive(objective_base.Objective):
     mini_batch_size: Number of sequences to encode at a time, summed over all
       devices. It must divide the batch size. If None, the complete batch is
       encoded at once.
-    packed: Number of tokens in the packed sequences, as a fraction of all
-      tokens in the batch (including padding). If None, texts are not packed.
+    packed: Size of the packed sequences, relative to the size of the batch.
+      Both sizes are numbers of tokens, including padding. If None, texts are
+      not packed.
     name: Name of the objective, which prefixes its metrics.
   """
 

@@ -76,8 +76,8 @@ def squared_error(
   Args:
     name: Name of the objective, which prefixes the metric.
     predictions: Predicted values, float32 of shape [B].
-    gold: Gold values, float32 of shape [B], not finite for sequences without a
-      label.
+    gold: Gold values, float32 of shape [B]. The value of a sequence without a
+      label is NaN or infinite.
     language_ids: Language id of each sequence, int [B].
     num_languages: Number of languages.
 

@@ -63,10 +63,10 @@ class Distillation(objective_base.Objective):
     random_probability: Probability of replacing a selected token by a random
       word. Selected tokens that are not replaced by the mask symbol or a random
       word are kept unchanged.
-    mlm_weight: Weight of an additional masked-LM loss. This loss is the mean
-      over the same masked sequences in all languages, and the student runs once
-      for both losses. With k micro-batches, the distillation loss is the
-      average of the micro-batches' means.
+    mlm_weight: Weight of an additional masked-LM loss. The student runs once,
+      on the same masked sequences, for both losses. The masked-LM loss is the
+      mean over the sequences of all languages. With k micro-batches, the
+      distillation loss is the average of the micro-batches' means.
     chunk_size: Number of positions per sequence whose logits are computed at a
       time. If None, the logits of all K selected positions are computed at
       once.
@@ -126,8 +126,8 @@ class Distillation(objective_base.Objective):
       CheckpointError: If the checkpoint does not exist.
       VocabularyError: If the teacher and the student share no token, or if only
         the sizes of the run's vocabulary are known.
-      ConfigError: If the teacher has language embeddings, but none for the
-        language `language`.
+      ConfigError: If the teacher has language embeddings, but no embedding for
+        the language `language`.
     """
     del params
     if vocabulary is None:

@@ -31,7 +31,8 @@ class LogitPositions(enum.Enum):
   The loss is the same for all values.
 
   Attributes:
-    MASKED: Only the selected positions, which is much cheaper.
+    MASKED: Only the positions that were selected for masking. This is much
+      cheaper.
     ALL: All positions.
   """
 
@@ -69,8 +70,8 @@ class MaskedLM(objective_base.Objective):
   Attributes:
     mask_ratio: Fraction of each sequence's text tokens to select for masking,
       or a function of the step.
-    max_mask_ratio: Upper bound for `mask_ratio`, which determines the static
-      number of scored positions. It is required only if the ratio is a
+    max_mask_ratio: Upper bound for `mask_ratio`. It determines the static
+      number of scored positions, and is required only if the ratio is a
       schedule.
     mask_probability: Probability of replacing a selected token by the mask
       symbol.
@@ -83,7 +84,7 @@ class MaskedLM(objective_base.Objective):
       complete VOCABULARY, or the words of the token's LANGUAGE (required if
       languages have separate embeddings).
     logit_positions: Positions at which logits are computed: only the MASKED
-      ones, or ALL. The loss does not depend on it.
+      ones, or ALL. The choice does not change the loss.
     chunk_size: Number of vocabulary rows to score at a time. If None, all rows
       are scored at once.
     name: Name of the objective, which prefixes its metrics.

@@ -32,8 +32,8 @@ class MoCoQueue:
   Attributes:
     size: Number of keys in the queue (PPA: 32,000). It must be a multiple of
       the number of pairs in a batch.
-    momentum: Momentum m of the key encoder in theta_k <- m theta_k + (1 - m)
-      theta_q (PPA: 0.999).
+    momentum: Momentum m of the key encoder (PPA: 0.999). Each step computes
+      theta_k <- m theta_k + (1 - m) theta_q.
   """
 
   size: validation.PositiveInt = 32_000
@@ -137,9 +137,10 @@ def enqueue(
     state: Key encoder and queue, as documented in the module docstring.
     new_entries: Mapping with the arrays of the b new queue entries, as in
       `state['queue']`.
-    valid: Boolean array of shape [b], True for pairs that replace an entry.
-    context: `ObjectiveContext` that provides the index and the number of
-      micro-batches.
+    valid: Boolean array of shape [b], True for new entries that replace an old
+      entry of the queue.
+    context: `ObjectiveContext` that provides the number of micro-batches and
+      the index of the current micro-batch.
 
   Returns:
     The updated state.

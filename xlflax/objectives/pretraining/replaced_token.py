@@ -88,11 +88,11 @@ class ReplacedTokenDetection(objective_base.Objective):
     discriminator_weight: Weight of the discriminator's loss (lambda; 50 in
       ELECTRA and XLM-E).
     share_embeddings: Whether the generator and the model share token and
-      position embeddings, which both losses then train (ELECTRA). They must
+      position embeddings, which both losses then train (ELECTRA). Both must
       have the same `hidden_dim`.
     chunk_size: Number of vocabulary rows to score at a time for the generator's
-      loss and samples. If None, all rows are scored at once, with two float32
-      arrays of shape [B * K, V].
+      loss and samples. If None, all rows are scored at once, which requires two
+      float32 arrays of shape [B * K, V].
     name: Name of the objective, which prefixes its metrics.
   """
 

@@ -203,7 +203,7 @@ def with_symbols(rows, symbols: SourceSymbols, vocabulary):
 
   Args:
     rows: Mapping from batch keys to arrays of the sequences, of shape [B, T].
-    symbols: Special symbols to add to the converted sequences.
+    symbols: Special symbols that surround the text in the returned sequences.
     vocabulary: Vocabulary specification with special ids and language symbols.
 
   Raises:

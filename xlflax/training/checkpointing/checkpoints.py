@@ -43,11 +43,11 @@ class CheckpointOptions:
     save_interval_steps: Number of steps between checkpoints. The last step is
       always saved.
     max_to_keep: Number of newest checkpoints to keep. If None, all are kept.
-    keep_period: Number of steps between checkpoints that are always kept. Their
-      steps are the multiples of this number.
-    metric_for_best_model: Evaluation metric whose best checkpoint is also kept,
-      for example 'retrieval/accuracy/mean'. A checkpoint is written when the
-      metric is evaluated.
+    keep_period: If a step is a multiple of this number, its checkpoint is
+      always kept.
+    metric_for_best_model: Evaluation metric, for example
+      'retrieval/accuracy/mean'. The checkpoint with the best value is also
+      kept. A checkpoint is written when the metric is evaluated.
     greater_is_better: Whether higher values of `metric_for_best_model` are
       better. If None, the evaluation task determines it.
     enable_async_checkpointing: Whether to write checkpoints in the background

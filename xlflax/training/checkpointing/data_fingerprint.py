@@ -177,7 +177,7 @@ def check_vocabulary(
     vocabulary: Vocabulary to use with the parameters of the run.
     model_dir: Model directory of the run.
     where: Location of the vocabulary, for the error message.
-    fix: Instruction that resolves the problem, for the error message.
+    fix: Hint for the error message that explains how to solve the problem.
 
   Raises:
     VocabularyError: If the content of the vocabulary differs.

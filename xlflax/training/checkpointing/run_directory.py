@@ -73,8 +73,9 @@ def check_run_directory(
     on_config_mismatch: Action if the directory contains a run with a different
       configuration.
     can_resume: Function that returns whether the run in the directory can be
-      resumed with this configuration. It determines the hint of the error, or
-      raises an error that names the obstacle.
+      resumed with this configuration. The result determines the hint in the
+      error message. The function may raise an error that states why the run
+      cannot be resumed.
 
   Raises:
     RunDirectoryError: If the directory contains a different run (the message

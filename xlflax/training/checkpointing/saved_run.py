@@ -34,8 +34,8 @@ class SavedRun:
     model: Linen module of the run.
     vocabulary: Vocabulary of the trained model.
     objectives: Training objectives by name. Empty if they were not recorded.
-    inputs: Settings that convert labeled examples to model inputs, by the name
-      of the objective (see `objective_config.collect_inputs`).
+    inputs: Settings for converting labeled examples to model inputs, by the
+      name of the objective (see `objective_config.collect_inputs`).
   """
 
   directory: pathlib.Path

@@ -76,8 +76,8 @@ class Accelerator:
     cores: Number of TensorCores per TPU device.
     clock: Clock rate in GHz, or 0 if unknown.
     topology: XLA's name for slices of this TPU type, such as 'v5p'.
-    dimensions: Number of dimensions of the grid in which the chips of a slice
-      of this TPU type are arranged.
+    dimensions: Number of dimensions of the grid in which the chips of a TPU
+      slice are arranged.
     halves: Number of JAX devices per TPU chip.
   """
 
@@ -187,8 +187,9 @@ def find_accelerator(platform: str, name: str) -> Accelerator | None:
   Args:
     platform: Type of the accelerator, 'gpu' or 'tpu'.
     name: Name of the accelerator, such as 'H200', in upper or lower case. If
-      the name lacks the amount of memory, the largest is selected: 'A100' is
-      'A100-80GB'. The name of a TPU may be its device kind, such as 'tpu7x'.
+      the name does not specify the amount of memory, the variant with the most
+      memory is selected: 'A100' selects 'A100-80GB'. The name of a TPU may be
+      its device kind, such as 'tpu7x'.
   """
   candidates = [a for a in TABLE if a.platform == platform]
   name = name.lower()

@@ -86,9 +86,9 @@ class Partitioner:
       all devices divided by the sizes of the other axes.
     tensor_splits: Arrays that are split along the tensor axis: LAYERS for
       parameters and the computation inside a layer, or PARAMETERS for
-      parameters and the batch. With PARAMETERS, the fsdp and tensor axes
-      together can split parameters over a number of devices that does not
-      divide the width of the model. For example, 512 = 256 x 2 devices can
+      parameters and the batch. With PARAMETERS, parameters are split over the
+      fsdp and tensor axes together. The number of devices along both axes need
+      not divide the width of the model. For example, 512 = 256 x 2 devices can
       split a width of 768.
     rules: Pairs (logical axis, mesh axes) that map the logical axes of arrays
       to the mesh. The mesh axes are a single name, a tuple of names, or None

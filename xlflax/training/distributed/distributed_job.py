@@ -46,8 +46,9 @@ def initialize_distributed(
   cannot connect prints a message and exits, where JAX would abort it.
 
   Args:
-    coordinator_address: 'HOST:PORT' at which process 0 is reached. If None, it
-      is detected, like the next two arguments (see `cluster`).
+    coordinator_address: 'HOST:PORT' at which process 0 is reached. If this
+      argument or one of the next two is None, its value is detected (see
+      `cluster`).
     num_processes: Number of processes in the job.
     process_id: Zero-based index of this process.
     cluster: Scheduler or cloud environment that provides the values that are

@@ -30,12 +30,12 @@ class Watchdog:
   Args:
     activities: Record of the time that the run spends on each activity.
     limit_seconds: Maximum time in seconds to read a batch, execute a step or
-      write a checkpoint. If ten times the longest step takes more time, that is
-      the limit. The start (which includes a restore), compilation and
-      evaluation may take four times as long as the limit. If 0, there is no
-      limit until a signal requests the run to stop.
-    end: Function that ends the process, given a message. If None, the stacks of
-      all threads are written and the complete job ends with
+      write a checkpoint. The limit is at least ten times the duration of the
+      longest step. The start (which includes a restore), compilation and
+      evaluation may take four times as long as the limit. If `limit_seconds` is
+      0, there is no limit until a signal requests the run to stop.
+    end: Function that takes a message and ends the process. If None, the stacks
+      of all threads are written and the complete job ends with
       `ExitStatus.FAILURE`.
   """
 

@@ -43,7 +43,7 @@ class StopConsensus:
 
   Attributes:
     on_request: Function that is called in a thread when any process receives a
-      stop request, with the description of the request.
+      stop request. Its argument describes the request.
   """
 
   def __init__(self, monitor: failures.FailureMonitor):

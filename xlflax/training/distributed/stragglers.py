@@ -31,8 +31,8 @@ class Times:
   Attributes:
     step: Seconds from the start of a step to the start of the next one.
     own: Seconds per step in which the process does not wait for its devices.
-    loading: Seconds per step, as a part of `own`, in which the process waits
-      for batches.
+    loading: Seconds per step in which the process waits for batches. They are a
+      part of `own`.
   """
 
   step: np.ndarray

@@ -74,7 +74,7 @@ class Hook(validation.ValidatedFields):
 
     Args:
       run: The run, whose state does not yet include the step.
-      train_step: Compiled step function, or a wrapper of it by an earlier hook.
+      train_step: Compiled step function, which earlier hooks may have wrapped.
       active: Objectives that the step trains, as indices into the objective
         mixture.
     """

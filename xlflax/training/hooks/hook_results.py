@@ -39,7 +39,7 @@ def check_request(
     The request, whose metrics are converted to floats, or None.
 
   Raises:
-    ConfigError: If the value is not a valid `Request` and not None.
+    ConfigError: If the value is neither None nor a valid `Request`.
   """
   if value is None:
     return None

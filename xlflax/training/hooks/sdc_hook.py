@@ -117,7 +117,7 @@ class SilentDataCorruptionHook(hook_base.Hook):
     """Compares all replicas of each array in a state that is about to be saved.
 
     Args:
-      state: Train state to compare and save.
+      state: Train state that is about to be saved.
 
     Raises:
       TrainingError: If the replicas differ. The exit status is
@@ -238,7 +238,7 @@ class _Mismatches(NamedTuple):
   """Arrays with wrong values, and the devices on which the values are wrong.
 
   Attributes:
-    marks: Boolean array of shape [*mesh, arrays], True for arrays with wrong
+    marks: Boolean array of shape [*mesh, arrays], True where an array has wrong
       values on a device.
     names: Names of the arrays, in the order of the last axis of `marks`.
     devices: Array with the devices of the mesh, of shape [*mesh].

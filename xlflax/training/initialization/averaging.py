@@ -74,7 +74,7 @@ def average_checkpoints(
   largest step. On disk, the directory becomes visible only when it is complete.
 
   Args:
-    chosen: Mapping from each model directory to the steps of its checkpoints to
+    chosen: Mapping from model directories to the steps of the checkpoints to
       average. The model configuration is taken from the first run.
     output: Model directory to write.
 

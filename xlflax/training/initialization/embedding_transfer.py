@@ -255,7 +255,7 @@ def _fill_rows(
     source: Trained embedding table or output bias of the run from which
       embeddings are transferred.
     terms: (rows of `source`, weights) pairs, whose weighted sum replaces the
-      rows of `fresh`. Tokens without a match have zero weights only.
+      rows of `fresh`. All weights of a token without a match are 0.
     size: Number of tokens in the vocabulary. Further rows are padding.
     axis: Index of the token axis in both tables.
     scaled: Whether to scale matched rows to the median norm of random rows.

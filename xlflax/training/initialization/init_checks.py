@@ -23,7 +23,7 @@ def check_renames(init: Any) -> None:
   """Checks that each rename consists of a regular expression and a replacement.
 
   Raises:
-    ConfigError: If a rename is not accepted by `re.sub`.
+    ConfigError: If `re.sub` does not accept an entry of `assignment_map`.
   """
   for pattern, replacement in init.assignment_map:
     try:
@@ -47,8 +47,9 @@ def check_fit(
   them to remain unused, and must have the same position offset.
 
   Raises:
-    CheckpointError: If a parameter of the checkpoint is unused, or if its
-      positions start at a different row of the position embedding table.
+    CheckpointError: If a parameter of the checkpoint is unused, or if the
+      positions of the checkpoint start at a different row of the position
+      embedding table.
   """
   used_names = {name for source in sources.values() for name in source.names}
   unused_names = [

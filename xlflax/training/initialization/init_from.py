@@ -239,8 +239,8 @@ def initialize_from_runs(
 
   Raises:
     CheckpointError: If a checkpoint does not exist, parameters are missing or
-      unused, shapes differ, or positions start at another row. The message
-      lists all problems.
+      unused, shapes differ, or positions start at another row of the position
+      embedding table. The message lists all problems.
     VocabularyError: If a vocabulary that must be matched is missing.
   """
   params, initialized_names = state.params, set[str]()

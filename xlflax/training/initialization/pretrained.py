@@ -22,8 +22,8 @@ def load_model(
     model_dir: Model directory of the run.
     overrides: Configuration fields to replace, for example
       `{'dropout_rate': 0.0}`. They must not change the parameters.
-    adapters: Adapters to add after the adapters of the pretrained run, which
-      are frozen.
+    adapters: Adapters to add after those of the pretrained run. The adapters of
+      the pretrained run are frozen.
 
   Raises:
     RunDirectoryError: If the directory is not a model directory.

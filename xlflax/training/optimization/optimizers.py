@@ -41,8 +41,8 @@ class Optimizer(validation.ValidatedFields, abc.ABC):
     learning_rate: Learning rate schedule, or a constant.
     clip_norm: Maximum global norm of the gradient. If None, gradients are not
       clipped.
-    trainable: Regular expressions that select the parameters to train by their
-      names. If empty, all parameters are trained.
+    trainable: Regular expressions for the names of the parameters to train. If
+      empty, all parameters are trained.
     frozen: Regular expressions that select the parameters that are not trained,
       even if `trainable` selects them. They have no optimizer state.
     learning_rate_overrides: Pairs (pattern, learning rate), which replace
@@ -249,8 +249,8 @@ class AdamW(Optimizer):
     b2: Decay rate of the gradients' second moment.
     eps: Constant added to the square root of the second moment.
     weight_decay: Coefficient of the weight decay.
-    no_decay: Regular expressions that select the parameters without weight
-      decay by their names.
+    no_decay: Regular expressions for the names of the parameters without weight
+      decay.
   """
 
   b1: validation.FractionBelowOne = 0.9
@@ -332,8 +332,8 @@ class Muon(AdamW):
     update_rms: Root mean square of a full-rank update, divided by the learning
       rate.
     muon_params: Regular expressions that select the parameters that Muon
-      trains, which must be matrices of layers. Axes of scanned layers and
-      languages precede the axes of the matrix.
+      trains. These parameters must be matrices of layers. Axes of scanned
+      layers and languages precede the axes of the matrix.
   """
 
   momentum: validation.FractionBelowOne = 0.95
@@ -435,8 +435,8 @@ class Adafactor(Optimizer):
       clipped.
     weight_decay: Coefficient of the weight decay, which is multiplied by the
       learning rate, as in `AdamW`. If None, there is no weight decay.
-    no_decay: Regular expressions that select the parameters without weight
-      decay by their names.
+    no_decay: Regular expressions for the names of the parameters without weight
+      decay.
   """
 
   decay_rate: validation.PositiveFraction = 0.8

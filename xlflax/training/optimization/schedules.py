@@ -244,7 +244,7 @@ class Piecewise(Schedule):
   are examples.
 
   Attributes:
-    values: Values of the segments, one more than there are boundaries.
+    values: Value of each segment. n boundaries separate n + 1 segments.
     boundaries: Steps at which the value changes, in increasing order.
   """
 
