@@ -236,7 +236,7 @@ class Retrieval(sentence_task.SentenceTask):
     ),
   )
   SOURCES = {'tatoeba': tatoeba_pairs.Tatoeba}
-  CENTRE = Centering.AUTO
+  DEFAULT_CENTERING = Centering.AUTO
   name: str = 'retrieval'
   source: text_sources.PairSource
   csls: validation.PositiveInt | None = 10

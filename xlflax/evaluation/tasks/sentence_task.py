@@ -46,11 +46,11 @@ class SentenceTask(eval_task.EvalTask):
       or, under the name `default`, to any other text. If None, the model's own
       prompts are used.
     centering: Mean to subtract from the vectors of a test set. If None, the
-      model's own setting is used, or `CENTRE` if the model does not define one.
-    CENTRE: Default value of `centering` for the task class.
+      model's own setting is used, or `DEFAULT_CENTERING` if the model does not define one.
+    DEFAULT_CENTERING: Default value of `centering` for the task class.
   """
 
-  CENTRE: ClassVar[Centering] = Centering.NONE
+  DEFAULT_CENTERING: ClassVar[Centering] = Centering.NONE
 
   pooling: Pooling | None = None
   layer: validation.LayerIndex | None = None
@@ -77,7 +77,7 @@ class SentenceTask(eval_task.EvalTask):
       centering=self.centering,
     )
     task_encoding = dataclasses.replace(
-      task_encoding, centering=task_encoding.centering or self.CENTRE
+      task_encoding, centering=task_encoding.centering or self.DEFAULT_CENTERING
     )
     if notes is not None:
       notes.append(f'vectors are {task_encoding}')
@@ -312,14 +312,14 @@ class SentenceTask(eval_task.EvalTask):
     for side_vectors, codes in sides:
       self._check_languages(codes, side_vectors, 'vector')
     vectors = [side_vectors for side_vectors, _ in sides]
-    centre = self.encoding(eval_model).centering
+    centering = self.encoding(eval_model).centering
     counts = collections.Counter(
       (side, code) for side, (_, codes) in enumerate(sides) for code in codes
     )
-    if centre is Centering.NONE or not counts:
+    if centering is Centering.NONE or not counts:
       return vectors
     (_, code), min_count = counts.most_common()[-1]
-    if centre is Centering.AUTO and min_count < MIN_SENTENCES:
+    if centering is Centering.AUTO and min_count < MIN_SENTENCES:
       notes.append(
         f'vectors are not centered, because {code} has {min_count} sentences '
         f'and the mean requires {MIN_SENTENCES}'
@@ -334,7 +334,7 @@ class SentenceTask(eval_task.EvalTask):
 class CollectionTask(SentenceTask):
   """Base class for tasks that match translations in two sets of sentences."""
 
-  CENTRE = Centering.AUTO
+  DEFAULT_CENTERING = Centering.AUTO
   source: Any
 
   def labeled_parts(self):

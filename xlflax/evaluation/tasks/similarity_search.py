@@ -61,7 +61,7 @@ class SimilaritySearch(sentence_task.SentenceTask):
       'are additional candidates.',
     ),
   )
-  CENTRE = sentence_embedding.Centering.AUTO
+  DEFAULT_CENTERING = sentence_embedding.Centering.AUTO
   name: str = 'similarity_search'
   source: text_sources.PairSource
   margin: str = 'ratio'

@@ -128,8 +128,8 @@ class ObjectiveModel(t5x_models.BaseModel):
       params: Parameters, as returned by `get_initial_variables`.
       batch: Mapping from batch keys (`xlflax.data.batch_keys`) to arrays of
         shape [batch, length].
-      dropout_rng: Random key for masking and dropout. If None, the model is
-        evaluated, and the masked tokens depend only on the batch.
+      dropout_rng: Random key for masking and dropout. If None, dropout is
+        disabled, and the masked tokens depend only on the batch.
 
     Returns:
       The loss and the metrics by name.
