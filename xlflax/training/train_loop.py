@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from xlflax.storage import bucket_access, paths
 from xlflax.training import training_run, training_setup
 from xlflax.training.checkpointing import data_fingerprint, directory_claim
+from xlflax.training.distributed import distributed_job
 from xlflax.training.hooks import defaults
 from xlflax.training.initialization import init_from
 from xlflax.training.metric_writers import metric_writer
@@ -41,6 +42,7 @@ def train(
     The results, as documented in `Trainer.train`.
   """
   environment_variables.check_variables(os.environ)
+  distributed_job.warn_of_unread_variables()
   directory_claim.check_vocabulary_directory(trainer.vocabulary)
   bucket_access.check_usable(paths.to_path(trainer.model_dir))
   init_from.check_checkpoints_exist(trainer.init_from, trainer.model_dir)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax.training.distributed import cluster_detection
 from xlflax.utils import errors
 
@@ -223,3 +223,41 @@ def test_several_slurm_tasks_without_srun_are_rejected():
   assert (
     cluster_detection.detect_job(environment | {'SLURM_NTASKS': '1'}) is None
   )
+
+
+_TORCHRUN = {'RANK': '1', 'WORLD_SIZE': '2', 'MASTER_ADDR': 'localhost'}
+
+
+@pytest.mark.parametrize(
+  'environment, variables',
+  [
+    (_TORCHRUN, ('RANK=1', 'WORLD_SIZE=2')),
+    # torchrun as the only task of a Slurm step
+    (_SLURM | {'SLURM_STEP_NUM_TASKS': '1'} | _TORCHRUN, ('WORLD_SIZE=2',)),
+    ({'PMI_RANK': '0', 'PMI_SIZE': '4'}, ('PMI_RANK=0', 'PMI_SIZE=4')),
+  ],
+)
+def test_variables_of_unsupported_launchers_are_described(
+  environment, variables
+):
+  assert cluster_detection.detect_job(environment) is None
+  warning = cluster_detection.describe_unread_variables(environment)
+  assert warning is not None
+  assert_mentions(warning, *variables, '--num_processes', '--cluster=none')
+
+
+@pytest.mark.parametrize(
+  'environment',
+  [
+    {},
+    {'RANK': '0', 'WORLD_SIZE': '1'},  # a container with one process
+    {'WORLD_SIZE': '8'},  # a variable of a shell script
+    {'RANK': 'captain', 'WORLD_SIZE': 'large'},
+    {'SLURM_JOB_ID': '1', 'SLURM_NTASKS': '4'},  # an interactive shell
+    # `srun --mpi=pmi2` with one process for each command
+    _SLURM | {'PMI_RANK': '5', 'PMI_SIZE': '8'},
+    _OPEN_MPI,
+  ],
+)
+def test_single_processes_and_supported_launchers_have_no_warning(environment):
+  assert cluster_detection.describe_unread_variables(environment) is None

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tests.end_to_end import conftest
-from xlflax.training.distributed import distributed_job
+from xlflax.training.distributed import cluster_detection, distributed_job
 from xlflax.utils import errors
 
 
@@ -28,6 +28,22 @@ def test_incomplete_job_is_rejected(settings):
 def test_single_process_is_lead():
   distributed_job.initialize_distributed()
   assert distributed_job.is_lead()
+
+
+@pytest.mark.parametrize('cluster, warns', [('auto', 1), ('none', 0)])
+def test_unread_variables_are_reported_once(
+  monkeypatch, caplog, cluster, warns
+):
+  """`Trainer.train` also reports them if no job has been initialized."""
+  monkeypatch.setattr(distributed_job, '_has_searched_variables', False)
+  for name, value in {'RANK': '0', 'WORLD_SIZE': '2'}.items():
+    monkeypatch.setenv(name, value)
+  distributed_job.initialize_distributed(
+    cluster=cluster_detection.Cluster(cluster)
+  )
+  distributed_job.warn_of_unread_variables()
+  lines = [text for text in caplog.messages if 'WORLD_SIZE=2' in text]
+  assert len(lines) == warns
 
 
 def test_single_process_propagates_exceptions():

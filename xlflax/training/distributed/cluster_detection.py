@@ -44,6 +44,14 @@ _JAX_NAMES = {
   Cluster.TPU: None,
 }
 
+# Variables that launchers set but xlflax does not read: the index of the process
+# and the number of processes.
+_TORCHRUN = ('RANK', 'WORLD_SIZE')  # Also set by Accelerate and DeepSpeed.
+_OTHER_MPI = (
+  ('PMI_RANK', 'PMI_SIZE'),  # MPICH and Intel MPI
+  ('MV2_COMM_WORLD_RANK', 'MV2_COMM_WORLD_SIZE'),  # MVAPICH
+)
+
 
 @validation.validate_fields
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -208,6 +216,33 @@ def _check_srun(environment: Mapping[str, str], cluster: Cluster) -> None:
       fix='Start the processes with `srun xlflax ...` (as `xlflax launch '
       'slurm` does), or pass --cluster=none for a single process.',
     )
+
+
+def describe_unread_variables(environment: Mapping[str, str]) -> str | None:
+  """Returns a warning if a launcher that xlflax does not support is detected.
+
+  Such a launcher has started several processes, but each process runs as if it
+  were the only one. A process with only one of the two variables of a launcher
+  causes no warning.
+
+  Args:
+    environment: Environment variables of a process without a detected job.
+  """
+  # `srun --mpi=pmi2` sets the variables of MPICH.
+  in_slurm = _is_in_slurm_step(environment)
+  for rank, size in (_TORCHRUN, *(() if in_slurm else _OTHER_MPI)):
+    index, num_processes = environment.get(rank, ''), environment.get(size, '')
+    if index.isdigit() and num_processes.isdigit() and int(num_processes) > 1:
+      return (
+        f'The environment variables {rank}={index} and {size}={num_processes} '
+        f'describe process {index} of {num_processes}, but xlflax does not read '
+        'these variables, and this process trains alone. Start the processes '
+        'with `xlflax launch local` or `xlflax launch node`, or pass '
+        '--coordinator_address, --num_processes and --process_id to `xlflax '
+        'train` (docs/launch.md#process-discovery). If a single process is '
+        f'intended, unset {size}, or pass --cluster=none to `xlflax train`.'
+      )
+  return None
 
 
 def _is_in_slurm_step(environment: Mapping[str, str]) -> bool:

@@ -28,6 +28,9 @@ from xlflax.training.distributed import (
 from xlflax.utils import errors, process_exit, signals, user_modules
 
 _monitor: failures.FailureMonitor | None = None
+# Whether the variables of unsupported launchers have been searched for. They
+# are accepted with `cluster=NONE`.
+_has_searched_variables = False
 
 
 def initialize_distributed(
@@ -64,7 +67,7 @@ def initialize_distributed(
       `process_id` are known, or the processes were started with different
       settings.
   """
-  global _monitor
+  global _monitor, _has_searched_variables
   job = cluster_detection.detect_job(
     os.environ,
     coordinator_address=coordinator_address,
@@ -73,6 +76,9 @@ def initialize_distributed(
     cluster=cluster,
     initialization_timeout=initialization_timeout,
   )
+  if job is not None or cluster is cluster_detection.Cluster.NONE:
+    _has_searched_variables = True
+  warn_of_unread_variables()
   if job is None or job.num_processes == 1:
     return
   _prefix_log(job)
@@ -91,6 +97,21 @@ def initialize_distributed(
   )
   _monitor.start()
   _log_devices(job, hosts)
+
+
+def warn_of_unread_variables() -> None:
+  """Logs a warning if an unsupported launcher started this process.
+
+  Such a launcher has started several processes, none of which is aware of the
+  others. The warning is logged once.
+  """
+  global _has_searched_variables
+  if _has_searched_variables:
+    return
+  _has_searched_variables = True
+  warning = cluster_detection.describe_unread_variables(os.environ)
+  if warning:
+    logging.warning('%s', warning)
 
 
 def _leave() -> None:
