@@ -360,7 +360,7 @@ def _gather_numbers(failure_path: pathlib.Path) -> None:
     if step == _NUM_STARTUP_STEPS:
       print(_TRAINS, flush=True)
     if failure_path.exists():
-      raise ValueError('The injected failure of this process.')
+      raise ValueError('The benchmark makes this process fail.')
     time.sleep(0.02)
 
 

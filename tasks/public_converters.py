@@ -124,17 +124,18 @@ def convert_flores_plus(
   english = sentences.pop('eng_Latn', None)
   if english is None:
     raise errors.CorpusError(
-      'The folder does not contain the English sentences of FLORES+, which are '
-      'stored in devtest/eng_Latn.parquet, .jsonl or .devtest',
+      'The folder must contain the English sentences of FLORES+ in the file '
+      'devtest/eng_Latn.parquet, devtest/eng_Latn.jsonl or '
+      'devtest/eng_Latn.devtest',
       where=str(source),
     )
   file_names = []
   for language, lines in sentences.items():
     if len(lines) != len(english):
       raise errors.CorpusError(
-        f'The files of FLORES+ must contain the same number of sentences in '
-        f'every language, but {language} has {len(lines)} sentences and English '
-        f'has {len(english)}',
+        'The files of FLORES+ must contain the same number of sentences in '
+        f'every language, but the number of sentences is {len(lines)} in '
+        f'{language} and {len(english)} in English',
         where=str(source),
         fix='Download the files again.',
       )

@@ -265,13 +265,13 @@ class Trainer:
     read_datasets = {entry.dataset for entry in self.objectives.entries}
     if read_datasets != set(names):
       raise errors.ConfigError(
-        'The datasets of the trainer must be exactly those that the entries of '
-        'its `ObjectiveMixture` read',
+        'The Trainer must have exactly the datasets that the entries of its '
+        '`ObjectiveMixture` read',
         got=sorted(names),
         expected=sorted(read_datasets),
         where=errors.field_location(self, 'datasets'),
-        fix='For each dataset, add a WeightedObjective that reads it to the '
-        'ObjectiveMixture. Remove datasets that no objective reads.',
+        fix='Add a WeightedObjective for each dataset to the ObjectiveMixture. '
+        'Remove datasets that no objective reads.',
       )
     by_name = dict(zip(names, self.datasets, strict=True))
     for entry in self.objectives.entries:

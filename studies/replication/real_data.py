@@ -158,7 +158,7 @@ class RealSpec:
       raise errors.ConfigError(
         f'Each language requires exactly one treebank for the split {split!r}',
         got=', '.join(map(str, matches)) or 'no file',
-        expected=f'one file that matches {language}_*-{split}*.conllu',
+        expected=f'The file name must match {language}_*-{split}*.conllu',
         where=str(self.treebanks),
       )
     return matches[0]

@@ -108,7 +108,7 @@ class Study:
         'All selected claims require bilingual dictionaries, but '
         '--dictionaries is not set',
         got=omitted,
-        expected='a folder with files such as en-fr.tsv',
+        expected='--dictionaries must be a folder with files such as en-fr.tsv',
       )
     if omitted:
       logging.warning(

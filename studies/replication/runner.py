@@ -209,7 +209,7 @@ def _finite_mean(losses, trainer: Trainer, step: int) -> float:
   if not math.isfinite(mean):
     raise errors.TrainingError(
       'The training loss and its gradient must be finite',
-      got=f'NaN or infinity after step {step}',
+      got=f'The mean loss is NaN or infinite after step {step}',
       where=trainer.model_dir,
       fix="Lower the condition's learning rate.",
     )

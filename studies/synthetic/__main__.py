@@ -156,7 +156,7 @@ def _parse_sizes(texts: list[str]) -> dict[str, int]:
       raise errors.ConfigError(
         'Each value of --size must specify a task, a split and a size',
         got=text,
-        expected='TASK/SPLIT=N, such as nli/train=5000',
+        expected='The form must be TASK/SPLIT=N, such as nli/train=5000',
       )
     sizes[name] = int(number)
   return sizes

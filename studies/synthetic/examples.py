@@ -149,7 +149,7 @@ def draw_distinct(
       if num_duplicates > _MAX_DUPLICATES:
         raise errors.ConfigError(
           'The generator cannot create the requested number of different '
-          f'examples. It can create about {len(items)}',
+          f'examples. The highest possible number is about {len(items)}',
           got=count,
           where=where,
         )

@@ -189,7 +189,7 @@ def _add_word(
     'Too many synthetic languages use the same script. The generator cannot '
     'create enough different words for them',
     got=lexicon.language.code,
-    expected='fewer languages with the same script',
+    expected='Fewer languages must use the same script',
     where='synthetic languages',
   )
 

@@ -178,8 +178,8 @@ def parse_languages(
         'Each change of a synthetic language must specify a language, a factor '
         'and a value',
         got=change,
-        expected='<language>.<factor>=<value>, where the language is one of '
-        f'{", ".join(codes)} and the factor is one of {", ".join(FACTORS)}',
+        expected='The form must be <language>.<factor>=<value>. The languages '
+        f'are {", ".join(codes)}. The factors are {", ".join(FACTORS)}',
       )
     code, factor, value = match.groups()
     changes_by_code.setdefault(code, {})[factor] = value

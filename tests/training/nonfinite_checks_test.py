@@ -20,7 +20,7 @@ def test_single_non_finite_value_is_rejected(value, dtype):
   with pytest.raises(errors.CheckpointError) as error:
     nonfinite_checks.check_finite('w', values, where='file', fix='look')
   text = str(error.value)
-  assert '1 of 15 values of w are NaN or infinite' in text
+  assert 'w contains NaN or infinity in 1 of 15 values' in text
   assert 'file' in text and 'look' in text
 
 

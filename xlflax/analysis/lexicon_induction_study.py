@@ -160,8 +160,9 @@ class LexiconInductionStudy(study_base.SeriesStudy):
     unused_languages = set(self.vectors) - used_languages
     if unused_languages:
       raise errors.ConfigError(
-        'Each language in --vec must occur in a dictionary in --test, and the '
-        'other language of this dictionary must also be in --vec',
+        'Each language given with --vec must be in the language pair of a '
+        'dictionary given with --test. The other language of this pair must '
+        'also be given with --vec',
         got=', '.join(sorted(unused_languages)),
         expected=', '.join(self.test),
       )

@@ -88,8 +88,8 @@ class OrientedPairs(text_sources.PairSource):
     if len(sides[0]) != len(sides[1]) or not sides[0]:
       raise errors.CorpusError(
         'The analysis requires at least one sentence pair and the same number '
-        f'of sentences in both languages, but {pair[0]} has {len(sides[0])} '
-        f'sentences and {pair[1]} has {len(sides[1])} sentences',
+        'of sentences in both languages, but the number of sentences is '
+        f'{len(sides[0])} in {pair[0]} and {len(sides[1])} in {pair[1]}',
         where='-'.join(pair),
       )
     return PairedText(

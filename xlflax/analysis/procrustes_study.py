@@ -241,7 +241,8 @@ class ProcrustesStudy(study_base.SeriesStudy):
     if len(links) < size or (len(links) > size and size != max_pairs):
       raise errors.AnalysisError(
         'The word alignment file must contain one line for each sentence '
-        f'pair, but it contains {len(links)} lines for {size} sentence pairs',
+        f'pair, but the number of lines is {len(links)} and the number of '
+        f'sentence pairs is {size}',
         where=path,
         fix='Run `xlflax analyze alignment --text` on the same text.',
       )

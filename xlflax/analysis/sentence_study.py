@@ -244,8 +244,9 @@ def score_mapped_layers(
   depths = [len(side) for sides in (train, test) for side in sides]
   if len(set(depths)) != 1:
     raise errors.AnalysisError(
-      'To fit one alignment map per layer, the training and test data of both '
-      'languages must have hidden states from the same number of layers',
+      'The training and test data of both languages must have hidden states '
+      'from the same number of layers, because one alignment map is fitted for '
+      'each layer',
       got='training data with {} and {} layers, test data with {} and {} '
       'layers'.format(*depths),
     )

@@ -23,7 +23,7 @@ from xlflax.data.corpus import language_codes, word_forms, word_segmentation
 from xlflax.evaluation import eval_task
 from xlflax.models.variants import parameter_sharing
 from xlflax.storage import paths
-from xlflax.utils import errors
+from xlflax.utils import errors, plurals
 
 
 class WordMeans:
@@ -116,8 +116,10 @@ class WordMeans:
     rows = np.flatnonzero(self.counts >= max(least, 1))
     if not rows.size:
       raise errors.AnalysisError(
-        f'None of the {len(self.words)} words occurs at least {least} times '
-        f'in the {self.sentences} sentences of the corpus'
+        'None of the words occurs at least '
+        f'{plurals.format_count(least, "time")} in the corpus. The number of '
+        f'words is {len(self.words):,}, and the number of sentences is '
+        f'{self.sentences:,}'
       )
     counts = self.counts[rows, None].astype(np.float32)
     return lexicon_induction.WordVectors(
@@ -238,7 +240,8 @@ def embedding_vectors(
   }
   if not single_tokens:
     raise errors.AnalysisError(
-      f'None of the {len(words)} words is a single token of the vocabulary',
+      'None of the words is a single token of the vocabulary',
+      got=plurals.format_count(len(words), 'word'),
       where=language,
     )
   params = parameter_sharing.select_language_params(

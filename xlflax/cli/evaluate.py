@@ -348,9 +348,9 @@ def configure(options: EvaluateOptions) -> gin_config.Configuration:
       'MAX_EXAMPLES',
       got=options.max_examples,
       where='--max_examples',
-      fix='Remove --max_examples, or bind a field of the source that the tasks '
-      'read to the macro, such as `example_source.FileDataset.max_examples = '
-      '%MAX_EXAMPLES`, in the gin file.',
+      fix='Remove --max_examples, or use the macro in the gin file. For '
+      'example, if the tasks read a FileDataset, add the binding '
+      '`example_source.FileDataset.max_examples = %MAX_EXAMPLES`.',
     ) from error
 
 

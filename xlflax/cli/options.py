@@ -17,7 +17,7 @@ import annotated_types
 import cyclopts
 
 from xlflax.storage import name_path_pairs
-from xlflax.utils import errors
+from xlflax.utils import errors, plurals
 
 
 def parse_integer(type_: Any, tokens: Sequence[cyclopts.Token]) -> int:
@@ -306,8 +306,8 @@ def _shard_from_env() -> tuple[int, int]:
       if is_array:
         raise errors.ConfigError(
           '--shard_from_env requires a Slurm array with consecutive indices',
-          got=f'index {index} in an array of {count} tasks that starts at '
-          f'{first}',
+          got=f'The array has {plurals.format_count(count, "task")} and '
+          f'starts at the index {first}, but this task has the index {index}',
           fix='Submit an array with consecutive indices, or pass --shard_index '
           'and --num_shards.',
         )

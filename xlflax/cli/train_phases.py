@@ -228,8 +228,8 @@ def _check_reads_previous(file: str, macros: set[str]) -> None:
   if _INIT_MACRO not in macros:
     raise errors.ConfigError(
       'Every phase after the first phase in --phases must start from the '
-      'checkpoint of the previous phase, but a gin file does not use the macro '
-      f'%{_INIT_MACRO}',
+      'checkpoint of the previous phase, but the gin file of a later phase '
+      f'does not use the macro %{_INIT_MACRO}',
       got=file,
       fix='Add the binding `initialization.InitFromCheckpoint.model_dir = '
       f'%{_INIT_MACRO}` to the file.',

@@ -325,9 +325,10 @@ def split_phases(value: str, search: Sequence[str] = ()) -> list[str]:
   ]
   if not names or len({pathlib.PurePath(n).stem for n in names}) < len(names):
     raise errors.ConfigError(
-      '--phases must be a folder that contains phase1.gin, phase2.gin and so '
-      'on, such as recipes/modernbert, or a list FIRST.gin,SECOND.gin of gin '
-      'files with different names',
+      '--phases must be a folder or a list of gin files. A folder, such as '
+      'recipes/modernbert, must contain phase1.gin, phase2.gin and so on. The '
+      'gin files of a list, such as FIRST.gin,SECOND.gin, must have different '
+      'names',
       got=value,
     )
   return names

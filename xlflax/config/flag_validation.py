@@ -305,8 +305,8 @@ def _check_option(
     name = name.strip()
     if name in missing:
       raise errors.ConfigError(
-        f'The gin files in {option}_file require a value for {name}, but '
-        f'--gin.{name} applies only to training',
+        f'The gin files given with {option}_file require a value for {name}, '
+        f'but --gin.{name} sets this value only for training',
         got=f'--gin.{binding}',
         fix=f'Pass {config_files.format_flag(name, value.strip(), option)}.',
       )

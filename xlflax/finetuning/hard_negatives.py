@@ -157,10 +157,11 @@ def mine_hard_negatives(
   ]
   if not lines:
     raise errors.CorpusError(
-      'None of the queries has enough negatives. Each query requires '
-      f'{mining.num_negatives} documents with a cosine of at most '
-      f'{mining.max_score_ratio} times that of the positive document. The '
-      f'file contains {len(documents)} documents',
+      'None of the queries has enough negatives. The required number of '
+      f'negatives is {mining.num_negatives}. The cosine similarity of a '
+      f'negative to the query must be at most {mining.max_score_ratio} times '
+      'that of the positive document. The number of documents in the file is '
+      f'{len(documents)}',
       where=str(pairs),
       fix='Pass a smaller --num_negatives, or a larger --range_max or '
       '--max_score_ratio.',

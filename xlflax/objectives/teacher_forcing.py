@@ -114,8 +114,8 @@ def language_symbols(
   if len(symbols) != len(vocabulary.languages) or not symbols:
     raise errors.VocabularyError(
       'The vocabulary must contain one symbol <lang:xx> for each language, but '
-      f'it contains {len(symbols)} symbols for {len(vocabulary.languages)} '
-      'languages',
+      f'the number of symbols is {len(symbols)} and the number of languages is '
+      f'{len(vocabulary.languages)}',
       fix='Train the vocabulary with `xlflax vocab`, or set '
       "decoder_start='bos'.",
     )

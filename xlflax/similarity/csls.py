@@ -110,10 +110,10 @@ def precision_at_k(
   indices = vector_checks.check_axes(indices, 'indices', 'queries, top')
   if not len(indices) or len(indices) != len(gold) or indices.shape[1] < k:
     raise errors.AnalysisError(
-      f'The precision at k={k} requires the gold translations and at least '
-      f'{k} retrieved translations for every query. Found {len(indices)} '
-      f'queries with {indices.shape[1]} retrieved translations each, and gold '
-      f'translations for {len(gold)} queries'
+      f'The precision at k={k} requires an array `indices` of shape [queries, '
+      f'top] with top >= {k}, and one collection of gold translations for each '
+      f'query. `indices` has the shape {list(indices.shape)}, and the length '
+      f'of `gold` is {len(gold)}'
     )
   is_correct = [
     not set(row[:k].tolist()).isdisjoint(correct)

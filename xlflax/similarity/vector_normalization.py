@@ -92,7 +92,7 @@ def iterative_normalization(
     if not means and norms.max() <= 1e-6:
       raise errors.AnalysisError(
         'Iterative normalization requires at least two different vectors, but '
-        f'all {len(normalized)} vectors are equal'
+        f'all vectors are equal. The number of vectors is {len(normalized)}'
       )
     normalized /= np.where(norms > 0, norms, 1)
     means.append(mean)

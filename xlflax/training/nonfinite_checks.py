@@ -40,8 +40,8 @@ def check_finite(
   )
   if num_nonfinite:
     raise _nonfinite_error(
-      f'{num_nonfinite:,} of {flat.size:,} values of {name} are NaN '
-      'or infinite',
+      f'{name} contains NaN or infinity in {num_nonfinite:,} of '
+      f'{flat.size:,} values',
       where,
       fix,
     )
@@ -71,7 +71,7 @@ def check_arrays(
   names = [name for name, finite in is_finite.items() if not bool(finite)]
   if names:
     raise _nonfinite_error(
-      f'values of {", ".join(names[:8])} are NaN or infinite', where, fix
+      f'Some values of {", ".join(names[:8])} are NaN or infinite', where, fix
     )
 
 

@@ -574,7 +574,7 @@ def _check_metrics(args: tuple[Any, ...], metrics: Mapping[str, Any]) -> None:
     raise errors.ConfigError(
       'The metrics passed to `run.write_metrics` are invalid',
       got=problem,
-      expected='run.write_metrics(step, GROUP={NAME: number})',
+      expected='The form must be run.write_metrics(step, GROUP={NAME: number})',
       where=user_modules.find_calling_line(),
       fix="For example, write run.write_metrics(step, norms={'my_norm': x}), "
       'which logs norms/my_norm. A number is a Python number or an array of '

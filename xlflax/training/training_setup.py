@@ -275,9 +275,9 @@ class Setup:
     num_read = self.settings.objectives.dataset_step(dataset, steps)
     if num_batches is not None and num_read > num_batches:
       raise errors.ConfigError(
-        f'Dataset {dataset!r} provides only {num_batches:,} batches because of '
-        f'its `DatasetConfig.max_epochs`, but {steps:,} steps read '
-        f'{num_read:,} batches',
+        '`DatasetConfig.max_epochs` limits the number of batches of dataset '
+        f'{dataset!r} to {num_batches:,}, but training for {steps:,} steps '
+        f'requires {num_read:,}',
         where='Trainer.num_train_steps',
         fix='Train fewer steps, add text, or increase '
         f'{setting_names.name_setting(dataset, "max_epochs")}.',

@@ -182,9 +182,9 @@ def _parse_pairs(items: Sequence[str], option: str, languages: tuple[str, ...]):
   mixed = any('-' in name or ',' in value for name, value in files.items())
   if mixed or len(files) < 2:
     raise errors.ConfigError(
-      f'The values of {option} must specify language pairs in the form '
-      'PAIR=FILE or PAIR=FILE,FILE, or at least two languages in the form '
-      'LANGUAGE=FILE',
+      f'The values of {option} must specify either language pairs or at least '
+      'two languages. The form of a language pair is PAIR=FILE or '
+      'PAIR=FILE,FILE, and the form of a language is LANGUAGE=FILE',
       got=' '.join(items),
       where=option,
     )

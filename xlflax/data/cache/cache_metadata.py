@@ -148,8 +148,8 @@ def open_for_writing(
     _create(directory, Header.for_vocabulary(vocabulary))
     return read_metadata(directory)
   raise errors.CacheError(
-    "The vocabulary's hash must equal the hash of the vocabulary with which "
-    'the token cache was written',
+    'The token cache was written with a different vocabulary. The vocabularies '
+    'must have the same hash',
     got=vocabulary.hash[:12],
     expected=header.vocabulary['hash'][:12],
     where=directory,

@@ -10,7 +10,7 @@ from xlflax.data import task_errors
 from xlflax.data.cache import cache_format, shard_plan, write_plan
 from xlflax.data.plain_text import text_tasks
 from xlflax.storage import checksums
-from xlflax.utils import errors, name_suggestions
+from xlflax.utils import errors, name_suggestions, plurals
 
 
 def finalize_task(
@@ -63,7 +63,8 @@ def finalize_task(
   if not meta.examples:
     raise errors.CorpusError(
       f'The split {job.split!r} of the task {job.task} contains no text to '
-      f'cache, because all of its {meta.empty} examples are empty',
+      'cache, because all of its examples are empty. It has '
+      f'{plurals.format_count(meta.empty, "example")}',
       fix='Add text to the task, or remove it from the mixture.',
     )
   path = cache_format.generation_file(job.directory, generation)

@@ -86,10 +86,11 @@ def _divide_group(
   distinct_hashes = np.unique(np.concatenate(hashes_of_files))
   if len(distinct_hashes) <= num_documents * len(splits):
     raise errors.CorpusError(
-      f'The corpus contains only {len(distinct_hashes):,} distinct {unit} in '
-      f'{"-".join(files[0].languages)}, but more than '
-      f'{num_documents * len(splits):,} are required to hold out '
-      f'{num_documents:,} {unit} for each split ({", ".join(splits)})',
+      f'The corpus contains too few distinct {unit} in '
+      f'{"-".join(files[0].languages)}. Their number is '
+      f'{len(distinct_hashes):,}. It must be greater than '
+      f'{num_documents * len(splits):,}, because {num_documents:,} are held '
+      f'out for each split ({", ".join(splits)})',
       where=str(files[0].path),
       fix='Pass a smaller --hold_out.',
     )

@@ -243,9 +243,9 @@ def _extend(
   )
   if len(characters) > num_tokens:
     raise errors.VocabularyError(
-      f'The flag --size must be at least {len(characters) + num_symbols}, '
-      f'because the new languages require tokens for {len(characters)} new '
-      f'characters and {num_symbols} language symbols',
+      f'The flag --size must be at least {len(characters) + num_symbols}, the '
+      'number of tokens that the new languages require for new characters '
+      f'({len(characters)}) and language symbols ({num_symbols})',
       got=config.size,
       fix='Pass a larger --size, or a smaller --character_coverage.',
     )

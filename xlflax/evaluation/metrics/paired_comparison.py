@@ -30,8 +30,9 @@ def compare_paired(
   """
   if len(first) != len(second) or len(first) < 2:
     raise errors.ConfigError(
-      'A paired comparison requires at least two seeds and one run per system '
-      f'and seed, but the two systems have {len(first)} and {len(second)} runs'
+      'A paired comparison requires at least two seeds, and one run of each '
+      f'system for each seed, but the two systems have {len(first)} and '
+      f'{len(second)} runs'
     )
   first_scores = np.asarray(first, float)
   second_scores = np.asarray(second, float)

@@ -272,7 +272,7 @@ def _check_references(hypotheses, references) -> None:
   for number, reference in enumerate(references, 1):
     if len(reference) != len(hypotheses):
       raise errors.CorpusError(
-        f'List {number} of `references` must have one reference for each of '
-        f'the {len(hypotheses)} translations, but it has {len(reference)} '
-        'references'
+        f'List {number} of `references` must have one reference for each '
+        f'translation, but the number of references is {len(reference)} and '
+        f'the number of translations is {len(hypotheses)}'
       )

@@ -130,6 +130,7 @@ def _check_same_utterances(texts, sentences, part: str) -> None:
     raise errors.CorpusError(
       f'The intents and the slots of {part!r} must belong to the same '
       f'utterances in the same order, but found {len(texts)} and '
-      f'{len(sentences)} utterances, of which {num_equal} are equal',
+      f'{len(sentences)} utterances. The number of equal utterances is '
+      f'{num_equal}',
       fix='Create both files with `xlflax tasks convert massive`.',
     )

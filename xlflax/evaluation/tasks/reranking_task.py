@@ -126,8 +126,8 @@ class Reranking(head_task.HeadOnTexts):
       if not count.num_labeled:
         raise errors.CorpusError(
           f'The task {self.name!r} cannot compute a metric for {part!r}, '
-          f'because none of the {count.num_examples} queries has a '
-          'relevant document. Relevance judgments above 0 are required',
+          f'because 0 of {count.num_examples} queries have a relevant '
+          'document. Relevance judgments above 0 are required',
           where=part,
         )
 

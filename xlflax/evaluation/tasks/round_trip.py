@@ -79,8 +79,8 @@ class RoundTrip(eval_task.EvalTask):
       if len(sides) < 2 or len(set(map(len, sides))) > 1:
         raise errors.CorpusError(
           'A round trip requires at least two languages with the same number '
-          'of sentences, but the languages have '
-          f'{", ".join(str(len(side)) for side in sides)} sentences',
+          'of sentences, but the numbers of sentences are '
+          f'{", ".join(str(len(side)) for side in sides)}',
           where=chain,
         )
       rows = []

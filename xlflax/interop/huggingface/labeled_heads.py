@@ -232,8 +232,9 @@ def _labels(options: Mapping[str, Any], count: int) -> tuple[str, ...]:
   names = tuple(labels.get(i, '') for i in range(count))
   if len(labels) != count or len(set(names)) != count or '' in names:
     raise errors.ConfigError(
-      f'The head has {count} outputs, so `id2label` in config.json must map '
-      f'each number from 0 to {count - 1} to a different name',
+      f'The number of outputs of the head is {count}, so `id2label` in '
+      f'config.json must map each number from 0 to {count - 1} to a different '
+      'name',
       got=id2label,
     )
   return names

@@ -124,9 +124,9 @@ def _check_arguments(model, options, inputs, prefix, rng) -> None:
   num_positions = prefix.shape[1] - 1 + options.max_length
   if num_positions > model.config.max_position_embeddings:
     raise errors.ConfigError(
-      f'Decoding requires {num_positions} positions for '
-      f'max_length={options.max_length} and {prefix.shape[1]} start tokens, but '
-      'the decoder supports at most '
+      f'Decoding requires {num_positions} positions, because max_length is '
+      f'{options.max_length} and the number of start tokens is '
+      f'{prefix.shape[1]}, but the decoder supports at most '
       f'{model.config.max_position_embeddings} positions',
       where=errors.field_location(options, 'max_length'),
     )

@@ -392,8 +392,9 @@ class FineTuning(objective_base.Objective):
     depth = body_config(model).num_layers
     if self.layer is not None and not -depth - 1 <= self.layer <= depth:
       raise errors.ConfigError(
-        f'`layer` must be between 0 (the embeddings) and {depth}, or between -1 '
-        f'and {-depth - 1}, because the model has {depth} layers',
+        f'`layer` must be an integer from 0 (the embeddings) to {depth} (the '
+        'last layer), or a negative integer that counts from the last layer '
+        f'(-1 to {-depth - 1})',
         got=self.layer,
         where=errors.field_location(self, 'layer'),
       )

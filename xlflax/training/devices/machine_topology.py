@@ -106,9 +106,8 @@ def parse_topology(text: str) -> DeviceTopology:
   )
   if num_devices % per_node:
     raise errors.ConfigError(
-      f'The flag --target_topology specifies {num_devices} devices, and each '
-      f'node has {per_node} devices. The number of devices must be a multiple '
-      f'of {per_node}',
+      'The number of devices in --target_topology must be a multiple of '
+      f'{per_node}, the number of devices per node, but it is {num_devices}',
       fix='Change the number of devices, or append the number of devices per '
       f'node, as in {text.split("/")[0]}/4.',
     )

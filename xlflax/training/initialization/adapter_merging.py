@@ -128,8 +128,8 @@ def replace_adapter(
     source_adapter, name=name, frozen=adapter.frozen
   ):
     raise errors.ConfigError(
-      f'To replace the adapter {name!r}, the adapter {source_name!r} in '
-      f'{source_run.directory} must have the same settings',
+      f'The adapter {source_name!r} in {source_run.directory} must have the '
+      f'same settings as the adapter {name!r} that it replaces',
       got=source_adapter,
       expected=str(adapter),
       where=str(run.directory),

@@ -256,8 +256,9 @@ class Piecewise(Schedule):
     if len(self.values) != len(self.boundaries) + 1 or not is_increasing:
       raise errors.ConfigError(
         'A piecewise schedule must have increasing boundaries and one more '
-        f'value than boundaries. Found {len(self.boundaries)} boundaries and '
-        f'{len(self.values)} values',
+        f'value than boundaries. The number of boundaries is '
+        f'{len(self.boundaries)}, and the number of values is '
+        f'{len(self.values)}',
         got=list(self.boundaries),
         where=errors.field_location(self, 'boundaries'),
       )

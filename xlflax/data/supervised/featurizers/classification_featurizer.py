@@ -179,8 +179,8 @@ class DistillationFeaturizer(ClassificationFeaturizer):
         raise errors.CorpusError(
           f'The teacher embeddings of the language {example.language!r} must '
           'have one vector for each line of a single file in `search` '
-          f'format. There are {len(vectors)} vectors, but none for the text '
-          f'with the id {example.id!r}',
+          f'format. The number of vectors is {len(vectors)}, but the text with '
+          f'the id {example.id!r} has no vector',
           where=errors.field_location(self, 'vectors'),
         )
       bits = vectors[int(match[1]) - 1].astype(np.float32).view(np.int32)

@@ -223,9 +223,9 @@ class QuestionAnsweringFeaturizer(featurizer.Featurizer):
     capacity = length - num_special - len(question)
     if capacity < 1:
       raise errors.ConfigError(
-        f'The question has {len(question)} tokens and the template has '
-        f'{num_special} special tokens, so the sequence length of {length} '
-        'tokens leaves no space for the context',
+        f'The sequence length {length} leaves no space for the context, '
+        f'because the number of tokens in the question is {len(question)} and the '
+        f'number of special tokens is {num_special}',
         fix='Increase the length, or decrease max_question_length.',
       )
     num_tokens = len(spans.token_ids)

@@ -54,7 +54,8 @@ class TranslationPairFeaturizer(Featurizer):
     if self.featurizer.leaves_rows_out:
       raise errors.ConfigError(
         '`TranslationPairFeaturizer` requires a featurizer that keeps all '
-        'windows, but this featurizer drops windows without an answer',
+        'windows of a context, but this featurizer drops windows without an '
+        'answer',
         got=type(self.featurizer).__name__,
         where=errors.field_location(self, 'featurizer'),
         fix="Set QuestionAnsweringFeaturizer.no_answer to 'cls_token'.",

@@ -121,8 +121,8 @@ class BitextSentences:
       if not 0 <= line < len(self.first):
         raise errors.CorpusError(
           'A predicted line number must be between 0 and '
-          f'{len(self.first) - 1}, because the first collection has '
-          f'{len(self.first)} sentences',
+          f'{len(self.first) - 1}, because the number of sentences in the '
+          f'first collection is {len(self.first)}',
           got=line,
         )
     return example_base.join_lines(str(int(line)) for line in predictions)

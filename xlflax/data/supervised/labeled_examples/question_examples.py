@@ -107,9 +107,9 @@ class Question(example_base.Example):
       unmatched_id = min(unmatched)
       items = 'answers' if unmatched_id in predictions else 'questions'
       raise errors.CorpusError(
-        'Each question must have exactly one predicted answer. There are '
-        f'{len(predictions)} answers for {len(ids)} questions, and the id '
-        f'{unmatched_id!r} occurs only in the {items}'
+        'Each question must have exactly one predicted answer. The number of '
+        f'answers is {len(predictions)}, and the number of questions is '
+        f'{len(ids)}. The id {unmatched_id!r} occurs only in the {items}'
       )
     ordered = {question_id: predictions[question_id] for question_id in ids}
     return json.dumps(ordered, ensure_ascii=False, indent=1) + '\n'

@@ -182,8 +182,9 @@ def _read_gold_lines(
       )
   if len(lines) != len(second):
     raise errors.CorpusError(
-      f'The gold file must contain one line for each of the {len(second)} '
-      f'sentences of the second file, but it contains {len(lines)} lines',
+      'The gold file must contain one line for each sentence of the second '
+      f'file, but the number of lines is {len(lines)} and the number of '
+      f'sentences is {len(second)}',
       where=str(path),
     )
   return frozenset(

@@ -200,8 +200,8 @@ def _read_sentences(
       num_columns = num_columns or len(fields)
       if len(fields) != num_columns:
         raise file_reading.malformed_line_error(
-          f'The line must have {num_columns} columns, as in the previous '
-          f'lines, but it has {file_reading.format_column_count(fields)}',
+          f'The number of columns in the line must be {num_columns}, as in the '
+          f'previous lines, but it is {len(fields)}',
           path,
           number,
           got=file_reading.shorten_quoted(text),
@@ -293,8 +293,9 @@ def _check_blind(lines: list[_Line], is_blind: bool | None, path) -> bool:
     is_blind = is_untagged if is_blind is None else is_blind
     if is_untagged != is_blind:
       raise file_reading.malformed_line_error(
-        'Either all words of the file or none of them must have a tag, but '
-        f'the word {line.word!r} has {"no" if is_untagged else "a"} tag',
+        f'The word {line.word!r} has {"no" if is_untagged else "a"} tag, '
+        'unlike the previous words. If one word of a file has a tag, all words must '
+        'have one',
         path,
         line.number,
       )

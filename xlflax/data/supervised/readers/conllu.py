@@ -327,7 +327,7 @@ def _read_head(word: _Word, index: int, num_words: int, path) -> int:
   if head is None or not 0 <= head <= num_words or head == index:
     raise file_reading.malformed_line_error(
       f'The head of the word {index} must be 0 (the root) or the number of '
-      f'another word. The sentence has {num_words} words',
+      f'another word. The number of words in the sentence is {num_words}',
       path,
       word.line_number,
       got='_' if head is None else head,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from xlflax.data.corpus import line_reader as corpus_lines
 from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.readers import column_validation, file_reading
-from xlflax.utils import errors
+from xlflax.utils import errors, plurals
 
 _LINK = re.compile(r'(\d+)([-p?])(\d+)([SP]?)')
 _NUMBERED = re.compile(r'(\d+)\t(.*)')
@@ -70,9 +70,9 @@ def read_aligned_sentences(
   """
   if len(paths) not in (2, 3) or first_index not in (0, 1):
     raise errors.ConfigError(
-      'Word alignments require two files (text, links) or three files '
-      '(source, target, links), and `first_index` must be 0 or 1, but '
-      f'{len(paths)} files and first_index={first_index} were passed'
+      'A word alignment requires two files (text, links) or three files '
+      '(source, target, links), and `first_index` must be 0 or 1. The number '
+      f'of files is {len(paths)}, and first_index={first_index}'
     )
   naacl_links = _read_naacl_links(paths[-1])
   if naacl_links is not None:
@@ -167,10 +167,10 @@ def _check_numbered_from_zero(
     ):
       raise errors.CorpusError(
         'The words of the links seem to be numbered from 1, because no link '
-        f'contains the number 0 and {len(skipped_links)} links are past the '
-        'end of a sentence',
+        'contains the number 0. The number of links past the end of a sentence '
+        f'is {len(skipped_links)}',
         got=skipped.text,
-        expected='links with words that are numbered from 0',
+        expected='The words of the links must be numbered from 0',
         where=skipped.location,
         fix='If words are numbered from 1, set first_index=1 '
         '(--gin.FIRST_INDEX=1 or --index_base=1). Otherwise, correct the link.',
@@ -263,9 +263,9 @@ def _check_same_format(numbered_lines, paths) -> None:
   ]
   if unnumbered and numbered:
     raise errors.CorpusError(
-      'Either all files of a word alignment or none of them must have a '
-      'sentence number and a tab at the start of each line. Sentence numbers '
-      f'were found only in {", ".join(numbered)}',
+      'If one file of a word alignment has a sentence number and a tab at the '
+      'start of each line, all files must have them. Sentence numbers were '
+      f'found only in {", ".join(numbered)}',
       where=unnumbered[0],
     )
 
@@ -276,7 +276,7 @@ def _check_same_sentences(columns, paths) -> None:
     raise errors.CorpusError(
       'The source, target and link files must contain the same sentences',
       got=', '.join(
-        f'{len(column)} lines in {path}'
+        f'{plurals.format_count(len(column), "line")} in {path}'
         for column, path in zip(columns, paths, strict=True)
       ),
     )

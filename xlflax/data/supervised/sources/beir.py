@@ -288,7 +288,7 @@ def _read_relevance(path):
     except ValueError:
       raise file_reading.malformed_line_error(
         'The line must have the columns query id, document id and relevance, '
-        'or the TREC columns query id, 0, document id and relevance',
+        'or the four TREC columns (query id, 0, document id, relevance)',
         path,
         number,
         got=file_reading.shorten_quoted(line),
