@@ -227,9 +227,10 @@ class ShardedTexts:
     expected_counts = self._counts[number]
     if counts != expected_counts:
       raise errors.CacheError(
-        f'The shard must contain {expected_counts[0]} examples and '
-        f'{expected_counts[1]} tokens, according to the metadata of its task, '
-        f'but it contains {counts[0]} examples and {counts[1]} tokens',
+        'The contents of the shard differ from the metadata of its task. The '
+        f'number of examples must be {expected_counts[0]}, but it is '
+        f'{counts[0]}. The number of tokens must be {expected_counts[1]}, but '
+        f'it is {counts[1]}',
         where=self._shards.entries[number].name,
         fix='Delete the cache and write it again.',
       )

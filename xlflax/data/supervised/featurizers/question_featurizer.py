@@ -224,8 +224,8 @@ class QuestionAnsweringFeaturizer(featurizer.Featurizer):
     if capacity < 1:
       raise errors.ConfigError(
         f'The sequence length {length} leaves no space for the context, '
-        f'because the number of tokens in the question is {len(question)} and the '
-        f'number of special tokens is {num_special}',
+        f'because the number of tokens in the question is {len(question)} and '
+        f'the number of special tokens is {num_special}',
         fix='Increase the length, or decrease max_question_length.',
       )
     num_tokens = len(spans.token_ids)

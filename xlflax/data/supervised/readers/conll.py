@@ -294,8 +294,8 @@ def _check_blind(lines: list[_Line], is_blind: bool | None, path) -> bool:
     if is_untagged != is_blind:
       raise file_reading.malformed_line_error(
         f'The word {line.word!r} has {"no" if is_untagged else "a"} tag, '
-        'unlike the previous words. If one word of a file has a tag, all words must '
-        'have one',
+        'unlike the previous words. If one word of a file has a tag, all words '
+        'must have one',
         path,
         line.number,
       )
