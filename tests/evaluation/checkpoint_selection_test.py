@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax.evaluation import checkpoint_selection
 from xlflax.storage import checksums
 from xlflax.utils import errors
@@ -49,19 +49,23 @@ def test_select_checkpoints(run, steps, expected):
 
 
 @pytest.mark.parametrize(
-  'metric, expected',
+  'metric, expected, extreme',
   [
-    ('retrieval/accuracy/mean', 20),
-    ('perplexity/perplexity/mean', 10),
-    ('perplexity/accuracy/mean', 20),
-    ('word_alignment/best_aer/mean', 10),
+    ('retrieval/accuracy/mean', 20, 'highest'),
+    ('perplexity/perplexity/mean', 10, 'lowest'),
+    ('perplexity/accuracy/mean', 20, 'highest'),
+    ('word_alignment/best_aer/mean', 10, 'lowest'),
   ],
 )
-def test_best_follows_the_direction_of_the_metric(run, metric, expected):
+def test_best_follows_the_direction_of_the_metric(
+  run, metric, expected, extreme, caplog
+):
+  caplog.set_level('INFO')
   # Step 40 has the highest accuracy, but its checkpoint was deleted.
   assert checkpoint_selection.select_checkpoints(
     run, 'best', metric_for_best_model=metric
   ) == [expected]
+  assert_mentions(caplog.text, expected, extreme, metric)
 
 
 def test_best_requires_a_recorded_metric(run):

@@ -114,7 +114,7 @@ def test_find_metric():
   assert task_families.find_metric('bleu').unit is Unit.POINTS
   assert task_families.find_metric('exact_match').title == 'exact match'
   unknown = task_families.find_metric('unheard_of')
-  assert unknown == Metric('unheard_of')
+  assert unknown == Metric('unheard_of', Better.NEITHER)
   assert unknown.unit is Unit.UNBOUNDED and '0 to 1' not in unknown.explained
   assert task_families.better_of('any/argmax_aer/de-en') is Better.LOWER
   for unknown in ('any/unheard_of/de', 'accuracy', 'any/best_layer/de'):
@@ -138,7 +138,7 @@ def test_duplicate_names_and_metrics_are_rejected():
   ):
 
     class Third(eval_task.EvalTask):
-      METRICS = (Metric('aer'),)
+      METRICS = (Metric('aer', Better.HIGHER),)
       name: str = 'third'
 
     del Third

@@ -105,6 +105,23 @@ def test_header_lines(setup, tmp_path):
   ]
 
 
+@pytest.mark.parametrize(
+  ('greater_is_better', 'extreme'), [(True, 'highest'), (False, 'lowest')]
+)
+def test_direction_of_the_selection_metric_is_logged(
+  setup, greater_is_better, extreme
+):
+  setup.settings.checkpoints = checkpoints.CheckpointOptions(
+    metric_for_best_model='a/b/mean', greater_is_better=greater_is_better
+  )
+  [line] = [
+    line
+    for line in run_header.run_header_lines(setup, {}, first_step=0)
+    if 'a/b/mean' in line
+  ]
+  assert_mentions(line, extreme)
+
+
 def test_hooks_and_learning_rates_of_parameters_are_listed(setup):
   class _First(training.Hook):
     pass

@@ -1,6 +1,7 @@
 """Selection of a run's checkpoints for evaluation."""
 
 import json
+import logging
 from collections.abc import Sequence
 
 from xlflax.evaluation import result_store, task_families
@@ -120,8 +121,20 @@ def _best_checkpoint(run, available: list[int], metric: str | None) -> int:
       '--gin_file=evaluate/during_training.gin.',
     )
 
-  sign = 1 if task_families.better_of(metric) is Better.LOWER else -1
-  return min(sorted(values), key=lambda step: sign * values[step])
+  lower_is_better = task_families.better_of(metric) is Better.LOWER
+  sign = 1 if lower_is_better else -1
+  best_step = min(sorted(values), key=lambda step: sign * values[step])
+  logging.info(
+    'The checkpoint of step %d has the %s %s, %.4g, of the %d evaluated '
+    'checkpoints in %s.',
+    best_step,
+    'lowest' if lower_is_better else 'highest',
+    metric,
+    values[best_step],
+    len(values),
+    run.directory,
+  )
+  return best_step
 
 
 def _describe_failures(run, metric: str) -> str:

@@ -355,8 +355,8 @@ class EvalTask(validation.ValidatedFields):
       raise errors.ConfigError(
         'The evaluation task must declare at least one metric',
         where=type(self).__name__,
-        fix="Define the field METRICS = (Metric('accuracy'), ...), with the "
-        'primary metric first.',
+        fix="Define the field METRICS = (Metric('accuracy', Better.HIGHER), "
+        '...), with the primary metric first.',
       )
     return self.METRICS[0].name
 

@@ -180,11 +180,11 @@ def _missing_source_error(name: str, option: str) -> errors.ConfigError:
 def find_metric(name: str) -> Metric:
   """Returns the declaration of a metric, such as 'accuracy'.
 
-  For a metric that no registered task declares, higher values are assumed to
-  be better, and the range is unknown.
+  For a metric that no registered task declares, the direction and the range are
+  unknown.
   """
   _import_tasks()
-  return eval_task.known_metrics().get(name, Metric(name))
+  return eval_task.known_metrics().get(name, Metric(name, Better.NEITHER))
 
 
 def better_of(recorded: str) -> Better:

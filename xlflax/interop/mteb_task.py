@@ -20,7 +20,7 @@ import numpy as np
 
 from xlflax.data.corpus import language_codes
 from xlflax.evaluation import eval_task, hidden_states, sentence_embedding
-from xlflax.evaluation.metrics.metric import Metric, Unit
+from xlflax.evaluation.metrics.metric import Better, Metric, Unit
 from xlflax.evaluation.tasks import head_task, sentence_task
 from xlflax.interop import mteb_encoder
 from xlflax.utils import errors, name_suggestions, validation
@@ -60,6 +60,7 @@ class MtebTask(sentence_task.SentenceTask):
   METRICS = (
     Metric(
       MAIN_SCORE,
+      Better.HIGHER,
       title='main score of mteb',
       unit=Unit.FRACTION,
       description='Score that mteb reports as the main score of the task.',

@@ -131,6 +131,14 @@ def run_header_lines(
     lines.append(f'Hooks: {names}.')
   axes = ' x '.join(f'{name} {size}' for name, size in mesh.shape.items())
   processes = 'processes' if jax.process_count() > 1 else 'process'
+  if settings.checkpoints.metric_for_best_model:
+    extreme = (
+      'lowest' if settings.checkpoints.greater_is_better is False else 'highest'
+    )
+    lines.append(
+      f'Best checkpoint: {extreme} '
+      f'{settings.checkpoints.metric_for_best_model}.'
+    )
   lines += [
     f'Devices: {mesh.size} x {getattr(device, "device_kind", device)}, {axes}, '
     f'{jax.process_count()} {processes}.',

@@ -631,11 +631,22 @@ def _invalid_call(
   ]
   invalid = [x for x in error.errors() if x['loc'][0] not in missing]
   if not invalid:
+    hint: Any = hints.get(missing[0])
+    choices = list(hint) if _is_subclass(hint, enum.Enum) else []
+    fix = f'Pass {name}({missing[0]}=...)'
+    # Gin passes all fields by keyword.
+    if not args[1:]:
+      choices = [choice.value for choice in choices]
+      fix += (
+        f', or bind it in a gin file or with --gin.{name}.{missing[0]}=VALUE'
+      )
     return errors.ConfigError(
       f'{name} requires a value for {", ".join(f"`{key}`" for key in missing)}',
+      expected=name_suggestions.format_choices(list(map(str, choices)))
+      if choices
+      else None,
       where=name,
-      fix=f'Pass {name}({missing[0]}=...), or bind it in a gin file or with '
-      f'--gin.{name}.{missing[0]}=VALUE.',
+      fix=f'{fix}.',
     )
   key = invalid[0]['loc'][0]
   details = [(x['loc'][1:], x['msg']) for x in invalid if x['loc'][0] == key]

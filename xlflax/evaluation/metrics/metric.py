@@ -5,6 +5,8 @@ import enum
 import math
 from collections.abc import Mapping
 
+from xlflax.utils import validation
+
 
 class Better(enum.Enum):
   """Direction in which a metric improves."""
@@ -27,6 +29,7 @@ _MAXIMA = {Unit.FRACTION: 1.0, Unit.POINTS: 100.0}
 _TOLERANCE = 1e-5  # Relative tolerance for rounding errors in float32.
 
 
+@validation.validate_fields
 @dataclasses.dataclass(frozen=True)
 class Metric:
   """Declaration of a metric that a task family reports.
@@ -34,7 +37,9 @@ class Metric:
   Attributes:
     name: Name that precedes the `/` in the keys of `EvalResult.metrics`, such
       as 'accuracy'.
-    better: Direction in which the metric improves, up or down.
+    better: Direction in which the metric improves. It determines which
+      checkpoint `metric_for_best_model` keeps, and therefore has no default
+      value.
     unit: Unit of the metric's values, which determines the displayed range. By
       default, the values are unbounded, and no range is displayed.
     title: Display name. If '', the metric's name is displayed with spaces
@@ -44,7 +49,7 @@ class Metric:
   """
 
   name: str
-  better: Better = Better.HIGHER
+  better: Better
   unit: Unit = Unit.UNBOUNDED
   title: str = ''
   description: str = dataclasses.field(default='', compare=False)
@@ -104,6 +109,7 @@ class Metric:
 
 ACCURACY = Metric(
   'accuracy',
+  Better.HIGHER,
   unit=Unit.FRACTION,
   description='Fraction of correct predictions. In retrieval, fraction of '
   'sentences whose nearest sentence in the other language is the translation, '
@@ -111,6 +117,7 @@ ACCURACY = Metric(
 )
 F1 = Metric(
   'f1',
+  Better.HIGHER,
   title='F1',
   unit=Unit.FRACTION,
   description='Harmonic mean of precision and recall. In question answering, '
@@ -118,11 +125,13 @@ F1 = Metric(
 )
 PRECISION = Metric(
   'precision',
+  Better.HIGHER,
   unit=Unit.FRACTION,
   description='Fraction of predicted items that are correct.',
 )
 RECALL = Metric(
   'recall',
+  Better.HIGHER,
   unit=Unit.FRACTION,
   description='Fraction of gold items that are predicted.',
 )
@@ -134,33 +143,39 @@ BEST_LAYER = Metric(
 )
 MAJORITY = Metric(
   'majority',
+  Better.HIGHER,
   unit=Unit.FRACTION,
   description='Accuracy of always predicting the most frequent class of the '
   'test set. It does not depend on the model.',
 )
 CHANCE = Metric(
   'chance',
+  Better.HIGHER,
   unit=Unit.FRACTION,
   description='Accuracy of guessing. It does not depend on the model.',
 )
 EXACT_MATCH = Metric(
   'exact_match',
+  Better.HIGHER,
   unit=Unit.FRACTION,
   description='Fraction of examples whose complete prediction equals the gold '
   'annotation.',
 )
 SPEARMAN = Metric(
   'spearman',
+  Better.HIGHER,
   unit=Unit.FRACTION,
   description='Rank correlation of predicted and gold scores.',
 )
 PEARSON = Metric(
   'pearson',
+  Better.HIGHER,
   unit=Unit.FRACTION,
   description='Linear correlation of predicted and gold scores.',
 )
 NDCG_10 = Metric(
   'ndcg@10',
+  Better.HIGHER,
   title='nDCG@10',
   unit=Unit.FRACTION,
   description='Normalized discounted cumulative gain of the first 10 documents, '
@@ -168,6 +183,7 @@ NDCG_10 = Metric(
 )
 MRR_10 = Metric(
   'mrr@10',
+  Better.HIGHER,
   title='MRR@10',
   unit=Unit.FRACTION,
   description='Mean reciprocal rank of the first relevant document among the '

@@ -15,6 +15,7 @@ from xlflax.evaluation.metrics.metric import (
   ACCURACY,
   F1,
   MAJORITY,
+  Better,
   Metric,
   Unit,
 )
@@ -52,6 +53,7 @@ class Classification(head_task.HeadOnTexts):
     ACCURACY,
     Metric(
       'macro_f1',
+      Better.HIGHER,
       unit=Unit.FRACTION,
       description='Mean F1 over the classes that occur in the test set.',
     ),
@@ -59,6 +61,7 @@ class Classification(head_task.HeadOnTexts):
     F1,
     Metric(
       'matthews',
+      Better.HIGHER,
       title="Matthews' correlation",
       unit=Unit.FRACTION,
       description='Correlation of predicted and gold classes, for two classes.',

@@ -7,7 +7,7 @@ import numpy as np
 
 from xlflax.evaluation import eval_task, head_predictions
 from xlflax.evaluation.metrics.example_statistics import Statistics
-from xlflax.evaluation.metrics.metric import EXACT_MATCH, Metric, Unit
+from xlflax.evaluation.metrics.metric import EXACT_MATCH, Better, Metric, Unit
 from xlflax.evaluation.tasks import classification_task, tagging_task
 from xlflax.utils import errors, validation
 
@@ -15,6 +15,7 @@ _JOINT_METRICS = (
   EXACT_MATCH,
   Metric(
     'intent_accuracy',
+    Better.HIGHER,
     unit=Unit.FRACTION,
     description='Fraction of utterances with the correct intent.',
   ),

@@ -23,6 +23,7 @@ from xlflax.evaluation.metrics.metric import (
   NDCG_10,
   PEARSON,
   SPEARMAN,
+  Better,
   Metric,
   Unit,
 )
@@ -104,6 +105,7 @@ class PairClassification(_LabeledVectors):
   METRICS = (
     Metric(
       'average_precision',
+      Better.HIGHER,
       title='average precision',
       unit=Unit.FRACTION,
       description='Area under the precision-recall curve when pairs are '
@@ -111,6 +113,7 @@ class PairClassification(_LabeledVectors):
     ),
     Metric(
       'positive',
+      Better.HIGHER,
       title='fraction of positive pairs',
       unit=Unit.FRACTION,
       description='Fraction of positive pairs, which is the average '
@@ -146,6 +149,7 @@ class Clustering(_LabeledVectors):
   METRICS = (
     Metric(
       'v_measure',
+      Better.HIGHER,
       title='V-measure',
       unit=Unit.FRACTION,
       description='Agreement of clusters with classes: harmonic mean of '
@@ -192,6 +196,7 @@ class Probe(_LabeledVectors):
     ACCURACY,
     Metric(
       'knn',
+      Better.HIGHER,
       title='accuracy of k-NN',
       unit=Unit.FRACTION,
       description='Accuracy of a vote of the nearest training vectors.',
@@ -322,12 +327,14 @@ class Ranking(sentence_task.SentenceTask):
     NDCG_10,
     Metric(
       'map@20',
+      Better.HIGHER,
       title='mAP@20',
       unit=Unit.FRACTION,
       description='Mean average precision of the first 20 documents.',
     ),
     Metric(
       'mrr@20',
+      Better.HIGHER,
       title='MRR@20',
       unit=Unit.FRACTION,
       description='Mean reciprocal rank of the first relevant document among '
@@ -336,6 +343,7 @@ class Ranking(sentence_task.SentenceTask):
     MRR_10,
     Metric(
       'recall@100',
+      Better.HIGHER,
       unit=Unit.FRACTION,
       description='Fraction of relevant documents among the first 100 '
       'documents.',

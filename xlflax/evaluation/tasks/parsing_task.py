@@ -12,7 +12,7 @@ from xlflax.data.supervised.featurizers import parsing_featurizer, word_level
 from xlflax.evaluation import head_predictions, label_checks
 from xlflax.evaluation.label_checks import UnseenLabelPolicy
 from xlflax.evaluation.metrics import clas, example_statistics, parsing_metrics
-from xlflax.evaluation.metrics.metric import Metric, Unit
+from xlflax.evaluation.metrics.metric import Better, Metric, Unit
 from xlflax.evaluation.tasks import head_task, tagging_task
 from xlflax.objectives.finetuning import dependency_parsing
 from xlflax.utils import validation
@@ -52,6 +52,7 @@ class Parsing(head_task.HeadTask):
   METRICS = (
     Metric(
       'las',
+      Better.HIGHER,
       title='LAS',
       unit=Unit.FRACTION,
       description='Labeled attachment score: fraction of words with the '
@@ -59,6 +60,7 @@ class Parsing(head_task.HeadTask):
     ),
     Metric(
       'uas',
+      Better.HIGHER,
       title='UAS',
       unit=Unit.FRACTION,
       description='Unlabeled attachment score: fraction of words with the '
@@ -66,12 +68,14 @@ class Parsing(head_task.HeadTask):
     ),
     Metric(
       'clas',
+      Better.HIGHER,
       title='CLAS',
       unit=Unit.FRACTION,
       description='F1 of the attachments and relations of content words.',
     ),
     Metric(
       'mlas',
+      Better.HIGHER,
       title='MLAS',
       unit=Unit.FRACTION,
       description='F1 of content words whose tags and features are also '
@@ -79,18 +83,21 @@ class Parsing(head_task.HeadTask):
     ),
     Metric(
       'blex',
+      Better.HIGHER,
       title='BLEX',
       unit=Unit.FRACTION,
       description='F1 of content words whose lemmas are also correct.',
     ),
     Metric(
       'right_branching',
+      Better.HIGHER,
       unit=Unit.FRACTION,
       description='UAS of trees in which each word depends on the preceding '
       'word. It does not depend on the model.',
     ),
     Metric(
       'left_branching',
+      Better.HIGHER,
       unit=Unit.FRACTION,
       description='UAS of trees in which each word depends on the following '
       'word. It does not depend on the model.',

@@ -9,7 +9,13 @@ from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.featurizers import question_featurizer
 from xlflax.evaluation import eval_task, head_predictions, qa_decoding
 from xlflax.evaluation.metrics import qa_metrics
-from xlflax.evaluation.metrics.metric import EXACT_MATCH, F1, Metric, Unit
+from xlflax.evaluation.metrics.metric import (
+  EXACT_MATCH,
+  F1,
+  Better,
+  Metric,
+  Unit,
+)
 from xlflax.evaluation.tasks import head_task
 from xlflax.objectives.finetuning import question_answering
 from xlflax.utils import validation
@@ -53,12 +59,14 @@ class ExtractiveQA(head_task.HeadOnTexts):
     EXACT_MATCH,
     Metric(
       'has_answer_f1',
+      Better.HIGHER,
       title='F1 of answerable questions',
       unit=Unit.FRACTION,
       description='F1 of the questions that have an answer.',
     ),
     Metric(
       'no_answer_f1',
+      Better.HIGHER,
       title='F1 of unanswerable questions',
       unit=Unit.FRACTION,
       description='F1 of the questions that have no answer.',

@@ -7,7 +7,13 @@ import numpy as np
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.featurizers import classification_featurizer
 from xlflax.evaluation.metrics.example_statistics import Aggregate, Statistics
-from xlflax.evaluation.metrics.metric import PEARSON, SPEARMAN, Metric, Unit
+from xlflax.evaluation.metrics.metric import (
+  PEARSON,
+  SPEARMAN,
+  Better,
+  Metric,
+  Unit,
+)
 from xlflax.evaluation.tasks import head_task, mteb_tasks
 from xlflax.objectives.finetuning import sequence_regression
 from xlflax.utils import validation
@@ -29,6 +35,7 @@ class Regression(head_task.HeadOnTexts):
     PEARSON,
     Metric(
       'roc_auc',
+      Better.HIGHER,
       title='area under the ROC curve',
       unit=Unit.FRACTION,
       description='Probability that a positive example has a higher score '

@@ -11,7 +11,13 @@ from xlflax.data.supervised.sources import beir
 from xlflax.evaluation import eval_task, head_predictions, pair_scoring
 from xlflax.evaluation.metrics import embedding_metrics
 from xlflax.evaluation.metrics.example_statistics import Statistics
-from xlflax.evaluation.metrics.metric import MRR_10, NDCG_10, Metric, Unit
+from xlflax.evaluation.metrics.metric import (
+  MRR_10,
+  NDCG_10,
+  Better,
+  Metric,
+  Unit,
+)
 from xlflax.evaluation.tasks import head_task, mteb_tasks
 from xlflax.objectives.finetuning import sequence_regression
 from xlflax.storage import bucket_staging, content_hash
@@ -57,18 +63,21 @@ class Reranking(head_task.HeadOnTexts):
     MRR_10,
     Metric(
       'first_stage_ndcg@10',
+      Better.HIGHER,
       title='nDCG@10 of first stage',
       unit=Unit.FRACTION,
       description='nDCG@10 of the ranking before reranking.',
     ),
     Metric(
       'first_stage_mrr@10',
+      Better.HIGHER,
       title='MRR@10 of first stage',
       unit=Unit.FRACTION,
       description='MRR@10 of the ranking before reranking.',
     ),
     Metric(
       'candidate_recall',
+      Better.HIGHER,
       title='recall of candidates',
       unit=Unit.FRACTION,
       description='Fraction of the relevant documents that are among the '

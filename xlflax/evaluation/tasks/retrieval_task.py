@@ -140,6 +140,7 @@ class Retrieval(sentence_task.SentenceTask):
     ACCURACY,
     Metric(
       'accuracy_unshared',
+      Better.HIGHER,
       title='accuracy, no shared word',
       unit=Unit.FRACTION,
       description='Accuracy of the pairs whose sentences have no word in '
@@ -147,6 +148,7 @@ class Retrieval(sentence_task.SentenceTask):
     ),
     Metric(
       'accuracy_shared',
+      Better.HIGHER,
       title='accuracy, shared words',
       unit=Unit.FRACTION,
       description='Accuracy of the pairs whose sentences have a word in '
@@ -154,6 +156,7 @@ class Retrieval(sentence_task.SentenceTask):
     ),
     Metric(
       'csls',
+      Better.HIGHER,
       title='accuracy by CSLS',
       unit=Unit.FRACTION,
       description='Accuracy with CSLS similarity, which penalizes sentences '
@@ -161,6 +164,7 @@ class Retrieval(sentence_task.SentenceTask):
     ),
     Metric(
       'csls_unshared',
+      Better.HIGHER,
       title='accuracy by CSLS, no shared word',
       unit=Unit.FRACTION,
       description='Accuracy with CSLS similarity of the pairs whose '
@@ -168,6 +172,7 @@ class Retrieval(sentence_task.SentenceTask):
     ),
     Metric(
       'string_overlap',
+      Better.HIGHER,
       title='accuracy of string overlap',
       unit=Unit.FRACTION,
       description='Accuracy of retrieving translations by common character '
@@ -175,6 +180,7 @@ class Retrieval(sentence_task.SentenceTask):
     ),
     Metric(
       'string_overlap_unshared',
+      Better.HIGHER,
       title='accuracy of string overlap, no shared word',
       unit=Unit.FRACTION,
       description='Accuracy of retrieving translations by common character '
@@ -182,16 +188,19 @@ class Retrieval(sentence_task.SentenceTask):
     ),
     Metric(
       'forward',
+      Better.HIGHER,
       unit=Unit.FRACTION,
       description='Accuracy with queries in the first language of a pair.',
     ),
     Metric(
       'backward',
+      Better.HIGHER,
       unit=Unit.FRACTION,
       description='Accuracy with queries in the second language of a pair.',
     ),
     Metric(
       'accuracy_top10',
+      Better.HIGHER,
       title='accuracy, ten nearest',
       unit=Unit.FRACTION,
       description='Fraction of sentences whose translation is among the ten '
@@ -199,6 +208,7 @@ class Retrieval(sentence_task.SentenceTask):
     ),
     Metric(
       'forward_top10',
+      Better.HIGHER,
       title='forward, ten nearest',
       unit=Unit.FRACTION,
       description='Fraction of sentences of the first language whose '
@@ -206,6 +216,7 @@ class Retrieval(sentence_task.SentenceTask):
     ),
     Metric(
       'backward_top10',
+      Better.HIGHER,
       title='backward, ten nearest',
       unit=Unit.FRACTION,
       description='Fraction of sentences of the second language whose '
@@ -213,6 +224,7 @@ class Retrieval(sentence_task.SentenceTask):
     ),
     Metric(
       'best_accuracy',
+      Better.HIGHER,
       unit=Unit.FRACTION,
       description='Accuracy of the layer with the highest accuracy on the '
       'test sentences themselves.',

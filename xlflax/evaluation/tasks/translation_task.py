@@ -44,6 +44,7 @@ class TranslationEval(eval_task.EvalTask):
   METRICS = (
     Metric(
       'bleu',
+      Better.HIGHER,
       unit=Unit.POINTS,
       title='BLEU',
       description='BLEU of sacreBLEU, computed from the n-grams of all '
@@ -51,12 +52,14 @@ class TranslationEval(eval_task.EvalTask):
     ),
     Metric(
       'tokenized_bleu',
+      Better.HIGHER,
       unit=Unit.POINTS,
       title='tokenized BLEU',
       description='BLEU of texts that were tokenized with Moses.',
     ),
     Metric(
       'chrf',
+      Better.HIGHER,
       unit=Unit.POINTS,
       title='chrF',
       description='F-score of character n-grams.',

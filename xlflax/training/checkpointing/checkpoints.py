@@ -49,7 +49,9 @@ class CheckpointOptions:
       'retrieval/accuracy/mean'. The checkpoint with the best value is also
       kept. A checkpoint is written when the metric is evaluated.
     greater_is_better: Whether higher values of `metric_for_best_model` are
-      better. If None, the evaluation task determines it.
+      better. If None, the direction that the evaluation task declares for the
+      metric is used. `xlflax evaluate --checkpoint_steps=best` always uses the
+      declared direction.
     enable_async_checkpointing: Whether to write checkpoints in the background
       while training proceeds.
     save_concurrent_gb: Maximum total size of the parameters that are written at

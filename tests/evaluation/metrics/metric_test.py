@@ -1,0 +1,27 @@
+"""Tests of the declarations of metrics."""
+
+import pytest
+
+from tests.errors import raises_error
+from xlflax.evaluation.metrics.metric import Better, Metric, Unit
+from xlflax.utils import errors
+
+
+def test_a_metric_without_a_direction_is_rejected():
+  with raises_error(
+    errors.ConfigError,
+    expected='one of Better.HIGHER, Better.LOWER, Better.NEITHER',
+    where='Metric',
+    mentions='better',
+  ):
+    Metric('error_rate')  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize('better', [Unit.POINTS, False, 'down', None])
+def test_a_value_that_is_not_a_direction_is_rejected(better):
+  with raises_error(errors.ConfigError, where='Metric.better'):
+    Metric('error_rate', better)
+
+
+def test_a_direction_is_accepted_by_its_value():
+  assert Metric('error_rate', 'lower').better is Better.LOWER  # type: ignore[arg-type]
