@@ -196,63 +196,6 @@ def test_unknown_tokens_of_a_task_in_two_datasets_have_one_warning(setup):
   assert_mentions(line, '2.5', 'de', 'guide.de')
 
 
-@pytest.mark.parametrize(
-  ('rate', 'head_rate', 'has_warning'),
-  [
-    (0.0, None, True),
-    (0.0, 0.0, True),
-    (schedules.Linear(peak_value=0.0, total_steps=8), None, True),
-    (schedules.WSD(peak_value=0.0, total_steps=8, warmup_steps=2), 0.0, True),
-    (0.0, 1e-3, False),
-    (1e-3, 0.0, False),
-    (schedules.Linear(peak_value=1e-9, total_steps=1), None, False),
-    (
-      schedules.Linear(peak_value=1e-9, total_steps=2, warmup_steps=1),
-      0,
-      False,
-    ),
-    (schedules.Piecewise(values=(0.0, 1e-3), boundaries=(7,)), None, False),
-  ],
-)
-def test_learning_rate_of_zero_is_reported(rate, head_rate, has_warning):
-  rates = () if head_rate is None else (('^heads/', head_rate),)
-  steps = getattr(rate, 'total_steps', 8)
-  settings = types.SimpleNamespace(
-    optimizer=optimizers.AdamW(
-      learning_rate=rate, learning_rate_overrides=rates
-    ),
-    steps=steps,
-  )
-  messages = run_header.zero_learning_rate_warnings(settings)
-  assert len(messages) == has_warning
-  if has_warning:
-    assert_mentions(messages[0], 'LEARNING_RATE')
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _UserSchedule(schedules.Peaked):
-  """A user-defined schedule, which is 0 because of an integer division."""
-
-  def __call__(self, step):
-    return self.peak_value * (step // 1000)
-
-
-@pytest.mark.parametrize(
-  'rate',
-  [
-    _UserSchedule(peak_value=1e-3),
-    schedules.Piecewise(values=(0.0, 0.0), boundaries=(7,)),
-  ],
-)
-def test_schedule_of_zeros_is_reported_with_its_class(rate):
-  settings = types.SimpleNamespace(
-    optimizer=optimizers.AdamW(learning_rate=rate), steps=8
-  )
-  [message] = run_header.zero_learning_rate_warnings(settings)
-  assert_mentions(message, type(rate).__name__)
-  assert 'LEARNING_RATE' not in message
-
-
 def _filtered_task(num_dropped, num_truncated, *, examples_read=869):
   return loader_base.TaskStatistics(
     task='corpus.parallel.en_sw',

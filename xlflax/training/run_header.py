@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import jax
-import jax.numpy as jnp
 
 from xlflax.config import setting_names
 from xlflax.data import corpus_checks, loader_base
@@ -21,8 +20,8 @@ from xlflax.models import (
 from xlflax.models.attention import attention_backends
 from xlflax.objectives.finetuning import classification_objective
 from xlflax.training import param_tree, training_setup
-from xlflax.training.optimization import schedule_checks, schedules
-from xlflax.utils import logs, name_suggestions, user_modules
+from xlflax.training.optimization import schedule_checks
+from xlflax.utils import logs, name_suggestions
 
 if TYPE_CHECKING:
   from xlflax.trainer import Trainer
@@ -60,8 +59,6 @@ def log_run_header(
       logging.warning('%s', line, extra=logs.ONCE)
   settings = setup.settings
   for line in untrained_decoder_warnings(setup):
-    logging.warning('%s', line, extra=logs.ONCE)
-  for line in zero_learning_rate_warnings(settings):
     logging.warning('%s', line, extra=logs.ONCE)
   # If there is a cache, `xlflax cache` has logged the anomalies.
   if settings.corpus and not settings.cache_dir:
@@ -347,58 +344,6 @@ def untrained_decoder_warnings(setup: training_setup.Setup) -> list[str]:
     'the decoder, such as @seq2seq.SequenceToSequence(), or train an '
     '@encoder.Encoder().'
   ]
-
-
-def zero_learning_rate_warnings(settings: 'Trainer') -> list[str]:
-  """Returns a warning if all learning rates of a run are 0 at all steps.
-
-  A run in which only some parameters have a learning rate of 0, such as a
-  pretrained model below a new head, causes no warning. Schedules are evaluated
-  at five steps.
-
-  Args:
-    settings: Settings of the run, which are the fields of its `Trainer`.
-  """
-  optimizer = settings.optimizer
-  rates = [
-    optimizer.learning_rate,
-    *(r for _, r in optimizer.learning_rate_overrides),
-  ]
-  # The middle of the run is first, because most schedules are not 0 there.
-  steps = [int(settings.steps * x) for x in (0.5, 0.25, 0.75, 0.95, 0.05)]
-  if not all(_is_zero(rate, steps) for rate in rates):
-    return []
-  return [
-    'The learning rate is 0 at all steps, so the parameters do not change. '
-    + _suggest_positive_rate(optimizer.learning_rate)
-  ]
-
-
-def _suggest_positive_rate(rate: Any) -> str:
-  """Returns the instruction that makes a learning rate positive.
-
-  The macro LEARNING_RATE sets the peak of the schedules of xlflax, but not the
-  fields of other schedules.
-
-  Args:
-    rate: Learning rate, which is 0 at all steps.
-  """
-  is_user_defined = user_modules.is_user_extension(type(rate))
-  if not callable(rate) or (
-    isinstance(rate, schedules.Peaked) and not is_user_defined
-  ):
-    return 'Set LEARNING_RATE to a positive number.'
-  name = type(rate).__name__
-  method = f'`{name}.__call__` or ' if is_user_defined else ''
-  return f'Correct {method}the settings of the schedule {name}.'
-
-
-def _is_zero(rate: Any, steps: Iterable[int]) -> bool:
-  """Returns whether a constant or a schedule is 0 at the given steps."""
-  if not callable(rate):
-    return not rate
-  # Some user-defined schedules do not accept the integer 0.
-  return all(float(rate(jnp.asarray(step))) == 0 for step in steps)
 
 
 def language_warnings(

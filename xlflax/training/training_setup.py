@@ -94,6 +94,7 @@ class Setup:
       [list(settings.objectives.objectives), list(settings.datasets)]
     )
     schedule_checks.check_learning_rates(settings.optimizer, settings.steps)
+    schedule_checks.warn_of_zero_rates(settings.optimizer, settings.steps)
     schedule_checks.warn_of_high_rates(settings.optimizer, settings.steps)
     schedule_checks.warn_of_unfinished_warmup(
       settings.optimizer, settings.steps

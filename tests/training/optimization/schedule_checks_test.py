@@ -292,6 +292,143 @@ def test_schedule_that_rises_until_the_last_step_causes_a_warning(
     assert_mentions(message, '_UserSchedule', num_steps)
 
 
+@pytest.mark.parametrize(
+  ('rate', 'head_rate', 'has_warning'),
+  [
+    (0.0, None, True),
+    (0.0, 0.0, True),
+    (schedules.Linear(peak_value=0.0, total_steps=8), None, True),
+    (schedules.WSD(peak_value=0.0, total_steps=8, warmup_steps=2), 0.0, True),
+    (0.0, 1e-3, False),
+    (1e-3, 0.0, False),
+    (schedules.Linear(peak_value=1e-9, total_steps=1), None, False),
+    (
+      schedules.Linear(peak_value=1e-9, total_steps=2, warmup_steps=1),
+      0,
+      False,
+    ),
+    (schedules.Piecewise(values=(0.0, 1e-3), boundaries=(7,)), None, False),
+  ],
+)
+def test_learning_rate_of_zero_causes_a_warning(
+  rate, head_rate, has_warning, caplog
+):
+  rates = () if head_rate is None else (('^heads/', head_rate),)
+  optimizer = optimizers.AdamW(
+    learning_rate=rate, learning_rate_overrides=rates
+  )
+  schedule_checks.warn_of_zero_rates(optimizer, getattr(rate, 'total_steps', 8))
+  messages = [record.getMessage() for record in caplog.records]
+  assert len(messages) == has_warning
+  for message in messages:
+    assert_mentions(message, 'LEARNING_RATE', 'all steps')
+
+
+@pytest.mark.parametrize(
+  'rate',
+  [
+    # The value is 0 because of an integer division.
+    _UserSchedule(compute=lambda step: 1e-3 * (step // 1000)),
+    schedules.Piecewise(values=(0.0, 0.0), boundaries=(7,)),
+  ],
+)
+def test_schedule_of_zeros_is_named(rate, caplog):
+  optimizer = optimizers.AdamW(learning_rate=rate)
+  schedule_checks.warn_of_zero_rates(optimizer, 8)
+  (record,) = caplog.records
+  assert_mentions(record.getMessage(), type(rate).__name__)
+  assert 'LEARNING_RATE' not in record.getMessage()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _FixedLinear(schedules.Schedule):
+  """A linear decay with its own number of steps."""
+
+  num_warmup_steps: int = 2
+  num_decay_steps: int = 20
+
+  def __call__(self, step):
+    return 1e-3 * jnp.maximum(0.0, 1 - step / self.num_decay_steps)
+
+
+@pytest.mark.parametrize(
+  'rate, num_steps, end, mentions',
+  [
+    (_FixedLinear(), 60, 20, ('_FixedLinear.num_decay_steps', '`total_steps`')),
+    (_FixedLinear(), 400, 20, ('_FixedLinear.num_decay_steps',)),
+    (
+      _FixedLinear(num_decay_steps=120_001),
+      300_000,
+      '120,001',
+      ('_FixedLinear.num_decay_steps',),
+    ),
+    (
+      schedules.Linear(peak_value=1e-3, total_steps=20, warmup_steps=3),
+      60,
+      20,
+      ('Linear.total_steps',),
+    ),
+    (
+      schedules.Piecewise(values=(1e-3, 0.0), boundaries=(20,)),
+      60,
+      20,
+      ('Piecewise',),
+    ),
+    (
+      _UserSchedule(compute=lambda step: jnp.where(step < 20, 1e-3, 0.0)),
+      60,
+      20,
+      ('_UserSchedule.__call__',),
+    ),
+  ],
+)
+def test_zeros_at_the_end_of_a_run_cause_a_warning(
+  rate, num_steps, end, mentions, caplog
+):
+  optimizer = optimizers.AdamW(
+    learning_rate=rate, learning_rate_overrides=(('^heads/', 0.0),)
+  )
+  schedule_checks.warn_of_zero_rates(optimizer, num_steps)
+  (record,) = caplog.records
+  assert_mentions(record.getMessage(), end, f'{num_steps:,}', *mentions)
+  assert 'all steps' not in record.getMessage()
+
+
+@pytest.mark.parametrize(
+  'rate, num_steps',
+  [
+    (schedules.Linear(peak_value=1e-3, total_steps=60), 60),
+    (schedules.Linear(peak_value=1e-3, total_steps=59), 60),
+    (schedules.Cosine(peak_value=1e-3, total_steps=100_000), 100_000),
+    (schedules.WSD(peak_value=1e-3, total_steps=300_000), 300_000),
+    (_FixedLinear(num_decay_steps=58), 60),
+    (_FixedLinear(num_decay_steps=990), 1000),
+    (schedules.Piecewise(values=(0.0, 1e-3), boundaries=(400,)), 401),
+    (_UserSchedule(compute=lambda step: 1e-3 * (step % 2)), 9),
+    (
+      _UserSchedule(
+        compute=lambda step: jax.pure_callback(
+          lambda _: np.float32(0), jax.ShapeDtypeStruct((), jnp.float32), step
+        )
+      ),
+      60,
+    ),
+  ],
+)
+def test_zeros_at_a_few_steps_cause_no_warning(rate, num_steps, caplog):
+  optimizer = optimizers.AdamW(learning_rate=rate)
+  schedule_checks.warn_of_zero_rates(optimizer, num_steps)
+  assert not caplog.records
+
+
+def test_zeros_of_some_parameters_cause_no_warning(caplog):
+  optimizer = optimizers.AdamW(
+    learning_rate=_FixedLinear(), learning_rate_overrides=(('heads/', 1e-4),)
+  )
+  schedule_checks.warn_of_zero_rates(optimizer, 60)
+  assert not caplog.records
+
+
 def test_absolute_adafactor_is_checked(caplog):
   optimizer = optimizers.Adafactor(
     learning_rate=_UserSchedule(compute=_factor),

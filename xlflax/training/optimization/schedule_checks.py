@@ -12,15 +12,21 @@ import numpy as np
 from flax import linen as nn
 
 from xlflax.training.optimization import optimizers, schedules
-from xlflax.utils import errors, logs, user_modules
+from xlflax.utils import errors, logs, plurals, user_modules
 
 # A schedule of a longer run is evaluated at this number of steps.
 _MAX_STEPS = 100_000
 # Negative values of at most this fraction of the peak are rounding errors.
 _ROUNDING_ERROR = 1e-5
+# Values of at most this fraction of the peak are 0, apart from rounding errors.
+_ZERO = 1e-7
 # A higher learning rate of an optimizer such as Adam, whose updates have about
 # the size of the learning rate, is probably a mistake.
 _HIGHEST_RATE = 0.1
+# A schedule may end with a few zeros, such as a decay that reaches 0 at the last
+# step: at most this number of steps, or this fraction of the run.
+_MAX_ZERO_STEPS = 2
+_MAX_ZERO_FRACTION = 0.01
 
 
 class MaxRate(NamedTuple):
@@ -116,6 +122,47 @@ def find_max_rates(
     )
     for pattern, rate in rates
   ]
+
+
+def warn_of_zero_rates(optimizer: optimizers.Optimizer, num_steps: int) -> None:
+  """Logs a warning if the learning rate is 0 at all steps or at the last steps.
+
+  A run in which only some parameters have a learning rate of 0, such as a
+  pretrained model below a new head, causes no warning. Zeros at the first steps
+  or at very few of the last steps cause no warning either.
+
+  Args:
+    optimizer: Optimizer of the run.
+    num_steps: Number of steps in the run.
+  """
+  if num_steps < 1:
+    return
+  rates = [
+    optimizer.learning_rate,
+    *(r for _, r in optimizer.learning_rate_overrides),
+  ]
+  ends = [_find_end(rate, num_steps) for rate in rates]
+  known_ends = [end for end in ends if end is not None]
+  if len(known_ends) < len(ends):
+    return
+  end = max(known_ends)
+  num_zeros = num_steps - end
+  if not end:
+    logging.warning(
+      'The learning rate is 0 at all steps, so the parameters do not change. %s',
+      _suggest_positive_rate(optimizer.learning_rate),
+      extra=logs.ONCE,
+    )
+  elif num_zeros > max(_MAX_ZERO_STEPS, _MAX_ZERO_FRACTION * num_steps):
+    logging.warning(
+      'The learning rate is 0 from step %s of %s on, so the parameters do not '
+      'change in the last %s. %s',
+      f'{end:,}',
+      f'{num_steps:,}',
+      plurals.format_count(num_zeros, 'step'),
+      _suggest_later_end(rates[known_ends.index(end)], end, num_steps),
+      extra=logs.ONCE,
+    )
 
 
 def warn_of_high_rates(optimizer: optimizers.Optimizer, num_steps: int) -> None:
@@ -228,6 +275,91 @@ def _find_maximum(rate: Any, num_steps: int) -> float | None:
   if last - first > 2:
     values = _evaluate(rate, _sample_steps(int(first), int(last)))
   return None if values is None else float(np.max(values))
+
+
+def _find_end(rate: Any, num_steps: int) -> int | None:
+  """Returns the step from which on a learning rate is 0 until the last step.
+
+  Args:
+    rate: Number or schedule.
+    num_steps: Number of steps in the run, which must be positive. In a long
+      run, the schedule is evaluated at a sample of the steps, and at all steps
+      that are close to the end.
+
+  Returns:
+    `num_steps` if the learning rate is not 0 at the last step. None if it is
+    unknown.
+  """
+  if not callable(rate):
+    return num_steps if rate else 0
+  steps = _sample_steps(0, num_steps - 1)
+  values = _evaluate(rate, steps)
+  if values is None:
+    return None
+  threshold = _ZERO * np.max(np.abs(values))
+  nonzero = np.flatnonzero(np.abs(values) > threshold)
+  if not nonzero.size:
+    return 0
+  last = int(steps[nonzero[-1]])
+  if last == num_steps - 1:
+    return num_steps
+  steps = _sample_steps(last, int(steps[nonzero[-1] + 1]))
+  values = _evaluate(rate, steps)
+  assert values is not None
+  return last + max(1, int(np.count_nonzero(np.abs(values) > threshold)))
+
+
+def _suggest_positive_rate(rate: Any) -> str:
+  """Returns the instruction that makes a learning rate positive.
+
+  The macro LEARNING_RATE sets the peak of the schedules of xlflax, but not the
+  fields of other schedules.
+
+  Args:
+    rate: Learning rate, which is 0 at all steps.
+  """
+  if not callable(rate) or (
+    isinstance(rate, schedules.Peaked)
+    and not user_modules.is_user_extension(type(rate))
+  ):
+    return 'Set LEARNING_RATE to a positive number.'
+  return _suggest_correction(rate)
+
+
+def _suggest_later_end(rate: Any, end: int, num_steps: int) -> str:
+  """Returns the instruction that makes a learning rate positive until the end.
+
+  Args:
+    rate: Schedule of the learning rate.
+    end: Step from which on the learning rate is 0.
+    num_steps: Number of steps in the run.
+  """
+  values = {
+    f.name: getattr(rate, f.name, None) for f in dataclasses.fields(rate)
+  }
+  names = [
+    name
+    for name, value in values.items()
+    if isinstance(value, int) and value == end and 'warmup' not in name
+  ]
+  if not names:
+    return _suggest_correction(rate)
+  name = names[0]
+  text = f'Set {errors.field_location(rate, name)} to at least {num_steps}, or '
+  if name == 'total_steps':
+    return f'{text}do not set it.'
+  return (
+    f'{text}replace it by the field `total_steps` with the default None, which '
+    'a run sets to its number of steps.'
+  )
+
+
+def _suggest_correction(schedule: schedules.Schedule) -> str:
+  """Returns the instruction to correct a schedule."""
+  name = type(schedule).__name__
+  is_user_defined = user_modules.is_user_extension(type(schedule))
+  method = f'`{name}.__call__` or ' if is_user_defined else ''
+  return f'Correct {method}the settings of the schedule {name}.'
 
 
 def _sample_steps(first: int, last: int) -> np.ndarray:
