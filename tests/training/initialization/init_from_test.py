@@ -245,6 +245,25 @@ def test_run_without_checkpoint_is_rejected(tmp_path):
     _apply(str(tmp_path), _zeros(_SOURCE))
 
 
+def test_checkpoint_directory_is_rejected_with_the_settings_of_training(
+  tmp_path,
+):
+  checkpoint = tmp_path / 'run/checkpoints/4'
+  checkpoint.mkdir(parents=True)
+  (tmp_path / 'run/model.json').write_text('{}')
+  with raises_error(
+    errors.CheckpointError,
+    where=checkpoint,
+    mentions=(
+      f'InitFromCheckpoint.model_dir="\'{tmp_path / "run"}\'"',
+      'InitFromCheckpoint.step=4',
+      '--gin.INIT_STEP=4',
+    ),
+  ) as error:
+    _apply(str(checkpoint), _zeros(_SOURCE))
+  assert 'xlflax evaluate' not in error.value.fix
+
+
 @pytest.mark.parametrize('name', ['hf', 'hf/model.safetensors'])
 def test_hugging_face_directory_is_rejected_with_a_hint(tmp_path, name):
   (tmp_path / 'hf').mkdir()

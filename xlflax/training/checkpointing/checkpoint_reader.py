@@ -84,7 +84,7 @@ def checkpoint_path(model_dir: str | pathlib.Path, step: int) -> pathlib.Path:
 
 
 def no_checkpoint_error(
-  message: str, model_dir: str | pathlib.Path
+  message: str, model_dir: str | pathlib.Path, *, initializes: bool = False
 ) -> errors.CheckpointError:
   """Returns the error for a directory without finished checkpoints.
 
@@ -92,10 +92,14 @@ def no_checkpoint_error(
     message: Message for a model directory. A different message is used if the
       directory does not contain a model.
     model_dir: Existing directory without finished checkpoints.
+    initializes: Whether the directory is the run from which a new run is
+      initialized.
   """
   directory = paths.to_path(model_dir)
   if not (directory / run_directory.MODEL).exists():
-    hint = run_directory.suggest_model_directory(directory)
+    hint = run_directory.suggest_model_directory(
+      directory, initializes=initializes
+    )
     if hint:
       return errors.CheckpointError(
         'The directory is not a model directory. A model directory contains '

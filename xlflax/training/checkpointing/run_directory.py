@@ -346,11 +346,19 @@ def read_vocabulary_identity(
   return VocabularyIdentity(**recorded)
 
 
-def suggest_model_directory(directory: pathlib.Path) -> str | None:
+def suggest_model_directory(
+  directory: pathlib.Path, *, initializes: bool = False
+) -> str | None:
   """Returns a hint for a path that is not a model directory.
 
   Hints exist for directories in or above a model directory, and for models of
   Hugging Face and their files.
+
+  Args:
+    directory: Path that is not a model directory.
+    initializes: Whether the directory is the run from which a new run is
+      initialized. For a checkpoint, the hint then contains the settings of
+      training that select a checkpoint.
   """
   folder = directory.parent if directory.is_file() else directory
   if (folder / 'config.json').exists():
@@ -366,7 +374,7 @@ def suggest_model_directory(directory: pathlib.Path) -> str | None:
     )
   for parent in list(directory.parents)[:2]:
     if (parent / MODEL).exists():
-      return _suggest_parent_run(directory, parent)
+      return _suggest_parent_run(directory, parent, initializes=initializes)
   runs = sorted(path.parent for path in directory.glob(f'*/{MODEL}'))
   if runs:
     return (
@@ -386,16 +394,27 @@ def suggest_model_directory(directory: pathlib.Path) -> str | None:
   return None
 
 
-def _suggest_parent_run(directory: pathlib.Path, run: pathlib.Path) -> str:
+def _suggest_parent_run(
+  directory: pathlib.Path, run: pathlib.Path, *, initializes: bool
+) -> str:
   """Returns a hint for a directory inside the model directory of a run."""
   hint = f'Pass the model directory, {run}.'
   if directory.parent == run or not directory.name.isdecimal():
     return hint
+  step = directory.name
+  hint = f'The directory is a checkpoint of a run. {hint}'
+  if initializes:
+    return (
+      f'{hint} To select the checkpoint, pass '
+      '--gin.INIT_FROM="@initialization.InitFromCheckpoint()" '
+      f'--gin.initialization.InitFromCheckpoint.model_dir="\'{run}\'" '
+      f'--gin.initialization.InitFromCheckpoint.step={step}. With a gin file '
+      f'in finetune/, only add --gin.INIT_STEP={step}.'
+    )
   return (
-    f'The directory is a checkpoint of a run. {hint} To select the checkpoint, '
-    f'add --gin.INIT_STEP={directory.name} in `xlflax finetune`, '
-    f'--checkpoint_steps={directory.name} in `xlflax evaluate`, or '
-    f'--step={directory.name} in `xlflax convert to-hf`.'
+    f'{hint} To select the checkpoint, add --gin.INIT_STEP={step} in `xlflax '
+    f'finetune`, --checkpoint_steps={step} in `xlflax evaluate`, or '
+    f'--step={step} in `xlflax convert to-hf`.'
   )
 
 

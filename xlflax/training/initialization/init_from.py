@@ -476,7 +476,7 @@ def _find_checkpoint(init: InitFromCheckpoint) -> pathlib.Path:
       expected='The path must be a model directory that `xlflax train` or '
       '`xlflax convert` wrote',
       where=errors.field_location(init, 'model_dir'),
-      fix=run_directory.suggest_model_directory(run)
+      fix=run_directory.suggest_model_directory(run, initializes=True)
       if run.exists()
       else name_suggestions.suggest_model(init.model_dir),
     )
@@ -486,6 +486,7 @@ def _find_checkpoint(init: InitFromCheckpoint) -> pathlib.Path:
     raise checkpoint_reader.no_checkpoint_error(
       'The run from which to initialize does not have a finished checkpoint',
       init.model_dir,
+      initializes=True,
     )
   if step not in steps:
     raise errors.CheckpointError(
