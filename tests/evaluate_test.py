@@ -11,8 +11,10 @@ import pytest
 
 from tests.errors import assert_mentions, raises_error
 from xlflax import evaluate as evaluate_lib
+from xlflax.data.corpus import corpus_directory
+from xlflax.data.seqio_tasks import corpus_tasks
 from xlflax.data.supervised.sources import example_source
-from xlflax.evaluation import eval_task, text_sources
+from xlflax.evaluation import eval_task, task_sources, text_sources
 from xlflax.evaluation.tasks import (
   head_task,
   perplexity,
@@ -51,6 +53,14 @@ class _Total(eval_task.EvalTask):
     return eval_task.EvalResult(
       metrics={'sum/mean': total + self.offset}, notes=self.notes
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Text(_Total):
+  """Evaluation task with a source of text, which it does not read."""
+
+  name: str = 'text'
+  source: text_sources.TextSource | text_sources.PairSource
 
 
 @pytest.fixture(autouse=True)
@@ -428,6 +438,22 @@ def test_sharded_parameters_give_the_same_scores(run, corpus):
     sharded_metrics = eight.results[task][30].metrics
     for name, value in single_device.results[task][30].metrics.items():
       assert sharded_metrics[name] == pytest.approx(value, rel=1e-4), name
+
+
+def test_evaluation_on_training_text_of_a_task_causes_a_warning(
+  run, corpus, caplog
+):
+  """The corpus has identical training and test text."""
+  corpus_tasks.register_corpus(corpus_directory.Corpus(corpus))
+  source = task_sources.TaskText(mixture='corpus.mono', languages=('de',))
+  with caplog.at_level(logging.WARNING):
+    _evaluate(run, _Text(source=source))
+  [message] = [
+    record.getMessage()
+    for record in caplog.records
+    if 'identical' in record.getMessage()
+  ]
+  assert_mentions(message, 'corpus.mono.de', 'train', 'test')
 
 
 def test_identical_files_of_two_languages_are_reported(run, tmp_path, caplog):

@@ -25,6 +25,7 @@ from xlflax.evaluation import (
   result_store,
   result_tables,
   sentence_embedding,
+  task_sources,
   text_sources,
 )
 from xlflax.evaluation.reports import evaluation_report
@@ -159,9 +160,9 @@ def evaluate(
   store = result_store.ResultStore(run, seed=seed, output=output)
   if distributed_job.is_lead():
     _warn_of_unseen_languages(run, tasks)
-    identical_files.warn_of_identical_files(
-      getattr(task, 'source', None) for task in tasks
-    )
+    sources = [getattr(task, 'source', None) for task in tasks]
+    identical_files.warn_of_identical_files(sources)
+    task_sources.warn_of_equal_splits(sources)
 
   def checkpoints() -> Iterator[Sequence[result_store.Step]]:
     """Yields the selected steps and, if `watch` is set, steps saved later."""

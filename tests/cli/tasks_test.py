@@ -134,6 +134,26 @@ def test_task_modules_show_raw_sources(tmp_path, monkeypatch, capsys):
   seqio.TaskRegistry.remove('shown')
 
 
+def test_show_warns_of_identical_splits(tmp_path, monkeypatch, capsys):
+  (tmp_path / 'equal_tasks.py').write_text(
+    'import seqio\n'
+    'from xlflax.data.seqio_tasks import task_registry\n'
+    'task_registry.add_monolingual_task("equal", seqio.TextLineDataSource('
+    '{"train": "x.txt", "validation": "x.txt", "test": "y.txt"}), '
+    'language="en", preprocessors=[lambda d: d.map(lambda t: {"text": t})])\n'
+  )
+  (tmp_path / 'x.txt').write_text('one\ntwo\nthree\nfour\nfive\n')
+  (tmp_path / 'y.txt').write_text('six\n')
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.syspath_prepend(str(tmp_path))
+  assert cli.main(['tasks', 'show', 'equal', '--task_module=equal_tasks']) == 0
+  [warning] = [
+    line for line in capsys.readouterr().err.splitlines() if ' W ' in line
+  ]
+  assert_mentions(warning, 'equal', 'train', 'validation')
+  seqio.TaskRegistry.remove('equal')
+
+
 def test_missing_feature_is_reported_with_the_task(
   tmp_path, monkeypatch, capsys
 ):

@@ -1,11 +1,12 @@
 import pytest
 import seqio
+import tensorflow as tf
 
 from tests.data.shifted_pairs import shifted_pairs
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax.data.corpus import corpus_directory, corpus_writer
-from xlflax.data.seqio_tasks import corpus_tasks
-from xlflax.evaluation import task_sources, text_sources
+from xlflax.data.seqio_tasks import corpus_tasks, task_registry
+from xlflax.evaluation import during_training, task_sources, text_sources
 from xlflax.evaluation.tasks import perplexity
 from xlflax.utils import errors
 
@@ -93,3 +94,57 @@ def test_perplexity_of_task_and_corpus_are_equal(corpus, eval_model):
     )
   ]
   assert numbers[0] == numbers[1]
+
+
+@pytest.fixture
+def equal_splits():
+  """Task whose source returns the same sentences for both splits."""
+
+  def read(split, shuffle_files, seed=None):
+    del split, shuffle_files, seed
+    texts = [f'the text {n}' for n in range(8)]
+    return tf.data.Dataset.from_tensor_slices({'text': texts})
+
+  name = 'equal.en'
+  task_registry.add_monolingual_task(
+    name,
+    seqio.FunctionDataSource(read, splits=('train', 'validation')),
+    language='en',
+  )
+  yield name
+  seqio.TaskRegistry.remove(name)
+
+
+def test_evaluation_on_training_text_causes_a_warning(equal_splits, caplog):
+  source = task_sources.TaskText(mixture=equal_splits, split='validation')
+  evaluation = during_training.Evaluation(
+    tasks=(perplexity.Perplexity(source=source, length=16),),
+    eval_interval_steps=1,
+  )
+  evaluation.check_inputs({})
+  [record] = caplog.records
+  assert record.levelname == 'WARNING'
+  assert_mentions(record.getMessage(), equal_splits, 'train', 'validation')
+
+
+def test_only_sources_with_training_examples_cause_a_warning(
+  equal_splits, corpus, caplog
+):
+  task_sources.warn_of_equal_splits(
+    [
+      None,
+      text_sources.CorpusText(directory=corpus),
+      task_sources.TaskText(mixture='missing'),
+      task_sources.TaskText(mixture=equal_splits, split='train'),
+    ]
+  )
+  assert not caplog.records
+
+
+def test_names_of_the_tasks_of_the_selected_languages():
+  assert task_sources.TaskText(
+    mixture='evaluated.mono', languages=('ja', 'de')
+  ).task_names() == ('evaluated.mono.ja', 'evaluated.mono.de')
+  assert task_sources.SeqioPairs(
+    mixture='evaluated.parallel', languages=('ja',)
+  ).task_names() == ('evaluated.parallel.en_ja',)

@@ -3,6 +3,7 @@
 import dataclasses
 import fnmatch
 import json
+import logging
 from typing import Annotated
 
 import cyclopts
@@ -195,6 +196,7 @@ def show(options: ShowOptions) -> None:
     num_examples=options.num_examples,
   ):
     print(line)
+  _warn_of_equal_splits(options.name)
 
 
 def convert(options: ConvertOptions) -> None:
@@ -236,6 +238,15 @@ def _register(options: RegistrationOptions) -> None:
       xtreme.register(options.xtreme)
     if options.treebanks:
       xtreme.register_treebanks(options.treebanks)
+
+
+def _warn_of_equal_splits(name: str) -> None:
+  """Logs a warning for each split that contains the task's training examples."""
+  from xlflax.data.seqio_tasks import task_registry, task_samples
+
+  for split in task_registry.get_task(name).splits:
+    for message in task_samples.find_equal_splits([name], split):
+      logging.warning('%s', message)
 
 
 def _show_mixture(options: ShowOptions) -> None:

@@ -12,6 +12,7 @@ from xlflax.evaluation import (
   selection_metrics,
   sentence_embedding,
   task_families,
+  task_sources,
 )
 from xlflax.evaluation.metrics.metric import Better
 from xlflax.evaluation.tasks import head_task
@@ -62,6 +63,9 @@ class Evaluation:
   def check_inputs(self, objectives: Mapping[str, Any]) -> None:
     """Reads and checks the labeled examples of all tasks.
 
+    A warning is logged for each SeqIO task that is evaluated on its training
+    examples.
+
     Args:
       objectives: Objectives of the run by name.
 
@@ -73,6 +77,10 @@ class Evaluation:
       task.check_inputs(objectives)
       if isinstance(task, head_task.HeadTask):
         task.check_gold_labels()
+    if distributed_job.is_lead():
+      task_sources.warn_of_equal_splits(
+        getattr(task, 'source', None) for task in self.tasks
+      )
 
   def check_metric(self, metric: str) -> None:
     """Raises a ConfigError if no task computes the model selection metric.

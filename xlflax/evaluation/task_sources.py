@@ -3,12 +3,16 @@
 TensorFlow is imported only when the text is read.
 """
 
+import contextlib
 import dataclasses
 import itertools
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterable, Iterator
+from typing import Any
 
+from xlflax.data.supervised.sources import task_source
 from xlflax.evaluation import text_sources
-from xlflax.utils import class_registry, errors, validation
+from xlflax.utils import class_registry, errors, logs, validation
 
 
 @class_registry.register('task_text')
@@ -35,6 +39,13 @@ class TaskText(text_sources.TextSource):
       tuple(language for (language,) in _tasks(self, 1)),
       self.languages,
       _where(self),
+    )
+
+  def task_names(self) -> tuple[str, ...]:
+    """Returns the names of the SeqIO tasks that the source reads."""
+    tasks = _tasks(self, 1)
+    return tuple(
+      name for code in self.languages_found() for name in tasks[(code,)]
     )
 
   def load(self, language: str) -> list[str]:
@@ -73,6 +84,11 @@ class SeqioPairs(text_sources.PairSource):
       _where(self),
     )
 
+  def task_names(self) -> tuple[str, ...]:
+    """Returns the names of the SeqIO tasks that the source reads."""
+    tasks = _tasks(self, 2)
+    return tuple(name for pair in self.pairs() for name in tasks[pair])
+
   def load(self, pair: text_sources.Pair) -> text_sources.PairedText:
     """Reads the sentences of a language pair."""
     examples = list(itertools.islice(_examples(self, pair), self.max_pairs))
@@ -82,6 +98,38 @@ class SeqioPairs(text_sources.PairSource):
     )
     text_sources.check_pairs(pair, paired_text, _where(self))
     return paired_text
+
+
+_SEQIO_SOURCES = (
+  TaskText,
+  SeqioPairs,
+  task_source.SeqioDataset,
+  task_source.SeqioBitextMining,
+)
+
+
+def warn_of_equal_splits(sources: Iterable[Any]) -> None:
+  """Logs a warning for each SeqIO task that is evaluated on training examples.
+
+  Only the first examples are compared (`task_samples.find_equal_splits`).
+
+  Args:
+    sources: Sources of evaluation tasks. Sources that do not read SeqIO tasks
+      are ignored. Errors of reading a task are also ignored, because they are
+      raised when the task is evaluated.
+  """
+  for source in sources:
+    if not isinstance(source, _SEQIO_SOURCES):
+      continue
+    _registry()
+    # This module imports TensorFlow.
+    from xlflax.data.seqio_tasks import task_samples
+
+    with contextlib.suppress(errors.XlflaxError):
+      for message in task_samples.find_equal_splits(
+        source.task_names(), source.split
+      ):
+        logging.warning('%s', message, extra=logs.ONCE)
 
 
 def _tasks(

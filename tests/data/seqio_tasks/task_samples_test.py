@@ -1,11 +1,15 @@
 """Tests of warnings about probable mistakes in the text of SeqIO tasks."""
 
+import functools
+import pathlib
+
 import pytest
 import seqio
 import tensorflow as tf
 
 from tests.errors import assert_mentions
 from xlflax.data import dataset_config
+from xlflax.data.corpus import corpus_directory, corpus_writer
 from xlflax.data.seqio_tasks import (
   corpus_tasks,
   live_loader,
@@ -119,6 +123,101 @@ def test_tasks_are_compared_with_a_registered_corpus(
   assert_mentions(message, 'pairs', "('de', 'en')")
   valid = add('valid', ('en',), text=toy_sentences['en'])
   assert task_samples.find_anomalies([valid]) == []
+
+
+def _add_splits(name, texts, kept=None):
+  """Registers a task with the given texts of each split.
+
+  Args:
+    name: Name of the task.
+    texts: Texts by split.
+    kept: Split that the source returns for all splits. If None, it returns the
+      requested split.
+  """
+
+  def read(split, shuffle_files, seed=None):
+    del shuffle_files, seed
+    return tf.data.Dataset.from_tensor_slices({'text': texts[kept or split]})
+
+  task_registry.add_monolingual_task(
+    name, seqio.FunctionDataSource(read, splits=tuple(texts)), language='en'
+  )
+
+
+@pytest.fixture
+def split_task():
+  """Task with different texts in the splits train, validation and train_2."""
+  name = 'splits.en'
+  yield functools.partial(_add_splits, name)
+  seqio.TaskRegistry.remove(name)
+
+
+def test_source_that_ignores_the_split_is_reported(split_task):
+  numbers = [f'text {n}' for n in range(300)]
+  split_task(
+    {'train': numbers, 'validation': numbers[:3], 'train_2': []}, kept='train'
+  )
+  [message] = task_samples.find_equal_splits(['splits.en'], 'validation')
+  assert_mentions(message, 'splits.en', 'train', 'validation', '200', '`split`')
+  assert f'{pathlib.Path(__file__).name}:' in message
+  assert message in task_samples.find_anomalies(['splits.en'], 'validation')
+  for split in ('train', 'train_2', 'test'):
+    assert task_samples.find_equal_splits(['splits.en'], split) == []
+
+
+@pytest.mark.parametrize(
+  'validation',
+  [
+    [f'text {n}' for n in range(4)],  # Too few to be compared.
+    [f'text {n}' for n in range(5)] + ['another text'],
+    [f'text {n}' for n in range(300, 400)],
+    [],
+  ],
+)
+def test_different_splits_are_not_reported(split_task, validation):
+  split_task(
+    {'train': [f'text {n}' for n in range(300)], 'validation': validation}
+  )
+  assert task_samples.find_equal_splits(['splits.en'], 'validation') == []
+
+
+def test_identical_files_of_two_splits_are_reported(toy_sentences, tmp_path):
+  for split in ('train', 'test'):
+    corpus_writer.write_monolingual(
+      tmp_path, 'en', [toy_sentences['en'][:9]], split=split
+    )
+  corpus_tasks.register_corpus(corpus_directory.Corpus(tmp_path))
+  [message] = task_samples.find_equal_splits(['corpus.mono.en'], 'test')
+  assert_mentions(message, 'corpus.mono.en', 'train', 'test', '9', 'files')
+
+
+def test_only_the_first_examples_of_different_splits_are_read(split_task):
+  positions = []
+
+  def read(split, shuffle_files, seed=None):
+    del shuffle_files, seed
+
+    def examples():
+      for n in range(1000):
+        positions.append((split, n))
+        yield {'text': f'{split} {n}'}
+
+    return tf.data.Dataset.from_generator(
+      examples, output_signature={'text': tf.TensorSpec([], tf.string)}
+    )
+
+  task_registry.add_monolingual_task(
+    'splits.en',
+    seqio.FunctionDataSource(read, splits=('train', 'validation')),
+    language='en',
+  )
+  assert task_samples.find_equal_splits(['splits.en'], 'validation') == []
+  assert max(n for _, n in positions) < 10
+
+
+def test_unreadable_split_is_ignored(split_task):
+  split_task({'train': ['a'] * 9, 'validation': ['a'] * 9}, kept='missing')
+  assert task_samples.find_equal_splits(['splits.en'], 'validation') == []
 
 
 def test_live_loader_checks_its_tasks(add, toy_sentences, toy_vocabulary):

@@ -1,9 +1,14 @@
 """Checks of the first texts of SeqIO tasks for defects. Requires TensorFlow."""
 
 import contextlib
+import inspect
 import itertools
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
 
 from xlflax.data import corpus_checks
 from xlflax.data.corpus.corpus_directory import TRAIN
@@ -14,10 +19,14 @@ from xlflax.data.seqio_tasks import (
   seqio_reader,
   task_registry,
 )
-from xlflax.utils import errors, logs
+from xlflax.utils import errors, logs, user_modules
 
 # Number of examples that are read of a task, for one text and for pairs.
 _NUM_EXAMPLES = {1: corpus_checks.LINES, 2: corpus_checks.NUM_PAIRS}
+# Number of examples of two splits that are compared, and the number below which
+# the examples may be equal by chance.
+_NUM_COMPARED = 200
+_MIN_COMPARED = 5
 # Number of characters that are kept of a text, which may be a long document.
 _NUM_CHARACTERS = 1000
 
@@ -25,7 +34,9 @@ _NUM_CHARACTERS = 1000
 def find_anomalies(tasks: Iterable[str], split: str = TRAIN) -> list[str]:
   """Returns a warning for each probable defect in the text of SeqIO tasks.
 
-  The first examples of each task are read. Tasks of the registered corpus
+  The first examples of each task are read. If the split is not a training
+  split, they are compared with the training examples (`find_equal_splits`). The
+  text itself is then checked for defects. Tasks of the registered corpus
   directory, whose files are checked separately, are only compared with the other
   tasks, including those that are not in `tasks`. Tasks that provide token ids or
   code-switched text are not checked. Errors of reading a task are ignored,
@@ -36,6 +47,83 @@ def find_anomalies(tasks: Iterable[str], split: str = TRAIN) -> list[str]:
     split: Name of the split to read.
   """
   tasks = list(tasks)
+  return find_equal_splits(tasks, split) + _find_text_anomalies(tasks, split)
+
+
+def find_equal_splits(tasks: Iterable[str], split: str) -> list[str]:
+  """Returns a warning for each task whose split contains its training examples.
+
+  The first examples of the source are compared with the first training
+  examples, in the order of the source. Errors of reading a task are ignored.
+
+  Args:
+    tasks: Names of registered tasks. Tasks without the split or without a
+      training split are ignored.
+    split: Name of the split to compare. If it starts with 'train', nothing is
+      compared, because the split may be a part of the training examples.
+  """
+  if split.startswith(TRAIN):
+    return []
+  messages: list[str] = []
+  for name in tasks:
+    num_equal = 0
+    # The training split may be unreadable, although it is not evaluated.
+    with contextlib.suppress(Exception):
+      num_equal = _count_equal_examples(name, split)
+    if num_equal >= _MIN_COMPARED:
+      messages.append(
+        f'The first {num_equal:,} examples of the splits {TRAIN} and {split} of '
+        f'the task {name} are identical, so results on the split {split} do not '
+        f'measure generalization. {_suggest_source_change(name)}'
+      )
+  return messages
+
+
+def _suggest_source_change(name: str) -> str:
+  """Returns a recommendation for a task whose splits are identical."""
+  source = task_registry.get_task(name).source
+  if isinstance(source, data_sources.TextSource):
+    return 'Replace the files of one of the splits.'
+  function = getattr(source, '_dataset_fn', None)
+  if function is None:
+    return 'Correct the splits in the source of the task.'
+  where = ''
+  if inspect.isfunction(function):
+    where = f', {user_modules.find_definition(function)},'
+  return (
+    f'The function of the source{where} must return the split that its '
+    'argument `split` requests.'
+  )
+
+
+def _count_equal_examples(name: str, split: str) -> int:
+  """Returns the number of compared examples, or 0 if two of them differ."""
+  source = task_registry.get_task(name).source
+  if not {TRAIN, split}.issubset(source.splits):
+    return 0
+  count = 0
+  for first, second in itertools.islice(
+    zip(_read_source(name, TRAIN), _read_source(name, split), strict=False),
+    _NUM_COMPARED,
+  ):
+    if first != second:
+      return 0
+    count += 1
+  return count
+
+
+def _read_source(name: str, split: str) -> Iterator[Any]:
+  """Yields the examples of a task's source as Python objects."""
+  with data_sources.converting_task_errors(name):
+    dataset = task_registry.get_task(name).source.get_dataset(
+      split, shuffle=False
+    )
+    for example in data_sources.numpy_examples(dataset):
+      yield tf.nest.map_structure(lambda x: np.asarray(x).tolist(), example)
+
+
+def _find_text_anomalies(tasks: list[str], split: str) -> list[str]:
+  """Returns a warning for each probable defect in the text of SeqIO tasks."""
   is_corpus = {name: _reads_corpus(name) for name in tasks}
   texts = _read_samples([x for x in tasks if not is_corpus[x]], split)
   if not texts:

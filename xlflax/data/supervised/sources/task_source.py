@@ -54,6 +54,12 @@ class SeqioDataset(example_source.ExampleSource):
       )
     return available if self.splits is None else tuple(self.splits)
 
+  def task_names(self) -> tuple[str, ...]:
+    """Returns the names of the SeqIO tasks that the source reads."""
+    return tuple(
+      name for part in self.languages() for name in _task_names(self, part)
+    )
+
   def load(self, part: str) -> list[labeled_examples.Example]:
     examples: list[labeled_examples.Example] = []
     for name, rows in _read_rows(self, part):
@@ -107,6 +113,12 @@ class SeqioBitextMining(example_source.BitextMiningSource):
 
   def languages(self) -> tuple[str, ...]:
     return tuple(_tasks_by_part(self.mixture, self.split))
+
+  def task_names(self) -> tuple[str, ...]:
+    """Returns the names of the SeqIO tasks that the source reads."""
+    return tuple(
+      name for part in self.languages() for name in _task_names(self, part)
+    )
 
   def load(self, part: str) -> labeled_examples.BitextSentences:
     languages = file_formats.two_languages(part)
