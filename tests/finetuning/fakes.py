@@ -37,6 +37,7 @@ class FakeTrainer:
   init_from: Any = None
   corpus: str | None = None
   cache_dir: str | None = None
+  task_modules: tuple[str, ...] = class_registry.changeable_field(default=())
   evaluation: Any = class_registry.changeable_field(default=None)
   checkpoints: CheckpointOptions = class_registry.changeable_field(
     default_factory=CheckpointOptions

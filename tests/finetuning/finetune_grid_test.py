@@ -12,8 +12,9 @@ from tests.finetuning import fakes
 from xlflax.config import gin_config
 from xlflax.finetuning import finetune_grid, grid_trials, hyperparameter_grid
 from xlflax.storage import directory_lease
+from xlflax.training.checkpointing import data_fingerprint
 from xlflax.training.initialization import init_from
-from xlflax.utils import errors
+from xlflax.utils import errors, user_modules
 
 pytest_plugins = ['tests.finetuning.fixtures']
 SELECT = 'dev/accuracy/en'
@@ -133,6 +134,23 @@ def test_finished_trial_is_not_retrained(run, caplog, steps, warns):
   )
   names = [record.args for record in caplog.records if 'finished' in record.msg]
   assert names == [('LEARNING_RATE=0.2',)] * warns
+
+
+@pytest.mark.parametrize('is_changed', [True, False])
+def test_finished_trial_with_changed_code_causes_a_warning(
+  run, caplog, is_changed
+):
+  report = run('LEARNING_RATE=0.2')
+  digest = 'earlier' if is_changed else None
+  code = user_modules.digest_modules([fakes.__name__])
+  inputs = data_fingerprint.describe_inputs(
+    'v', {}, code | ({fakes.__name__: digest} if digest else {})
+  )
+  data_fingerprint.record_inputs(report.trials[0].directory, inputs, {})
+  run('LEARNING_RATE=0.2')
+  assert fakes.CALLS == []
+  lines = [text for text in caplog.messages if 'fakes.py' in text]
+  assert len(lines) == is_changed
 
 
 @pytest.mark.parametrize('fits_checkpoint', [True, False])

@@ -23,6 +23,7 @@ from xlflax.storage import bucket_access, checksums, paths
 from xlflax.training.checkpointing import (
   checkpoint_items,
   checkpoint_reader,
+  code_fingerprint,
   config_serialization,
   run_directory,
   saved_run,
@@ -207,7 +208,8 @@ def result_identity(
     task: Evaluation task. Its settings and the text that it reads are part of
       the identity. If its class is not part of xlflax, the source code of the
       class is also part of the identity.
-    model: Linen module.
+    model: Linen module. If its class is not part of xlflax, the source code of
+      the class is part of the identity.
     vocabulary_hash: Hash of the run's vocabulary.
     seed: Random seed for the evaluation.
     parameters: Parameters to read from a checkpoint: 'default' for the
@@ -230,6 +232,9 @@ def result_identity(
   code = user_modules.digest_code(task_class)
   if code:
     identity['code'] = code
+  model_code = code_fingerprint.describe_model_code(model)
+  if model_code:
+    identity['model_code'] = model_code
   return identity
 
 

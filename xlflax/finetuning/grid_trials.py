@@ -25,7 +25,9 @@ from xlflax.storage import checksums, content_hash, manifests, paths
 from xlflax.trainer import Trainer
 from xlflax.training.checkpointing import (
   checkpoint_reader,
+  code_fingerprint,
   config_serialization,
+  data_fingerprint,
   run_directory,
   saved_run,
 )
@@ -292,6 +294,7 @@ class TrialRunner:
       self._check_same_run(record, trial)
       if record.is_final:
         if record.config == trial.fingerprint:
+          self._warn_if_code_changed(trial)
           return record
         self._warn_if_not_trained(record, trial)
     result = self._train(trial, record.seconds if record else 0.0)
@@ -384,6 +387,21 @@ class TrialRunner:
         'data changed. It is not trained again. To train with the new settings '
         'and data, pass a different --output.',
         trial.trial.name,
+      )
+
+  def _warn_if_code_changed(self, trial: MadeTrial) -> None:
+    """Warns that a finished trial was trained with other source code."""
+    files = code_fingerprint.describe_changes(
+      data_fingerprint.recorded_code(self.directory(trial.trial)),
+      code_fingerprint.describe_code(trial.trainer),
+    )
+    if files:
+      logging.warning(
+        'The trial %s had finished before the source code of %s changed. It is '
+        'not trained again. To train with the new code, pass a different '
+        '--output.',
+        trial.trial.name,
+        files,
       )
 
   def _initial_fields(self, trial: MadeTrial) -> dict[str, Any]:

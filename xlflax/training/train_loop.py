@@ -13,7 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from xlflax.storage import bucket_access, paths
 from xlflax.training import training_run, training_setup
-from xlflax.training.checkpointing import data_fingerprint, directory_claim
+from xlflax.training.checkpointing import (
+  code_fingerprint,
+  data_fingerprint,
+  directory_claim,
+)
 from xlflax.training.distributed import distributed_job
 from xlflax.training.hooks import defaults
 from xlflax.training.initialization import init_from
@@ -54,7 +58,7 @@ def train(
     # `check_vocabulary_directory` has rejected vocabularies of sizes only.
     assert setup.vocabulary is not None
     fingerprint = data_fingerprint.describe_inputs(
-      setup.vocabulary.hash, loaders
+      setup.vocabulary.hash, loaders, code_fingerprint.describe_code(trainer)
     )
     stack.enter_context(trainer.partitioner.scope())
     lease = stack.enter_context(

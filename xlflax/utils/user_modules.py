@@ -21,7 +21,7 @@ import sysconfig
 import textwrap
 import traceback
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from xlflax.utils import errors, name_suggestions
@@ -119,15 +119,33 @@ def find_imports(module: str) -> set[str]:
       _add_working_directory()
       spec = importlib.util.find_spec(module)
       file = spec.origin if spec else None
-    tree = ast.parse(pathlib.Path(file or '').read_bytes())
+    return _imported_names(pathlib.Path(file or '').read_bytes())
   except Exception:  # The import raises the error.
     return set()
+
+
+def _imported_names(source: bytes, package: str = '') -> set[str]:
+  """Returns the names of the import statements in a module's source code.
+
+  Args:
+    source: Source code of the module.
+    package: Package of the module, which resolves relative imports. If '',
+      relative imports are omitted.
+
+  Raises:
+    SyntaxError, ValueError: If the source code cannot be parsed.
+  """
   names: set[str] = set()
-  for node in ast.walk(tree):
+  for node in ast.walk(ast.parse(source)):
     if isinstance(node, ast.Import):
       names.update(alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom) and node.module:
-      names.update(f'{node.module}.{alias.name}' for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+      base = node.module or ''
+      if node.level and package:
+        base = importlib.util.resolve_name('.' * node.level + base, package)
+      elif node.level:
+        continue
+      names.update(f'{base}.{alias.name}' for alias in node.names)
   return names
 
 
@@ -410,11 +428,8 @@ def find_calling_line() -> str | None:
 
 def _format_line(file: str, number: int, source: str) -> str:
   """Formats a line as 'my_tasks.py:3 (`import x`)'."""
-  path = pathlib.Path(file)
-  if path.is_relative_to(pathlib.Path.cwd()):
-    path = path.relative_to(pathlib.Path.cwd())
   source = source.strip()
-  return f'{path}:{number}' + (f' (`{source}`)' if source else '')
+  return f'{format_path(file)}:{number}' + (f' (`{source}`)' if source else '')
 
 
 def _is_library(frame: types.FrameType) -> bool:
@@ -457,13 +472,65 @@ def digest_code(cls: type) -> str | None:
   return hashlib.sha256(digests.encode('ascii')).hexdigest()[:16]
 
 
+def digest_modules(names: Iterable[str]) -> dict[str, str]:
+  """Returns hashes of the source files of the user's modules.
+
+  Args:
+    names: Names of imported modules. Modules of xlflax and of Python are
+      omitted.
+
+  Returns:
+    Mapping from the name of each module, and of each user-defined module that
+    it imports, to the first 16 hexadecimal digits of the SHA-256.
+  """
+  digests: dict[str, str] = {}
+  queue = [name for name in names if not _is_shipped(name)]
+  while queue:
+    name = queue.pop()
+    file = find_module_file(name)
+    if name in digests or file is None:
+      continue
+    try:
+      source = pathlib.Path(file).read_bytes()
+    except OSError:  # The source code is not available.
+      continue
+    digests[name] = hashlib.sha256(source).hexdigest()[:16]
+    package = getattr(sys.modules[name], '__package__', None) or ''
+    with contextlib.suppress(SyntaxError, ValueError, ImportError):
+      for imported in _imported_names(source, package):
+        # The last part of the name may be an object of a module.
+        for candidate in (imported, imported.rpartition('.')[0]):
+          imported_file = find_module_file(candidate)
+          if imported_file and not _is_library_file(imported_file, candidate):
+            queue.append(candidate)
+  return digests
+
+
+def find_module_file(name: str) -> str | None:
+  """Returns the file of an imported module, or None if there is none."""
+  return getattr(sys.modules.get(name), '__file__', None)
+
+
+def format_path(file: str) -> str:
+  """Formats the path of a file, relative to the working directory if inside."""
+  path = pathlib.Path(file)
+  if path.is_relative_to(pathlib.Path.cwd()):
+    path = path.relative_to(pathlib.Path.cwd())
+  return str(path)
+
+
+def _is_shipped(module: str) -> bool:
+  """Returns whether a module is part of xlflax or of Python."""
+  package = module.partition('.')[0]
+  return package == 'xlflax' or package in sys.stdlib_module_names
+
+
 def _read_source(cls: type) -> bytes | None:
   """Returns the file that defines a class of the user or of a package.
 
   For a class of a notebook, the result is the source code of the class.
   """
-  package = cls.__module__.partition('.')[0]
-  if package == 'xlflax' or package in sys.stdlib_module_names:
+  if _is_shipped(cls.__module__):
     return None
   file = getattr(sys.modules.get(cls.__module__), '__file__', None)
   try:
@@ -671,7 +738,8 @@ def _is_library_file(file: str, name: str) -> bool:
   if file.startswith('<') or name.partition('.')[0] == 'xlflax':
     return True
   folders = {sysconfig.get_path('stdlib'), sysconfig.get_path('platstdlib')}
-  return 'site-packages' in pathlib.Path(file).parts or any(
+  packages = {'site-packages', 'dist-packages'}
+  return bool(packages & set(pathlib.Path(file).parts)) or any(
     pathlib.Path(file).is_relative_to(folder) for folder in folders
   )
 

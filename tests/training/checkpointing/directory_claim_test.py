@@ -1,5 +1,6 @@
 """Tests of model directories of restarted runs."""
 
+import json
 import types
 
 import pytest
@@ -8,7 +9,9 @@ from tests.errors import assert_mentions, raises_error
 from tests.training import tiny
 from xlflax.storage import manifests
 from xlflax.training.checkpointing import (
+  checkpoint_items,
   config_serialization,
+  data_fingerprint,
   directory_claim,
   run_directory,
 )
@@ -87,3 +90,25 @@ def test_changed_settings_of_a_resumed_run_are_logged(
   assert len(lines) == has_results
   for line in lines:
     assert_mentions(line, 'config.num_layers: 2 → 3')
+
+
+@pytest.mark.parametrize(
+  'saved, warns', [({'mine': 'a'}, True), ({'mine': 'b'}, False), ({}, False)]
+)
+def test_changed_code_of_a_resumed_run_causes_a_warning(
+  tmp_path, caplog, saved, warns
+):
+  """A run of an earlier version has no record of the code."""
+  file = tmp_path / '20' / checkpoint_items.META / 'metadata'
+  file.parent.mkdir(parents=True)
+  file.write_text(json.dumps({'inputs': _inputs(saved)}))
+  directory_claim._check_inputs(
+    _make_setup(tmp_path, 'v'), tmp_path / '20', _inputs({'mine': 'b'})
+  )
+  assert len(caplog.messages) == warns
+  for line in caplog.messages:
+    assert_mentions(line, 'mine', 'step 20')
+
+
+def _inputs(code):
+  return data_fingerprint.describe_inputs('v', {}, code)

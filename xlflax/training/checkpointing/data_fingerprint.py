@@ -1,4 +1,4 @@
-"""Fingerprint of a run's data, which is stored in every checkpoint.
+"""Fingerprint of a run's inputs, which is stored in every checkpoint.
 
 A run that resumed on different data would be a different run. Each checkpoint
 therefore records the vocabulary and the tokens on which it was trained. If a
@@ -21,23 +21,31 @@ FILE = 'inputs.json'
 
 
 def describe_inputs(
-  vocabulary_hash: str, loaders: Mapping[str, loader_base.Loader]
+  vocabulary_hash: str,
+  loaders: Mapping[str, loader_base.Loader],
+  code: Mapping[str, str] = {},
 ) -> dict[str, Any]:
-  """Returns the hashes of the vocabulary and the datasets as plain JSON.
+  """Returns the hashes of the vocabulary, the datasets and the user's code.
 
   Args:
     vocabulary_hash: Hash of the vocabulary's content.
     loaders: Data loaders by dataset name.
+    code: Hashes of the user's modules (`code_fingerprint.describe_code`).
 
   Returns:
-    {'vocabulary': hash, 'datasets': {name: digest}}.
+    {'vocabulary': hash, 'datasets': {name: digest}}, with the hashes of the
+    user's modules under the key 'code' if there are any. The values are plain
+    JSON.
   """
-  return {
+  inputs: dict[str, Any] = {
     'vocabulary': vocabulary_hash,
     'datasets': {
       name: loader.identity for name, loader in sorted(loaders.items())
     },
   }
+  if code:
+    inputs['code'] = dict(code)
+  return inputs
 
 
 def check_inputs(
@@ -87,6 +95,15 @@ def verified_signatures(model_dir: pathlib.Path) -> frozenset[str]:
   return frozenset((_read(model_dir) or {}).get('verified', ()))
 
 
+def recorded_code(model_dir: pathlib.Path) -> dict[str, str]:
+  """Returns the hashes of the user's modules with which a run was last started.
+
+  See `code_fingerprint.describe_code`. The result is empty without a usable
+  record.
+  """
+  return (_read(model_dir) or {}).get('code', {})
+
+
 def record_inputs(
   model_dir: pathlib.Path,
   described: Mapping[str, Any],
@@ -94,8 +111,8 @@ def record_inputs(
 ) -> None:
   """Writes the hashes of a run's data to its model directory.
 
-  `verified_signatures` and `recorded_languages` read this record, and users can
-  read it, too.
+  `verified_signatures`, `recorded_code` and `recorded_languages` read this
+  record, and users can read it, too.
 
   Args:
     model_dir: Model directory of the run.

@@ -13,6 +13,7 @@ from xlflax.training import training_setup
 from xlflax.training.checkpointing import (
   checkpoint_items,
   checkpoint_reader,
+  code_fingerprint,
   config_serialization,
   data_fingerprint,
   objective_config,
@@ -119,12 +120,25 @@ def _check_inputs(
   checkpoint: pathlib.Path,
   fingerprint: Mapping[str, Any],
 ) -> None:
-  """Raises an error or logs a warning if the training data have changed."""
+  """Raises an error or logs a warning if the training data have changed.
+
+  A change of the user's source code also causes a warning.
+  """
   saved = checkpoint_items.read_meta(checkpoint)['inputs']
   if _other_config(setup) is run_directory.OnConfigMismatch.ERROR:
     data_fingerprint.check_inputs(saved, fingerprint, where=checkpoint)
   for change in data_fingerprint.describe_differences(saved, fingerprint):
     logging.warning('Since checkpoint %s, %s.', checkpoint, change)
+  files = code_fingerprint.describe_changes(
+    saved.get('code', {}), fingerprint.get('code', {})
+  )
+  if files:
+    logging.warning(
+      'The source code of %s has changed since step %s. The run resumes with the '
+      'new code.',
+      files,
+      checkpoint.name,
+    )
 
 
 def claim_directory(

@@ -17,6 +17,7 @@ from xlflax.storage import bucket_access, manifests, paths
 from xlflax.training import param_tree, randomness
 from xlflax.training.checkpointing import (
   checkpoint_reader,
+  code_fingerprint,
   data_fingerprint,
   objective_config,
   run_directory,
@@ -69,10 +70,10 @@ class SavedRun:
     Raises:
       CheckpointError: If the checkpoint does not exist or is unreadable.
     """
-    saved = checkpoint_reader.saved_shapes(
-      checkpoint_reader.checkpoint_path(self.directory, step)
-    )
+    checkpoint = checkpoint_reader.checkpoint_path(self.directory, step)
+    saved = checkpoint_reader.saved_shapes(checkpoint)
     self._check_sizes(saved)
+    code_fingerprint.warn_of_changed_model(self.model, checkpoint)
     abstract = self._abstract(saved, partitioner)
     return checkpoint_reader.restore_params(self.directory, step, abstract)
 

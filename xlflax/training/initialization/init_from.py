@@ -21,6 +21,7 @@ from xlflax.storage import bucket_access, paths
 from xlflax.training import nonfinite_checks, param_tree, train_state
 from xlflax.training.checkpointing import (
   checkpoint_reader,
+  code_fingerprint,
   run_directory,
   saved_run,
 )
@@ -245,6 +246,7 @@ def initialize_from_runs(
   """
   params, initialized_names = state.params, set[str]()
   for source in as_init_list(init):
+    code_fingerprint.warn_of_changed_model(model, _find_checkpoint(source))
     values = _read_values(
       source,
       params,
