@@ -24,6 +24,7 @@ with _epy.lazy_api_imports(globals()):
     Muon,
     Optimizer,
     StableAdamW,
+    decay_mask,
   )
   from xlflax.training.optimization.schedules import (
     WSD,

@@ -10,6 +10,7 @@ import optax.contrib
 import pytest
 
 from tests.errors import assert_mentions
+from xlflax import training
 from xlflax.training import param_tree
 from xlflax.training.optimization import optimizer_checks, optimizers, schedules
 
@@ -284,3 +285,154 @@ def test_optimizer_with_a_default_learning_rate_may_ignore_it(caplog):
   optimizer = _WithoutRate(create=lambda rate: optax.adam(1e-3))
   optimizer_checks.warn_of_ignored_rate(optimizer, _PARAMS)
   assert not caplog.records
+
+
+_STACKED_PARAMS = {
+  'model': {
+    'embeddings': {
+      'norm': {'scale': jax.ShapeDtypeStruct((16,), jnp.float32)},
+      'token': jax.ShapeDtypeStruct((64, 16), jnp.float32),
+    },
+    'layers': {
+      'attention_norm': {'scale': jax.ShapeDtypeStruct((4, 16), jnp.float32)},
+      'mlp': {'kernel': jax.ShapeDtypeStruct((4, 16, 32), jnp.float32)},
+      'query': {'bias': jax.ShapeDtypeStruct((4, 2, 8), jnp.float32)},
+    },
+  },
+  'heads': {
+    'layers': {
+      'layer_0': {'kernel': jax.ShapeDtypeStruct((16, 2), jnp.float32)}
+    }
+  },
+}
+_STACKED_SCALE = 'model/layers/attention_norm/scale of shape [4, 16]'
+
+
+def _is_matrix(tree):
+  return jax.tree.map(lambda x: x.ndim > 1, tree)
+
+
+def _label_matrices(make_matrix, make_vector):
+  """Returns a function that selects transformations by dimensions."""
+  return lambda rate: optax.multi_transform(
+    {'matrix': make_matrix(rate), 'vector': make_vector(rate)},
+    lambda tree: jax.tree.map(
+      lambda is_matrix: 'matrix' if is_matrix else 'vector', _is_matrix(tree)
+    ),
+  )
+
+
+@pytest.mark.parametrize(
+  'create, mentions',
+  [
+    (
+      lambda rate: optax.adamw(rate, mask=_is_matrix),
+      ('weight decay', 'training.decay_mask()'),
+    ),
+    (
+      _chain_with_decay(optax.scale_by_adam(), mask=_is_matrix),
+      ('weight decay',),
+    ),
+    (
+      lambda rate: optax.lion(rate, weight_decay=0.1, mask=_is_matrix),
+      ('weight decay',),
+    ),
+    (_label_matrices(optax.adamw, optax.adam), ('weight decay',)),
+    (_label_matrices(optax.sgd, optax.adam), ('matrix',)),
+    (optax.contrib.muon, ('matrix',)),
+  ],
+)
+@pytest.mark.parametrize('rate', [0.1, _LINEAR])
+def test_vectors_of_stacked_layers_as_matrices_cause_a_warning(
+  create, mentions, rate, caplog
+):
+  optimizer = _UserOptimizer(learning_rate=rate, create=create, clip_norm=1.0)
+  optimizer_checks.warn_of_stacked_vectors(optimizer, _STACKED_PARAMS)
+  (record,) = caplog.records
+  assert_mentions(
+    record.getMessage(),
+    '_UserOptimizer',
+    _STACKED_SCALE,
+    'model/embeddings/norm/scale of shape [16]',
+    *mentions,
+  )
+
+
+def test_vectors_without_an_unstacked_example_cause_a_warning(caplog):
+  params = {'model': {'layers': _STACKED_PARAMS['model']['layers']}}
+  optimizer = _UserOptimizer(
+    learning_rate=0.1, create=lambda rate: optax.adamw(rate, mask=_is_matrix)
+  )
+  optimizer_checks.warn_of_stacked_vectors(optimizer, params)
+  (record,) = caplog.records
+  assert_mentions(record.getMessage(), _STACKED_SCALE)
+
+
+def _is_unstacked_matrix(tree):
+  """Selects matrices with an additional dimension in stacked layers."""
+  return param_tree.map_named(
+    lambda name, x: x.ndim > (2 if 'model/layers' in name else 1), tree
+  )
+
+
+def _select_layers(tree):
+  return param_tree.map_named(lambda name, _: 'model/layers' in name, tree)
+
+
+@pytest.mark.parametrize(
+  'create',
+  [
+    optax.sgd,
+    optax.adamw,
+    lambda rate: optax.adamw(rate, mask=training.decay_mask()),
+    lambda rate: optax.adamw(rate, mask=_select_kernels),
+    # All parameters of the layers are decayed, and no others.
+    lambda rate: optax.adamw(rate, mask=_select_layers),
+    lambda rate: optax.adamw(rate, mask=_is_unstacked_matrix),
+    lambda rate: optax.adamw(rate, weight_decay=0.0, mask=_is_matrix),
+    lambda rate: optax.lion(rate, weight_decay=0.1),
+    lambda rate: optax.lamb(rate, weight_decay=0.1),
+    lambda rate: optax.lars(rate, weight_decay=0.1),
+    lambda rate: optax.adafactor(rate, weight_decay_rate=0.1),
+    lambda rate: optax.contrib.schedule_free_adamw(rate, weight_decay=0.1),
+    lambda rate: optax.chain(optax.adamw(rate), optax.ema(0.9)),
+    lambda rate: optimizers.Muon(
+      learning_rate=rate, weight_decay=0.1, muon_params=('mlp/kernel$',)
+    ).make(rate),
+    _project,
+    _fail,
+  ],
+)
+def test_selection_of_matrices_by_name_causes_no_warning(create, caplog):
+  optimizer = _UserOptimizer(learning_rate=0.1, create=create)
+  optimizer_checks.warn_of_stacked_vectors(optimizer, _STACKED_PARAMS)
+  assert not caplog.records
+
+
+def test_selection_by_dimensions_without_stacked_layers_causes_no_warning(
+  caplog,
+):
+  optimizer = _UserOptimizer(
+    learning_rate=0.1, create=lambda rate: optax.adamw(rate, mask=_is_matrix)
+  )
+  optimizer_checks.warn_of_stacked_vectors(optimizer, _PARAMS)
+  assert not caplog.records
+
+
+@pytest.mark.parametrize(
+  'optimizer',
+  [
+    optimizers.AdamW(learning_rate=0.1),
+    optimizers.StableAdamW(learning_rate=0.1),
+    optimizers.Muon(learning_rate=0.1),
+    optimizers.Adam(learning_rate=0.1),
+    optimizers.SGD(learning_rate=0.1, momentum=0.9),
+    optimizers.Adafactor(learning_rate=0.1, weight_decay=0.1),
+  ],
+)
+def test_optimizers_of_xlflax_treat_stacked_vectors_as_vectors(optimizer):
+  for find in (
+    optimizer_checks.find_decayed_stacked_vectors,
+    optimizer_checks.find_stacked_vectors_with_other_state,
+  ):
+    assert not find(optimizer, _STACKED_PARAMS)

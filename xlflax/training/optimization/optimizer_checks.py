@@ -1,12 +1,13 @@
 """Detection of user-defined optimizers whose updates are wrong.
 
-The updates increase the loss or the parameters, or they do not depend on the
-learning rate.
+The updates increase the loss or the parameters, do not depend on the learning
+rate, or treat vectors of stacked layers as matrices.
 """
 
 import dataclasses
 import logging
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -25,6 +26,9 @@ _LEARNING_RATE = 1e-3
 # An optimizer that uses the learning rate only as an upper limit is limited by
 # this learning rate.
 _LOW_LEARNING_RATE = 1e-6
+# The weight decay of this learning rate is above the rounding errors, also if
+# its coefficient is 1e-4, the default of Optax.
+_HIGH_LEARNING_RATE = 0.1
 # Products of displacements and gradients above the rounding errors.
 _MIN_PROJECTION = 1e-7
 # Growth of parameters, relative to their values, above the rounding errors.
@@ -130,6 +134,48 @@ def warn_of_ignored_rate(optimizer: optimizers.Optimizer, params: Any) -> None:
     )
 
 
+def warn_of_stacked_vectors(
+  optimizer: optimizers.Optimizer, params: Any
+) -> None:
+  """Logs a warning if a user-defined optimizer treats vectors as matrices.
+
+  The biases and normalization scales of stacked layers have two dimensions. An
+  optimizer that selects matrices by their number of dimensions therefore
+  includes these vectors, for example in its weight decay.
+
+  Args:
+    optimizer: Optimizer of the run. Optimizers of xlflax are not checked.
+    params: Parameters of the run, as a tree of arrays or ShapeDtypeStructs.
+  """
+  if not user_modules.is_user_extension(type(optimizer)):
+    return
+  try:
+    decayed = find_decayed_stacked_vectors(optimizer, params)
+    names = decayed or find_stacked_vectors_with_other_state(optimizer, params)
+  except Exception:  # noqa: BLE001, the optimizer may require other parameters.
+    return
+  if names:
+    stacked, single = _select_examples(names, params)
+    if decayed:
+      problem = f'applies weight decay to {stacked}, but not to {single}'
+      fix = (
+        'Select the parameters with weight decay by name, for example with '
+        'mask=training.decay_mask() in place of a mask that uses `ndim`'
+      )
+    else:
+      problem = f'treats {stacked} as a matrix, but not {single}'
+      fix = 'Select the matrices by name'
+    logging.warning(
+      'The optimizer %s %s. Layers are stacked, so the number of dimensions does '
+      'not distinguish vectors from matrices. %s '
+      '(docs/extending.md#add-an-optimizer).',
+      type(optimizer).__name__,
+      problem,
+      fix,
+      extra=logs.ONCE,
+    )
+
+
 def ignores_learning_rate(optimizer: optimizers.Optimizer, params: Any) -> bool:
   """Returns whether an optimizer's updates do not depend on the learning rate.
 
@@ -207,8 +253,126 @@ def find_growing_parameters(
   return [name for name in growing if growths[name] > _MIN_GROWTH]
 
 
+def find_decayed_stacked_vectors(
+  optimizer: optimizers.Optimizer, params: Any
+) -> list[str]:
+  """Returns the names of vectors that are decayed only if layers are stacked.
+
+  The optimizer updates small parameters (see `find_ascending_parameters`) with
+  gradients of 0, and once more without the stacked axes of vectors. An
+  optimizer that selects parameters by name decays the same vectors both times.
+
+  Args:
+    optimizer: Optimizer to check, with its own learning rate replaced by a
+      constant.
+    params: See `find_ascending_parameters`.
+
+  Raises:
+    Exception: If the optimizer does not support the small parameters.
+  """
+  vectors = _find_stacked_vectors(params)
+  if not vectors:
+    return []
+  growths, single_growths = (
+    _compute_growths(
+      optimizer, tree, value=_PARAM_VALUE, rate=_HIGH_LEARNING_RATE
+    )
+    for tree in (params, _unstack(params, vectors))
+  )
+  return [
+    name
+    for name in vectors
+    if growths.get(name, 0.0) < -_MIN_GROWTH
+    and single_growths[name] > growths[name] / 2
+  ]
+
+
+def find_stacked_vectors_with_other_state(
+  optimizer: optimizers.Optimizer, params: Any
+) -> list[str]:
+  """Returns the names of vectors whose state differs if layers are stacked.
+
+  For example, Muon has one moment of each matrix, and Adam has two moments of
+  each vector.
+
+  Args:
+    optimizer: Optimizer to check.
+    params: See `find_ascending_parameters`.
+
+  Raises:
+    Exception: If the optimizer does not support the small parameters.
+  """
+  vectors = _find_stacked_vectors(params)
+  if not vectors:
+    return []
+  state_names, single_state_names = (
+    list(
+      param_tree.flatten_params(
+        _make_transform(optimizer, _LEARNING_RATE).init(
+          _small_params(tree, _PARAM_VALUE)
+        )
+      )
+    )
+    for tree in (params, _unstack(params, vectors))
+  )
+  return [
+    name
+    for name in vectors
+    if [n for n in state_names if n.endswith(f'/{name}')]
+    != [n for n in single_state_names if n.endswith(f'/{name}')]
+  ]
+
+
+def _find_stacked_vectors(params: Any) -> list[str]:
+  """Returns the names of the biases and scales of stacked layers."""
+  return [
+    name
+    for name, leaf in param_tree.flatten_params(params).items()
+    if 0 < optimizers.num_stacked_axes(name) == leaf.ndim - 1
+  ]
+
+
+def _unstack(params: Any, names: Sequence[str]) -> Any:
+  """Removes the stacked axes of the vectors with the given names."""
+  return param_tree.map_named(
+    lambda name, leaf: (
+      jax.ShapeDtypeStruct(leaf.shape[-1:], leaf.dtype)
+      if name in names
+      else leaf
+    ),
+    params,
+  )
+
+
+def _select_examples(names: Sequence[str], params: Any) -> tuple[str, str]:
+  """Describes a stacked vector, and a vector with the same last name.
+
+  Args:
+    names: Names of stacked vectors.
+    params: Parameters of the run.
+  """
+  leaves = param_tree.flatten_params(params)
+  pairs = [
+    (name, other)
+    for name in names
+    for other, leaf in leaves.items()
+    if leaf.ndim == 1 and other.split('/')[-1] == name.split('/')[-1]
+  ]
+  name, other = pairs[0] if pairs else (names[0], None)
+  return (
+    f'{name} of shape {list(leaves[name].shape)}',
+    f'{other} of shape {list(leaves[other].shape)}'
+    if other
+    else 'vectors of single layers',
+  )
+
+
 def _compute_growths(
-  optimizer: optimizers.Optimizer, params: Any, *, value: float
+  optimizer: optimizers.Optimizer,
+  params: Any,
+  *,
+  value: float,
+  rate: float = _LEARNING_RATE,
 ) -> dict[str, float]:
   """Returns the relative growth of small parameters without a gradient.
 
@@ -216,11 +380,12 @@ def _compute_growths(
     optimizer: Optimizer to check.
     params: See `find_ascending_parameters`.
     value: Value of all small parameters.
+    rate: Learning rate, which replaces that of the optimizer.
   """
   small_params = _small_params(params, value)
   gradients = jax.tree.map(jnp.zeros_like, small_params)
   displacements = _move(
-    _make_transform(optimizer, _LEARNING_RATE), small_params, gradients
+    _make_transform(optimizer, rate), small_params, gradients
   )
   return {
     name: float(jnp.mean(displacement)) / value

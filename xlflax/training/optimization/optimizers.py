@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -269,7 +269,7 @@ class AdamW(Optimizer):
       b2=self.b2,
       eps=self.eps,
       weight_decay=self.weight_decay,
-      mask=_decay_mask(self.no_decay),
+      mask=decay_mask(self.no_decay),
     )
 
 
@@ -290,7 +290,7 @@ class StableAdamW(AdamW):
     adamw = optax.chain(
       optax.scale_by_adam(b1=self.b1, b2=self.b2, eps=self.eps),
       optax.add_decayed_weights(
-        self.weight_decay, mask=_decay_mask(self.no_decay)
+        self.weight_decay, mask=decay_mask(self.no_decay)
       ),
     )
 
@@ -309,7 +309,7 @@ class StableAdamW(AdamW):
 
   def _clip_update(self, name, update, gradient, moment):
     """Divides each matrix's update by max(1, RMS of the scaled gradient)."""
-    matrix_axes = tuple(range(_num_stacked_axes(name), update.ndim))
+    matrix_axes = tuple(range(num_stacked_axes(name), update.ndim))
     squares = gradient**2 / jnp.maximum(moment, self.eps**2)
     mean = jnp.mean(squares, axis=matrix_axes, keepdims=True)
     return update / jnp.sqrt(jnp.maximum(mean, 1.0))
@@ -354,7 +354,7 @@ class Muon(AdamW):
         lambda updates, _: param_tree.map_named(self._scale_update, updates)
       ),
       optax.add_decayed_weights(
-        self.weight_decay, mask=_decay_mask(self.no_decay)
+        self.weight_decay, mask=decay_mask(self.no_decay)
       ),
       optax.scale_by_learning_rate(rate),
     )
@@ -453,7 +453,7 @@ class Adafactor(Optimizer):
       multiply_by_parameter_scale=self.multiply_by_parameter_scale,
       clipping_threshold=self.clipping_threshold,
       weight_decay_rate=self.weight_decay,
-      weight_decay_mask=_decay_mask(self.no_decay),
+      weight_decay_mask=decay_mask(self.no_decay),
     )
     scale = optax.scale_by_learning_rate(rate, flip_sign=False)
     return optax.chain(adafactor, scale)
@@ -504,8 +504,12 @@ def clip_by_global_norm(maximum: float) -> optax.GradientTransformation:
   return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
 
 
-def _num_stacked_axes(name: str) -> int:
-  """Returns the number of leading axes that stack languages or layers."""
+def num_stacked_axes(name: str) -> int:
+  """Returns the number of leading axes that stack languages or layers.
+
+  Args:
+    name: Name of a parameter, such as 'model/layers/mlp/wi/kernel'.
+  """
   # The layers of heads are not stacked.
   unstacked_name = re.sub(r'\blayers/layer_\d+/', '', name)
   return len({'language_specific', 'layers'} & set(unstacked_name.split('/')))
@@ -517,7 +521,7 @@ def _matrix_axes(name: str, leaf) -> optax.contrib.MuonDimensionNumbers:
   The axes are [embed | heads, kv], or [heads, kv | embed] for the output of an
   attention layer.
   """
-  first = _num_stacked_axes(name)
+  first = num_stacked_axes(name)
   is_output = name.endswith('output/kernel')
   split = leaf.ndim - 1 if is_output else first + 1
   return optax.contrib.MuonDimensionNumbers(
@@ -525,8 +529,17 @@ def _matrix_axes(name: str, leaf) -> optax.contrib.MuonDimensionNumbers:
   )
 
 
-def _decay_mask(no_decay):
-  """Returns a function that selects the parameters with weight decay."""
+def decay_mask(no_decay: Sequence[str] = NO_DECAY) -> Callable[[Any], Any]:
+  """Returns a function that selects the parameters with weight decay by name.
+
+  The function is the argument `mask` of transformations of Optax. The number of
+  dimensions does not identify biases and normalization scales, because those of
+  stacked layers have the shape [layers, features].
+
+  Args:
+    no_decay: Regular expressions that select the parameters without weight
+      decay by their names.
+  """
   return lambda tree: param_tree.map_named(
     lambda n, _: not param_tree.matches_pattern(no_decay, n), tree
   )
