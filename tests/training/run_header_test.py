@@ -13,9 +13,9 @@ from xlflax.config import setting_names
 from xlflax.data import dataset_config, loader_base
 from xlflax.objectives import objective_mixture
 from xlflax.objectives.finetuning import sequence_classification
-from xlflax.objectives.pretraining import masked_lm
+from xlflax.objectives.pretraining import masked_lm, sentence_alignment
 from xlflax.training import run_header
-from xlflax.training.checkpointing import checkpoints
+from xlflax.training.checkpointing import checkpoints, run_directory
 from xlflax.training.optimization import optimizers, schedules
 
 
@@ -161,6 +161,33 @@ def test_classes_of_a_classifier_are_listed(setup):
   ]
   assert_mentions(line, 'sequence_classification', 'class 19')
   assert 'class 20' not in line
+
+
+@pytest.mark.parametrize(
+  ('trained', 'recorded', 'has_warning'),
+  [
+    ('mean', None, False),
+    ('mean_all', None, False),
+    ('first', None, True),
+    ('first', 'first', False),
+    ('mean', 'first', True),
+  ],
+)
+def test_alignment_with_another_pooling_is_reported(
+  setup, trained, recorded, has_warning
+):
+  setup.settings.objectives = _mixture(
+    sentence_alignment.SentenceAlignment(pooling=trained)
+  )
+  if recorded is not None:
+    setup.model_dir.mkdir()
+    run_directory.write_run_file(
+      setup.model_dir, run_directory.SENTENCE, {'pooling': recorded}
+    )
+  messages = run_header.pooling_warnings(setup)
+  assert len(messages) == has_warning
+  for message in messages:
+    assert_mentions(message, 'align', trained, recorded or 'mean')
 
 
 def test_long_lists_of_languages_are_truncated():

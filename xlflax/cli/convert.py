@@ -85,7 +85,8 @@ class ToHfOptions:
       the model from which the run was initialized.
     sentence_transformers: Pooling of the hidden states. If it is set, the files
       for Sentence-Transformers are also written. "mean_all" averages over all
-      tokens, and "first" takes the first token.
+      tokens, and "first" takes the first token, which a masked LM does not
+      train as an embedding.
     onnx: Also write an encoder as onnx/model.onnx and verify its outputs with
       onnxruntime. Requires the extra `onnx`.
     source_lang: Source language of a translation model. By default, the

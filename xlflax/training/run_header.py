@@ -19,7 +19,10 @@ from xlflax.models import (
 )
 from xlflax.models.attention import attention_backends
 from xlflax.objectives.finetuning import classification_objective
+from xlflax.objectives.model_calls import Pooling
+from xlflax.objectives.pretraining import sentence_alignment
 from xlflax.training import param_tree, training_setup
+from xlflax.training.checkpointing import run_directory
 from xlflax.training.optimization import schedule_checks
 from xlflax.utils import logs, name_suggestions
 
@@ -59,6 +62,8 @@ def log_run_header(
       logging.warning('%s', line, extra=logs.ONCE)
   settings = setup.settings
   for line in untrained_decoder_warnings(setup):
+    logging.warning('%s', line, extra=logs.ONCE)
+  for line in pooling_warnings(setup):
     logging.warning('%s', line, extra=logs.ONCE)
   # If there is a cache, `xlflax cache` has logged the anomalies.
   if settings.corpus and not settings.cache_dir:
@@ -318,6 +323,36 @@ def _length_warnings(
       f'not read. {remedy}.'
     )
   return messages
+
+
+def pooling_warnings(setup: training_setup.Setup) -> list[str]:
+  """Returns warnings about alignment objectives with a different pooling.
+
+  By default, evaluation uses the sentence embeddings that `sentence.json`
+  defines, or the mean. A difference between the mean with and without special
+  tokens is not reported.
+
+  Args:
+    setup: Settings and directory of the run.
+  """
+  definition: dict[str, Any] = {}
+  if (setup.model_dir / run_directory.SENTENCE).exists():
+    definition = run_directory.read_run_file(
+      setup.model_dir, run_directory.SENTENCE
+    )
+  pooling = Pooling(definition.get('pooling', Pooling.MEAN.value))
+  return [
+    f'Objective {objective.name} trains the pooling '
+    f'{objective.pooling.value!r}, but the sentence embeddings of the run use '
+    f'{pooling.value!r}. To evaluate the trained pooling, set the pooling of '
+    'the tasks, for example --gin.retrieval_task.Retrieval.pooling="'
+    f"'{objective.pooling.value}'"
+    '", or change the definition of the sentence embeddings '
+    '(docs/evaluation.md#sentence-embeddings).'
+    for objective in setup.settings.objectives.objectives
+    if isinstance(objective, sentence_alignment.SentenceAlignment)
+    and (objective.pooling is Pooling.FIRST) != (pooling is Pooling.FIRST)
+  ]
 
 
 def untrained_decoder_warnings(setup: training_setup.Setup) -> list[str]:

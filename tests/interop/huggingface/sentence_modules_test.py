@@ -9,7 +9,7 @@ import torch
 import transformers
 
 import xlflax
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from tests.interop.huggingface import reference_tokenizers
 from tests.interop.huggingface.huggingface_export_test import run_of
 from tests.slow import mark_slow
@@ -19,7 +19,10 @@ from xlflax.interop.huggingface import (
   huggingface_export,
   sentence_modules,
 )
+from xlflax.objectives.finetuning import sequence_classification
 from xlflax.objectives.model_calls import Pooling
+from xlflax.objectives.pretraining import masked_lm, sentence_alignment
+from xlflax.training.checkpointing import objective_config
 from xlflax.utils import errors
 
 pytest_plugins = ['tests.evaluation.fixtures']
@@ -309,6 +312,54 @@ def test_export_keeps_the_sentence_embedding_of_the_run(run_of):
   other = huggingface_export.check_export(directory, pooling='first').sentence
   assert (other.pooling, other.prompts) == (Pooling.FIRST, embedding.prompts)
   assert not other.normalize
+
+
+@pytest.mark.parametrize(
+  ('objective', 'recorded', 'pooling', 'suggested'),
+  [
+    (masked_lm.MaskedLM(), None, 'first', 'mean_all'),
+    (masked_lm.MaskedLM(), None, 'mean_all', None),
+    (masked_lm.MaskedLM(), 'first', 'first', None),
+    (masked_lm.MaskedLM(), 'first', 'mean_all', 'first'),
+    (sentence_alignment.SentenceAlignment(), None, 'first', 'mean_all'),
+    (
+      sentence_alignment.SentenceAlignment(pooling='first'),
+      None,
+      'first',
+      None,
+    ),
+    (
+      sequence_classification.SequenceClassification(labels=('a', 'b')),
+      None,
+      'first',
+      None,
+    ),
+    (None, None, 'first', None),  # Imported without a definition.
+    (None, 'mean', 'mean_all', None),
+  ],
+)
+def test_untrained_pooling_is_reported(
+  run_of, caplog, objective, recorded, pooling, suggested
+):
+  directory, *_ = run_of(type_vocab_size=1, position_offset=2)
+  if objective is not None:
+    objective_config.write_objectives(directory, (objective,))
+  if recorded is not None:
+    sentence_embedding.write_sentence_encoding(
+      directory, sentence_embedding.SentenceEmbedding(pooling=recorded)
+    )
+  huggingface_export.check_export(directory, pooling=pooling)
+  messages = [
+    message
+    for message in caplog.messages
+    if '--sentence_transformers' in message
+  ]
+  assert len(messages) == (suggested is not None)
+  if suggested is not None:
+    own = sentence_embedding.SentenceEmbedding(pooling=recorded or 'mean')
+    assert_mentions(
+      messages[0], own, f'--sentence_transformers={suggested}', pooling
+    )
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ After these checks, `folder_writer.write_folder` writes the export.
 """
 
 import dataclasses
+import logging
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -31,6 +32,7 @@ from xlflax.interop.huggingface.architectures.architecture_registry import (
 )
 from xlflax.interop.huggingface.architectures.tensor_rules import Assignment
 from xlflax.models import adapter_config, encoder, encoder_decoder
+from xlflax.objectives import objective_base
 from xlflax.objectives.model_calls import Pooling
 from xlflax.training import param_tree
 from xlflax.training.checkpointing import (
@@ -236,12 +238,53 @@ def _sentence_encoding_with_pooling(
       where=str(run.directory),
       fix=fix,
     )
+  if warning := _pooling_warning(run, pooling):
+    logging.warning('%s', warning)
   encoding = _sentence_encoding(run, choice.task, choice.shapes, pooling)
   return encoding or sentence_embedding.SentenceEmbedding(
     pooling=pooling,
     max_length=choice.config.max_position_embeddings,
     settings={'similarity_fn_name': 'cosine'},
   )
+
+
+def _pooling_warning(run: saved_run.SavedRun, pooling: Pooling) -> str | None:
+  """Returns a warning if an export uses a pooling that the run did not train.
+
+  Args:
+    run: Run to export.
+    pooling: Pooling of the export. MEAN_ALL is not reported for a run whose own
+      pooling is MEAN, which Sentence-Transformers does not support.
+  """
+  recorded = sentence_embedding.read_sentence_encoding(run.directory)
+  own = recorded or sentence_embedding.SentenceEmbedding()
+  own_pooling = Pooling.MEAN_ALL if own.pooling is Pooling.MEAN else own.pooling
+  if pooling is own_pooling:
+    return None
+  objectives = ''
+  if recorded is None:
+    # A model that was imported without a definition may have any pooling.
+    if not run.objectives or any(map(_pools_first, run.objectives.values())):
+      return None
+    objectives = (
+      f', and none of its objectives ({", ".join(run.objectives)}) pools the '
+      'first token'
+    )
+  exported = sentence_embedding.SentenceEmbedding(pooling=pooling)
+  return (
+    f'The sentence embeddings of the run are {own}{objectives}. The export '
+    f'uses {exported} instead, so its embeddings may be poor. Pass '
+    f'--sentence_transformers={own_pooling.value}, or compare the poolings '
+    'with `xlflax evaluate --tasks=retrieval` and '
+    f'--gin.retrieval_task.Retrieval.pooling="\'{pooling.value}\'".'
+  )
+
+
+def _pools_first(objective: objective_base.Objective) -> bool:
+  """Returns whether an objective trains the first token as a vector."""
+  pooling = getattr(objective, 'pooling', Pooling.MEAN)
+  # Heads that classify sequences read the first token if `pooling` is None.
+  return getattr(pooling, 'value', pooling) in (None, Pooling.FIRST.value)
 
 
 def _sentence_encoding(

@@ -354,6 +354,8 @@ def test_results_with_other_pooling_or_parameters_are_omitted(run_of):
     assert result.task_type == 'sentence-similarity'
     evaluation = text.partition('## Evaluation')[2].partition('##')[0]
     assert_mentions(evaluation, 'retrieval (test)', f'`{pooling or "mean"}`')
+    definition = text.partition('## Sentence embeddings')[2].partition('##')[0]
+    assert ('`mean_all`' in definition) == (pooling is not None)
 
 
 def test_card_contains_the_pooling_of_the_run(run_of):

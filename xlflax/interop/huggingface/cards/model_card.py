@@ -76,6 +76,7 @@ def format_model_card(
       f'{export.options["architectures"][0]}, {step}, exported by xlflax '
       f'{version}.',
       '',
+      *_sentence_embeddings(export.sentence),
       *_training(export.run.directory, settings, origin),
       *_evaluation(results, unknown_languages),
       *_notice(settings.get('corpus')),
@@ -379,6 +380,21 @@ def _evaluation(
   if not lines:
     return []
   return ['## Evaluation', '', *lines, '']
+
+
+def _sentence_embeddings(
+  encoding: sentence_embedding.SentenceEmbedding | None,
+) -> list[str]:
+  """Returns the section that defines the model's sentence embeddings."""
+  if encoding is None:
+    return []
+  return [
+    '## Sentence embeddings',
+    '',
+    f'The pooling is `{encoding.pooling.value}`. The embedding of a text is '
+    f'{encoding}.',
+    '',
+  ]
 
 
 def _training(
