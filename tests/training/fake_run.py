@@ -169,6 +169,7 @@ def make_run(
     model_dir=directory,
     description={},
     factory=None,
+    model=tiny.make_model(),
     spec=tiny.SPEC,
     datasets_of=lambda active: ['mono'],
     initial_state=lambda **_: State(jnp.int32(0), jnp.float32(0)),

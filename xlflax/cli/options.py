@@ -306,8 +306,8 @@ def _shard_from_env() -> tuple[int, int]:
       if is_array:
         raise errors.ConfigError(
           '--shard_from_env requires a Slurm array with consecutive indices',
-          got=f'The array has {plurals.format_count(count, "task")} and '
-          f'starts at the index {first}, but this task has the index {index}',
+          got=f'index {index} in an array of '
+          f'{plurals.format_count(count, "task")} that starts at {first}',
           fix='Submit an array with consecutive indices, or pass --shard_index '
           'and --num_shards.',
         )

@@ -184,7 +184,7 @@ def _check_single_directories(items: Sequence[str]) -> None:
         'Several directories of one model, as in NAME=DIR,DIR, can only be '
         'passed with --new_languages',
         got=text,
-        expected='The form must be DIR or NAME=DIR, with a single directory',
+        expected='DIR or NAME=DIR, with a single directory',
         where='DIRECTORIES',
         fix='For a forgetting report, pass --new_languages=LANGUAGES. '
         'Otherwise, pass the directories as separate arguments.',

@@ -626,7 +626,7 @@ def _check_result(task: EvalTask, result: Any) -> EvalResult:
   if not isinstance(result, EvalResult):
     raise errors.ConfigError(
       f'The method `{name}.evaluate` must return an EvalResult',
-      got=f'The method returned an object of the type {type(result).__name__}',
+      got=f'an object of the type {type(result).__name__}',
       where=name,
       fix='Return eval_task.EvalResult(metrics={...}), where eval_task is '
       'xlflax.evaluation.eval_task (docs/extending.md).',

@@ -259,8 +259,7 @@ class SlurmJob(job_base.Job):
           '--array selects a line of the sweep file that does not exist or '
           'contains no options',
           got=number,
-          expected='The numbers of the lines with options are '
-          f'{_format_ranges(list(lines))}',
+          expected=f'line numbers in {_format_ranges(list(lines))}',
           where=str(self.sweep),
         )
       location = errors.line_location(self.sweep, number)

@@ -14,6 +14,7 @@ from xlflax.storage import directory_lease
 from xlflax.training import (
   dispatch_queue,
   metric_accumulator,
+  objective_checks,
   step_compilation,
   train_state,
   train_step,
@@ -181,7 +182,14 @@ class TrainingRun:
       )
       for hook in self.hooks
     ]
-    # Hooks may read the loaders only before the prefetchers use them.
+    if not self.step and distributed_job.is_lead():
+      objective_checks.warn_of_wrong_losses(
+        self.trainer.objectives,
+        self.loaders,
+        model=self.setup.model,
+        vocabulary=self.setup.spec,
+      )
+    # The loaders may be read directly only before the prefetchers use them.
     self._open_prefetchers()
     self.carry_out([request for request in requests if request])
 
@@ -574,7 +582,7 @@ def _check_metrics(args: tuple[Any, ...], metrics: Mapping[str, Any]) -> None:
     raise errors.ConfigError(
       'The metrics passed to `run.write_metrics` are invalid',
       got=problem,
-      expected='The form must be run.write_metrics(step, GROUP={NAME: number})',
+      expected='run.write_metrics(step, GROUP={NAME: number})',
       where=user_modules.find_calling_line(),
       fix="For example, write run.write_metrics(step, norms={'my_norm': x}), "
       'which logs norms/my_norm. A number is a Python number or an array of '

@@ -276,7 +276,7 @@ def test_metrics_without_a_group_or_a_number(train, arguments, metrics, caplog):
 
   with raises_error(
     errors.ConfigError,
-    expected='The form must be run.write_metrics(step, GROUP={NAME: number})',
+    expected='run.write_metrics(step, GROUP={NAME: number})',
     mentions=(_FILE, '`run.write_metrics(step, *arguments, **metrics)`'),
   ):
     train(_make_hook('after_step', after_step))

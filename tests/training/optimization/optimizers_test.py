@@ -598,7 +598,7 @@ def test_make_must_return_a_transformation(result, got):
   optimizer = _UserOptimizer(learning_rate=0.1, create=lambda rate: result)
   with raises_error(
     errors.ConfigError,
-    expected='The value must be an optax.GradientTransformation',
+    expected='an optax.GradientTransformation',
     where='_UserOptimizer',
     mentions=('`_UserOptimizer.make`', got),
   ):

@@ -26,8 +26,8 @@ def load_tensorflow() -> None:
     raise errors.ConfigError(
       'SeqIO tasks require TensorFlow Text, which cannot be imported if Python '
       'removes docstrings (optimization level 2)',
-      got=f'Python runs with the optimization level {sys.flags.optimize}',
-      expected='The optimization level must be 0 or 1',
+      got=f'Python with the optimization level {sys.flags.optimize}',
+      expected='the optimization level 0 or 1',
       where='PYTHONOPTIMIZE',
       fix='Unset PYTHONOPTIMIZE or set it to 1. To train without TensorFlow, '
       'pass --cache=DIR.',

@@ -231,7 +231,7 @@ def check_overrides(hook: hook_base.Hook) -> None:
     f'The hook {cls.__name__} must define at least one method that training '
     'calls',
     got=', '.join(defined) or 'no methods',
-    expected=f'Training calls the methods {", ".join(called)}',
+    expected=f'one or more of {", ".join(called)}',
     where=user_modules.find_definition(next(iter(defined.values())))
     if defined
     else cls.__qualname__,

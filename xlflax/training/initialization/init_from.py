@@ -475,8 +475,7 @@ def _find_checkpoint(init: InitFromCheckpoint) -> pathlib.Path:
       if run.exists()
       else 'The directory of the run from which to initialize does not exist',
       got=init.model_dir,
-      expected='The path must be a model directory that `xlflax train` or '
-      '`xlflax convert` wrote',
+      expected='a model directory that `xlflax train` or `xlflax convert` wrote',
       where=errors.field_location(init, 'model_dir'),
       fix=run_directory.suggest_model_directory(run, initializes=True)
       if run.exists()

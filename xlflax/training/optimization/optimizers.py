@@ -187,7 +187,7 @@ class Optimizer(validation.ValidatedFields, abc.ABC):
         f'The method `{name}.make` must return an Optax gradient '
         'transformation',
         got=repr(transform),
-        expected='The value must be an optax.GradientTransformation',
+        expected='an optax.GradientTransformation',
         where=name,
         fix='Add a return statement to `make`.' if transform is None else None,
       )

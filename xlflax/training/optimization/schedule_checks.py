@@ -427,9 +427,8 @@ def _check_rates(schedule: schedules.Schedule, num_steps: int) -> None:
     raise errors.ConfigError(
       f'The learning rate of the schedule {type(schedule).__name__} must be '
       'finite and must not be negative at any step of the run',
-      got=f'The learning rate is {values[index]:.3g} at step {steps[index]:,} '
-      f'of {num_steps:,}',
-      expected='Each value must be a finite number of at least 0',
+      got=f'{values[index]:.3g} at step {steps[index]:,} of {num_steps:,} steps',
+      expected='a finite number of at least 0',
       where=_find_call(schedule),
       fix=f'Correct `{type(schedule).__name__}.__call__`, for example with '
       'jnp.maximum(value, 0.0). If the schedule sets its number of decay steps, '
@@ -466,7 +465,7 @@ def _check_scalar(schedule: schedules.Schedule, value: Any) -> None:
     got=f'{value.dtype} array of shape {list(value.shape)}'
     if is_array
     else repr(value),
-    expected='The value must be a number, or an array of shape []',
+    expected='a number of shape []',
     where=_find_call(schedule),
     fix='Add a return statement to `__call__`.'
     if value is None

@@ -170,7 +170,7 @@ def _check_numbered_from_zero(
         'contains the number 0. The number of links past the end of a sentence '
         f'is {len(skipped_links)}',
         got=skipped.text,
-        expected='The words of the links must be numbered from 0',
+        expected='links with words that are numbered from 0',
         where=skipped.location,
         fix='If words are numbered from 1, set first_index=1 '
         '(--gin.FIRST_INDEX=1 or --index_base=1). Otherwise, correct the link.',

@@ -183,7 +183,7 @@ def _check_languages(codes: Any) -> tuple[str, ...]:
     raise errors.ConfigError(
       f'The option {LANGUAGES} must list the languages of the model',
       got=repr(codes)[:200],
-      expected='The value must be a list of distinct language codes',
+      expected='a list of distinct language codes',
       where=f'config.json, {LANGUAGES}',
       fix='Export the model again, or pass --languages=LANGUAGE,LANGUAGE.',
     )

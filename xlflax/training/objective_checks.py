@@ -1,0 +1,252 @@
+"""Detection of user-defined objectives whose losses are wrong.
+
+Before training, the loss is computed with a small model for the first sequences
+of the objective's dataset. A warning is logged if the loss depends on padding,
+if its total is a mean, or if its random numbers are the same in each step.
+"""
+
+import dataclasses
+import logging
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from xlflax.data import batch_keys, loader_base
+from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
+from xlflax.models import encoder, encoder_config, model_params
+from xlflax.objectives import objective_base, objective_mixture
+from xlflax.utils import logs, user_modules
+
+_NUM_ROWS = 4
+_WIDTH = 8
+_SMALL_SIZES = {
+  'hidden_dim': _WIDTH,
+  'mlp_dim': _WIDTH,
+  'num_heads': 1,
+  'head_dim': None,
+  'num_kv_heads': None,
+  'sharing': None,
+  'adapters': None,
+  'dtype': 'float32',
+  'attention_backend': encoder_config.AttentionBackend.XLA,
+}
+_NOISE_SCALE = 0.2
+# Relative difference of losses above the rounding errors.
+_MIN_DIFFERENCE = 1e-4
+# If the batch is doubled, a mean of random tokens grows by less than the first
+# factor, and a sum of weights by more than the second factor.
+_MAX_MEAN_GROWTH, _MIN_SUM_GROWTH = 1.25, 1.6
+
+
+class Problems(NamedTuple):
+  """Problems of an objective's loss.
+
+  Attributes:
+    ignores_segments: Whether the encoder is called without `segment_ids`, so
+      that the tokens of a text attend to padding and to packed texts.
+    reads_padding: Whether the loss depends on the hidden states of padding.
+    has_mean_total: Whether the loss is a mean over the batch, although its
+      weight is a sum.
+    repeats_random_numbers: Whether the objective draws random numbers that do
+      not depend on `ObjectiveContext.rng`.
+  """
+
+  ignores_segments: bool
+  reads_padding: bool
+  has_mean_total: bool
+  repeats_random_numbers: bool
+
+
+_MESSAGES = {
+  'ignores_segments': 'is computed by calling the encoder without '
+  '`segment_ids`, so the tokens of a text attend to padding and to other texts. '
+  'Use `model_calls.encode_batch`, or pass `**model_calls.model_kwargs(batch)` '
+  'to the model.',
+  'reads_padding': 'depends on the hidden states of padding. For example, a '
+  'mean over all positions of a sequence includes padding. Select the positions '
+  'with `masking.is_text(batch, context.vocabulary)` or `masking.is_present`.',
+  'has_mean_total': 'does not grow with the number of examples, but its weight '
+  'does. The field `total` of a WeightedMean is a sum: do not divide it by the '
+  'weight.',
+  'repeats_random_numbers': 'is computed with random numbers that do not depend '
+  'on `context.rng` and are therefore the same in each step. Use `context.rng` '
+  'as the random key, for example to select the tokens to mask.',
+}
+
+
+def warn_of_wrong_losses(
+  mixture: objective_mixture.ObjectiveMixture,
+  loaders: Mapping[str, loader_base.Loader],
+  *,
+  model: nn.Module,
+  vocabulary: VocabularySpec,
+) -> None:
+  """Logs warnings for the problems of user-defined objectives.
+
+  Args:
+    mixture: Mixture of objectives that the run trains. Objectives of xlflax are
+      not checked.
+    loaders: Loaders by dataset name.
+    model: Model of the run.
+    vocabulary: Vocabulary specification with sizes and special ids.
+  """
+  for entry in mixture.entries:
+    objective = entry.objective
+    if not user_modules.is_user_extension(type(objective)):
+      continue
+    try:
+      batch = _read_rows(loaders[entry.dataset], objective.rows_together)
+      problems = find_problems(
+        objective, batch, model=model, vocabulary=vocabulary
+      )
+    except Exception:  # noqa: BLE001, the objective may require a larger model.
+      continue
+    for problem, is_found in problems._asdict().items():
+      if is_found:
+        logging.warning(
+          'The loss of the objective %r (%s) %s',
+          objective.name,
+          type(objective).__name__,
+          _MESSAGES[problem],
+          extra=logs.ONCE,
+        )
+
+
+def find_problems(
+  objective: objective_base.Objective,
+  batch: batch_keys.Batch,
+  *,
+  model: nn.Module,
+  vocabulary: VocabularySpec,
+) -> Problems:
+  """Returns the problems of an objective's loss.
+
+  The loss is computed with a copy of the model that has a width of 8 and random
+  parameters.
+
+  Args:
+    objective: Objective to check.
+    batch: Batch of the objective's dataset, as NumPy arrays of shape [B, …]. It
+      should contain padding.
+    model: Model of the run.
+    vocabulary: Vocabulary specification with sizes and special ids.
+
+  Raises:
+    Exception: If the objective does not support the small model.
+  """
+  small_model = _shrink(model)
+  params = jax.jit(lambda: _random_params(objective, small_model))()
+  encoder_calls: list[bool] = []
+
+  def compute_loss(batch, rng, offset):
+    context = objective_base.ObjectiveContext(
+      vocabulary=vocabulary,
+      step=jnp.zeros([], jnp.int32),
+      train=False,
+      rng=rng,
+      state=objective.init_state(small_model, params, vocabulary),
+    )
+    with nn.intercept_methods(_shift_padding(offset, encoder_calls)):
+      output = objective_base.compute_output(
+        objective, small_model, params, batch, context
+      )
+    return output.loss
+
+  jitted_loss = jax.jit(compute_loss)
+  keys = jax.random.split(jax.random.key(0))
+
+  def evaluate(batch, key, offset):
+    loss = jitted_loss(batch, key, jnp.float32(offset))
+    return float(loss.total), float(loss.weight)
+
+  total, weight = evaluate(batch, keys[0], 0.0)
+  shifted_total, _ = evaluate(batch, keys[0], 1.0)
+  other_total, _ = evaluate(batch, keys[1], 0.0)
+  double_total, double_weight = evaluate(
+    {key: np.concatenate([array, array]) for key, array in batch.items()},
+    keys[0],
+    0.0,
+  )
+  is_random = 'random_bits' in str(
+    jax.make_jaxpr(compute_loss)(batch, keys[0], jnp.float32(0.0))
+  )
+  return Problems(
+    ignores_segments=bool(encoder_calls)
+    and not any(encoder_calls)
+    and bool(np.any(batch[batch_keys.SEGMENT_IDS] != 1)),
+    reads_padding=not math.isclose(
+      total, shifted_total, rel_tol=_MIN_DIFFERENCE
+    ),
+    has_mean_total=total > 0
+    and double_weight > _MIN_SUM_GROWTH * weight > 0
+    and double_total < _MAX_MEAN_GROWTH * total,
+    repeats_random_numbers=is_random and total == other_total,
+  )
+
+
+def _read_rows(
+  loader: loader_base.Loader, rows_together: int
+) -> batch_keys.Batch:
+  """Returns the first sequences of a dataset, with complete groups of rows."""
+  num_rows = -(-_NUM_ROWS // rows_together) * rows_together
+  return loader.rows(0, 0, min(num_rows, loader.dataset.batch_size))
+
+
+def _shrink(model: Any) -> Any:
+  """Returns a copy of a model with a width of 8."""
+  names = {field.name for field in dataclasses.fields(model.config)}
+  sizes = {name: size for name, size in _SMALL_SIZES.items() if name in names}
+  return model.clone(config=dataclasses.replace(model.config, **sizes))
+
+
+def _random_params(
+  objective: objective_base.Objective, model: nn.Module
+) -> dict[str, Any]:
+  """Returns parameters with noise, so that no parameter is zero."""
+  model_key, head_key, noise_key = jax.random.split(jax.random.key(0), 3)
+  heads = objective.init_heads(model, head_key)
+  params = {'model': model_params.init_params(model, model_key)} | (
+    {'heads': {objective.name: heads}} if heads else {}
+  )
+  leaves, structure = jax.tree.flatten(nn.meta.unbox(params))
+  noise_keys = jax.random.split(noise_key, len(leaves))
+  return jax.tree.unflatten(
+    structure,
+    [
+      leaf + _NOISE_SCALE * jax.random.normal(key, leaf.shape, leaf.dtype)
+      for leaf, key in zip(leaves, noise_keys, strict=True)
+    ],
+  )
+
+
+def _shift_padding(
+  offset: jax.Array, encoder_calls: list[bool]
+) -> Callable[..., Any]:
+  """Returns an interceptor that changes the encoder's states of padding.
+
+  Args:
+    offset: Factor of the vector that is added to the states of padding.
+    encoder_calls: List to which the interceptor appends whether `segment_ids`
+      was passed, for each call of the encoder.
+  """
+  direction = jnp.linspace(-1.0, 1.0, _WIDTH)
+
+  def intercept(next_method, args, kwargs, context):
+    states = next_method(*args, **kwargs)
+    if not isinstance(
+      context.module, encoder.Encoder
+    ) or context.method_name not in ('encode', 'encode_layers'):
+      return states
+    segment_ids = kwargs.get('segment_ids')
+    encoder_calls.append(segment_ids is not None)
+    if segment_ids is None:
+      return states
+    shift = offset * jnp.einsum('bt,h->bth', segment_ids == 0, direction)
+    return states + jnp.broadcast_to(shift, states.shape)
+
+  return intercept
