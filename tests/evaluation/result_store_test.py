@@ -155,14 +155,14 @@ def test_package_code_is_not_part_of_the_identity():
 
 
 def test_the_direction_of_a_metric_is_stored_with_the_result(tmp_path):
-  """Otherwise, a report without the task's module would assume higher is better."""
+  """A report without the task's module shows the direction."""
   declared = metric.Metric('spread_of_a_stored_result', metric.Better.LOWER)
   result = dataclasses.replace(RESULT, declarations=(declared,))
   file = result_store.write_result(
     tmp_path, result, step=10, identity=_identity()
   )
   better = metric.Better
-  assert task_families.find_metric(declared.name).better is better.HIGHER
+  assert task_families.find_metric(declared.name).better is better.NEITHER
   result_store.read_result(file)
   assert task_families.find_metric(declared.name).better is better.LOWER
 
