@@ -36,10 +36,13 @@ class _Task(eval_task.EvalTask):
   layer: int = 1
 
 
-def _identity(task=None, seed=0, **more):
-  model = types.SimpleNamespace()
+def _identity(task=None, seed=0, model=None, **more):
   return result_store.result_identity(
-    task or _Task(), model=model, vocabulary_hash='v', seed=seed, **more
+    task or _Task(),
+    model=model or types.SimpleNamespace(),
+    vocabulary_hash='v',
+    seed=seed,
+    **more,
   )
 
 
@@ -146,6 +149,11 @@ def test_changed_code_of_a_user_task_is_evaluated_again(tmp_path, monkeypatch):
     assert result_store.result_path(
       tmp_path, changed, 1
     ) == result_store.result_path(tmp_path, first, 1)
+
+
+def test_code_of_a_user_model_is_part_of_the_identity():
+  assert 'model_code' not in _identity()
+  assert _identity(model=_Source())['model_code'].keys() >= {__name__}
 
 
 def test_package_code_is_not_part_of_the_identity():

@@ -34,7 +34,7 @@ from xlflax.training.checkpointing import (
 from xlflax.training.devices import mmap_limit
 from xlflax.training.distributed import distributed_job
 from xlflax.training.initialization import init_from
-from xlflax.utils import errors
+from xlflax.utils import errors, user_modules
 
 _LOG = logging.getLogger(__name__)
 
@@ -391,7 +391,7 @@ class TrialRunner:
 
   def _warn_if_code_changed(self, trial: MadeTrial) -> None:
     """Warns that a finished trial was trained with other source code."""
-    files = code_fingerprint.describe_changes(
+    files = user_modules.describe_changed_files(
       data_fingerprint.recorded_code(self.directory(trial.trial)),
       code_fingerprint.describe_code(trial.trainer),
     )

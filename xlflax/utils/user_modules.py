@@ -21,7 +21,7 @@ import sysconfig
 import textwrap
 import traceback
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from xlflax.utils import errors, name_suggestions
@@ -487,7 +487,7 @@ def digest_modules(names: Iterable[str]) -> dict[str, str]:
   queue = [name for name in names if not _is_shipped(name)]
   while queue:
     name = queue.pop()
-    file = find_module_file(name)
+    file = _find_file(name)
     if name in digests or file is None:
       continue
     try:
@@ -500,13 +500,36 @@ def digest_modules(names: Iterable[str]) -> dict[str, str]:
       for imported in _imported_names(source, package):
         # The last part of the name may be an object of a module.
         for candidate in (imported, imported.rpartition('.')[0]):
-          imported_file = find_module_file(candidate)
+          imported_file = _find_file(candidate)
           if imported_file and not _is_library_file(imported_file, candidate):
             queue.append(candidate)
   return digests
 
 
-def find_module_file(name: str) -> str | None:
+def describe_changed_files(
+  saved: Mapping[str, str], current: Mapping[str, str]
+) -> str | None:
+  """Returns the files whose source code differs, for messages.
+
+  A module that only one of the two mappings contains is omitted, because
+  its use is a change of the configuration.
+
+  Args:
+    saved: Hashes of the earlier code (`digest_modules`).
+    current: Hashes of the code of this process.
+
+  Returns:
+    Text such as 'my/losses.py and my/hooks.py', or None without changes.
+  """
+  files = [
+    format_path(_find_file(name) or name)
+    for name in sorted(saved.keys() & current.keys())
+    if saved[name] != current[name]
+  ]
+  return name_suggestions.format_names(files) if files else None
+
+
+def _find_file(name: str) -> str | None:
   """Returns the file of an imported module, or None if there is none."""
   return getattr(sys.modules.get(name), '__file__', None)
 

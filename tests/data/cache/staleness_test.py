@@ -5,7 +5,7 @@ import functools
 import pytest
 
 from tests.data.cache import reading, writing
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax.data.cache import cache_reader, cache_writer
 from xlflax.data.cache import shard_plan as cache_parts
 from xlflax.data.corpus import corpus_writer
@@ -294,3 +294,36 @@ def test_source_size_may_exceed_the_number_of_examples(make_plan, tmp_path):
   [task] = cache.open('corpus.mono', 'train').values()
   assert len(task.meta.shards) == 3
   assert reading.lengths(task.sides[0]).size == 5
+
+
+class _UserTasks(CorpusTasks):
+  """Tasks that a user's module defines."""
+
+  version = '1'
+
+  def fingerprint(self, task, split):
+    code = {'my_tasks': self.version, 'my_helpers': '1'}
+    return super().fingerprint(task, split) | {'code': code}
+
+
+@pytest.mark.parametrize('is_finalized', [True, False])
+def test_changed_code_of_a_task_causes_a_warning(
+  make_plan, tmp_path, monkeypatch, caplog, is_finalized
+):
+  opened = functools.partial(_UserTasks, str(tmp_path / 'corpus'))
+  plan = make_plan(open_tasks=opened)
+  write = functools.partial(cache_writer.write_cache, plan)
+  if not is_finalized:
+    write = functools.partial(cache_writer.write_partition, plan, (0, 1))
+  write()
+  write()
+  assert 'my_tasks' not in caplog.text
+  monkeypatch.setattr(_UserTasks, 'version', '2')
+  write()
+  [line] = [text for text in caplog.messages if 'my_tasks' in text]
+  assert_mentions(line, 'corpus.mono.en', '--overwrite')
+  assert 'my_helpers' not in line
+  caplog.clear()
+  cache_writer.write_cache(make_plan(open_tasks=opened, changed=_REPLACE))
+  cache_writer.write_cache(plan)
+  assert 'my_tasks' not in caplog.text

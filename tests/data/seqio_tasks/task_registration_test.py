@@ -3,7 +3,7 @@
 import pytest
 
 from tests.errors import assert_mentions, raises_error
-from xlflax.data.seqio_tasks import task_registration
+from xlflax.data.seqio_tasks import seqio_examples, task_registration
 from xlflax.utils import errors, user_modules
 
 
@@ -104,6 +104,25 @@ def test_hints_contain_only_the_missing_options():
   assert '--task_module' not in user_modules.CORPUS_HINT
   assert '--corpus=DIR' in user_modules.CORPUS_HINT
   assert '--task_module=MODULE' in user_modules.TASK_MODULE_HINT
+
+
+def test_code_of_task_modules_is_part_of_the_fingerprint(
+  registry, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(registry, '_module_tasks', {})
+  monkeypatch.setattr(registry, '_task_modules', {})
+  (tmp_path / 'my_hashed_tasks.py').write_text(
+    "import seqio\nseqio.TaskRegistry.add('my_hashed', "
+    'seqio.FunctionDataSource(\n'
+    "  lambda split, shuffle_files: None, ['train']),\n"
+    '  preprocessors=[], output_features={})\n'
+  )
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.syspath_prepend(str(tmp_path))
+  task_registration.import_task_modules(['my_hashed_tasks.py'])
+  fingerprint = seqio_examples.task_fingerprint('my_hashed', 'train')
+  assert fingerprint['code'].keys() == {'my_hashed_tasks'}
+  assert 'code' not in seqio_examples.task_identity('my_hashed', 'train')
 
 
 def test_unregistered_task_error_names_the_modules(

@@ -10,6 +10,7 @@ import pytest
 from tests.errors import assert_mentions
 from tests.training import tiny
 from xlflax.training.checkpointing import checkpoint_items, code_fingerprint
+from xlflax.utils import user_modules
 
 _OBJECTIVE = """
 import dataclasses
@@ -95,13 +96,13 @@ def test_user_modules_and_their_imports_are_described(package):
 def test_changed_files_are_described(package, changed, files):
   saved = _describe(package())
   current = _describe(package(**changed))
-  assert code_fingerprint.describe_changes(saved, current) == files
+  assert user_modules.describe_changed_files(saved, current) == files
 
 
 def test_added_and_removed_code_is_not_a_change(package):
   saved = _describe(package())
-  assert code_fingerprint.describe_changes(saved, {}) is None
-  assert code_fingerprint.describe_changes({}, saved) is None
+  assert user_modules.describe_changed_files(saved, {}) is None
+  assert user_modules.describe_changed_files({}, saved) is None
 
 
 def test_task_modules_are_described_unless_a_cache_is_read(package):

@@ -137,7 +137,8 @@ class TaskMeta:
     vocabulary: Hash of the vocabulary that encoded the text.
     fingerprint: Description of the source that identifies its content: its
       type, its `files` (path, size, and modification time or content digest)
-      and its preprocessors.
+      and its preprocessors. `code` contains hashes of the user's modules that
+      define the task. It is only used for warnings.
     shard_size: Amount of text in each shard in bytes; see `cache_writer.Plan`.
     shards: Metadata of the shards, in the order of the text.
   """

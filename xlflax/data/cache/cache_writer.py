@@ -120,10 +120,13 @@ def write_cache(
     jobs = plan.jobs(tasks)
     header = _open_header(plan, tasks, jobs)
     # Replace finalized tasks even if they seem unchanged: a fingerprint
-    # contains the names of preprocessors, but not their code.
+    # contains the names of preprocessors, but not the code of all of them.
+    # Shards of an interrupted replacement are kept if their code is unchanged.
     if plan.changed is Changed.REPLACE:
       for job in jobs:
-        if staleness.is_finalized(job, header):
+        if staleness.is_finalized(
+          job, header
+        ) or staleness.describe_changed_code(job, header):
           shutil.rmtree(job.directory)
       jobs = plan.jobs(tasks)
     missing = [job for job in jobs if not staleness.is_finalized(job, header)]
@@ -236,6 +239,8 @@ def _open_header(
     plan.directory, plan.vocabulary, overwrite=replace and not is_partition
   )
   staleness.check_changes(jobs, plan.members(tasks), header, plan.changed)
+  if not replace or is_partition:
+    staleness.warn_of_changed_code(jobs, header)
   return header
 
 

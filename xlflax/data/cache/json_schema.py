@@ -182,4 +182,5 @@ def _is_fingerprint(value: Any) -> bool:
     isinstance(value, dict)
     and _list_of(is_file)(value.get('files', []))
     and isinstance(value.get('preprocessors', []), list)
+    and isinstance(value.get('code', {}), dict)
   )

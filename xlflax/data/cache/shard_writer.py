@@ -138,6 +138,7 @@ def _write_shard(
     'text': unit.part.text,
     'vocabulary': job.vocabulary,
     'shard_size': job.shard_size,
+    'code': job.code,
   }
   cache_format.write_json(
     cache_format.entry_file(job.directory, name),

@@ -1,11 +1,12 @@
 """Detection of changes in the source text of a finalized cache."""
 
 import enum
+import logging
 from collections.abc import Mapping, Sequence
 
 from xlflax.data.cache import cache_format, cache_metadata, write_plan
 from xlflax.storage import checksums
-from xlflax.utils import errors
+from xlflax.utils import errors, user_modules
 
 # (mixture, split) -> names of its tasks.
 Members = Mapping[tuple[str, str], set[str]]
@@ -52,6 +53,51 @@ def check_changes(
     )
   for job in jobs:
     _check_text(job, find_cached_task(job, header), changed)
+
+
+def describe_changed_code(
+  job: write_plan.Job, header: cache_metadata.Header
+) -> str | None:
+  """Returns the changed source files of the user's module that defines a task.
+
+  Args:
+    job: Job that writes the task to the cache.
+    header: Content of the cache's `cache.json` file.
+
+  Returns:
+    Text such as 'my_tasks.py', or None if the existing shards of the task were
+    written with the current code.
+  """
+  if not job.code:
+    return None
+  meta = find_cached_task(job, header)
+  recorded = [meta.fingerprint.get('code', {})] if meta else []
+  for code in recorded + job.recorded_code():
+    files = user_modules.describe_changed_files(code, job.code)
+    if files:
+      return files
+  return None
+
+
+def warn_of_changed_code(
+  jobs: Sequence[write_plan.Job], header: cache_metadata.Header
+) -> None:
+  """Logs a warning for each task whose code has changed since it was cached.
+
+  The change is not an error, because it may not affect the text.
+  """
+  for job in jobs:
+    files = describe_changed_code(job, header)
+    if files:
+      logging.warning(
+        'The source code of %s has changed since shards of the task %s were '
+        'written. These shards are kept. To write the task with the new code, '
+        'pass --overwrite or, with --shard_index, delete %s before the first '
+        'job starts.',
+        files,
+        job.task,
+        job.directory,
+      )
 
 
 def needs_generation(

@@ -61,6 +61,11 @@ class Job:
     """Names of the text features: `targets`, or `inputs` and `targets`."""
     return tokenized_examples.SIDES[len(self.languages)]
 
+  @property
+  def code(self) -> dict[str, str]:
+    """Hashes of the user's modules that define the task, by module name."""
+    return json.loads(self.fingerprint).get('code', {})
+
   @functools.cached_property
   def finalized(self) -> dict[str, cache_format.ShardEntry]:
     """Metadata of the shards in all generations of the cache, by shard name."""
@@ -96,6 +101,15 @@ class Job:
     size = shard_entry.digest.partition('-')[0]
     is_complete = shard.is_file() and str(shard.stat().st_size) == size
     return shard_entry if is_complete else None
+
+  def recorded_code(self) -> list[dict[str, str]]:
+    """Returns the `code` of all shards that have not been finalized."""
+    return [
+      cache_format.read_json(path).get('code', {})
+      for part in self.parts
+      for path in sorted((self.directory / cache_format.SHARDS).glob('*.json'))
+      if _is_of(path.stem, part)
+    ]
 
   def num_shards(self, part: shard_plan.Part) -> int | None:
     """Returns the number of shards in a part of a task, or None if unknown.

@@ -98,7 +98,8 @@ def task_fingerprint(task: str, split: str) -> dict:
   represented by its name and this data. A `functools.partial` is represented by
   its function and arguments. All other preprocessors are identified only by
   their names. If you change such a preprocessor, write the cache again with
-  --overwrite.
+  --overwrite. If a module of `--task_module` registered the task, `code`
+  contains hashes of the source files that define it.
   """
   fingerprints = task_registry.fingerprint_task_files(task, split)
   seqio_task = task_registry.get_task(task, split=split)
@@ -110,13 +111,15 @@ def task_fingerprint(task: str, split: str) -> dict:
   tfds_split = getattr(seqio_task.source, 'slices', {}).get(split)
   if tfds_split:
     source += f' {tfds_split}'
-  return {
+  fingerprint: dict = {
     'source': source,
     'files': [list(file) for file in files],
     'preprocessors': [
       _describe_step(step) for step in seqio_task.preprocessors
     ],
   }
+  code = task_registry.describe_task_code(task)
+  return fingerprint | ({'code': code} if code else {})
 
 
 def task_identity(task: str, split: str) -> dict:
@@ -124,9 +127,12 @@ def task_identity(task: str, split: str) -> dict:
 
   In contrast to `task_fingerprint`, the data contains only the names of the
   files, and their digests instead of their sizes and times. Files that are not
-  on a local disk are identified by their sizes.
+  on a local disk are identified by their sizes. The source code is omitted,
+  because a run that reads a task records it separately
+  (`training.checkpointing.code_fingerprint`).
   """
   fingerprint = task_fingerprint(task, split)
+  fingerprint.pop('code', None)
   source = task_registry.get_task(task, split=split).source
   if isinstance(source, data_sources.TextSource):
     files = source.text.paths(split)

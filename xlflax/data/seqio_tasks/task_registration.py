@@ -1,7 +1,6 @@
 """Registration of all SeqIO tasks that a command uses. Requires TensorFlow."""
 
 import importlib
-import sys
 from collections.abc import Sequence
 
 import seqio
@@ -91,6 +90,5 @@ def import_task_modules(modules: Sequence[str]) -> None:
       module, where=user_modules.TASK_MODULE_FLAG
     )
     task_registry.record_module_tasks(
-      getattr(sys.modules[name], '__file__', None) or module,
-      sorted(_registered_names() - names_before),
+      name, sorted(_registered_names() - names_before)
     )

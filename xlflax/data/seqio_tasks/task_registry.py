@@ -15,6 +15,7 @@ Requires TensorFlow.
 import contextlib
 import functools
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import seqio
@@ -33,13 +34,15 @@ from xlflax.data.seqio_tasks.seqio_vocabulary import (
   SeqioVocabulary,
 )
 from xlflax.data.tokenizers.base_vocabulary import Vocabulary
-from xlflax.utils import errors, validation
+from xlflax.utils import errors, user_modules, validation
 
 _languages: dict[str, tuple[str, ...]] = {}
 # Numbers of examples by task and split, set by `cached_sizes`.
 _sizes: dict[tuple[str, str], int] = {}
 # Tasks and mixtures that the modules of the user register, by file.
 _module_tasks: dict[str, list[str]] = {}
+# Names of the modules of `--task_module`, by the task that they registered.
+_task_modules: dict[str, str] = {}
 
 
 @validation.validate_call
@@ -186,16 +189,28 @@ def remove_task(name: str) -> None:
   _languages.pop(name, None)
 
 
-def record_module_tasks(file: str, names: Sequence[str]) -> None:
-  """Records which tasks a user module registered, for error messages.
+def record_module_tasks(module: str, names: Sequence[str]) -> None:
+  """Records which tasks a user module registered.
 
   Args:
-    file: File of the module.
+    module: Name of the imported module.
     names: Names of the tasks and mixtures that the import registered. They are
       added to those of earlier calls, because a module is imported only once.
   """
+  file = getattr(sys.modules[module], '__file__', None) or module
+  _task_modules.update(dict.fromkeys(names, module))
   recorded = _module_tasks.setdefault(file, [])
   recorded.extend(name for name in names if name not in recorded)
+
+
+def describe_task_code(name: str) -> dict[str, str]:
+  """Returns hashes of the user's modules that define a task.
+
+  See `user_modules.digest_modules`. The result is empty for a task that no
+  module of `--task_module` registered.
+  """
+  module = _task_modules.get(name)
+  return user_modules.digest_modules([module]) if module else {}
 
 
 def set_task_languages(name: str, languages: Sequence[str]) -> None:

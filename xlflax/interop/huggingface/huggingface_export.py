@@ -37,6 +37,7 @@ from xlflax.objectives.model_calls import Pooling
 from xlflax.training import param_tree
 from xlflax.training.checkpointing import (
   checkpoint_reader,
+  code_fingerprint,
   run_directory,
   saved_run,
 )
@@ -148,6 +149,7 @@ def check_export(
   record = read_origin(run.directory)
   step = max(run.steps, default=-1) if step is None else step
   checkpoint = checkpoint_reader.checkpoint_path(run.directory, step)
+  code_fingerprint.warn_of_changed_model(run.model, checkpoint)
   choice = export_plan.choose_export(
     _model_config(run),
     checkpoint_reader.saved_shapes(checkpoint),

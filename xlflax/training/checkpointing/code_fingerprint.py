@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from xlflax.training.checkpointing import checkpoint_items, config_serialization
-from xlflax.utils import logs, name_suggestions, user_modules
+from xlflax.utils import logs, user_modules
 
 if TYPE_CHECKING:
   from xlflax.trainer import Trainer
@@ -52,29 +52,6 @@ def describe_model_code(model: Any) -> dict[str, str]:
   return user_modules.digest_modules(_find_modules(model))
 
 
-def describe_changes(
-  saved: Mapping[str, str], current: Mapping[str, str]
-) -> str | None:
-  """Returns the files whose source code differs, for messages.
-
-  A module that only one of the two fingerprints contains is omitted, because
-  its use is a change of the configuration.
-
-  Args:
-    saved: Fingerprint of the earlier code (`describe_code`).
-    current: Fingerprint of the code of this process.
-
-  Returns:
-    Text such as 'my/losses.py and my/hooks.py', or None without changes.
-  """
-  files = [
-    user_modules.format_path(user_modules.find_module_file(name) or name)
-    for name in sorted(saved.keys() & current.keys())
-    if saved[name] != current[name]
-  ]
-  return name_suggestions.format_names(files) if files else None
-
-
 def warn_of_changed_model(model: Any, checkpoint: pathlib.Path) -> None:
   """Logs a warning if a user-defined model has changed since its training.
 
@@ -89,7 +66,7 @@ def warn_of_changed_model(model: Any, checkpoint: pathlib.Path) -> None:
     inputs = checkpoint_items.read_meta(checkpoint).get('inputs', {})
   except (OSError, ValueError):
     return  # Readers of the checkpoint report this error.
-  files = describe_changes(inputs.get('code', {}), current)
+  files = user_modules.describe_changed_files(inputs.get('code', {}), current)
   if files:
     logging.warning(
       'The source code of the model (%s) has changed since checkpoint %s was '

@@ -13,7 +13,6 @@ from xlflax.training import training_setup
 from xlflax.training.checkpointing import (
   checkpoint_items,
   checkpoint_reader,
-  code_fingerprint,
   config_serialization,
   data_fingerprint,
   objective_config,
@@ -22,7 +21,7 @@ from xlflax.training.checkpointing import (
 )
 from xlflax.training.distributed import distributed_job
 from xlflax.training.initialization import init_from as initialization
-from xlflax.utils import errors
+from xlflax.utils import errors, user_modules
 
 
 @contextlib.contextmanager
@@ -129,7 +128,7 @@ def _check_inputs(
     data_fingerprint.check_inputs(saved, fingerprint, where=checkpoint)
   for change in data_fingerprint.describe_differences(saved, fingerprint):
     logging.warning('Since checkpoint %s, %s.', checkpoint, change)
-  files = code_fingerprint.describe_changes(
+  files = user_modules.describe_changed_files(
     saved.get('code', {}), fingerprint.get('code', {})
   )
   if files:
