@@ -456,6 +456,56 @@ def test_evaluation_on_training_text_of_a_task_causes_a_warning(
   assert_mentions(message, 'corpus.mono.de', 'train', 'test')
 
 
+def _warnings_of_unknown_tokens(run, caplog, *tasks):
+  with caplog.at_level(logging.WARNING):
+    _evaluate(run, *tasks)
+  return [
+    record.getMessage()
+    for record in caplog.records
+    if 'unknown' in record.getMessage()
+  ]
+
+
+def test_text_with_unknown_tokens_causes_one_warning_for_each_task(
+  run, tmp_path, caplog
+):
+  path = tmp_path / 'ru.txt'
+  path.write_text('Комитет собрался во вторник.\n' * 5)
+  source = text_sources.FileText(files={'de': str(path), 'en': str(path)})
+  warnings = _warnings_of_unknown_tokens(
+    run,
+    caplog,
+    _Text(name='first', source=source),
+    _Text(name='second', source=source),
+  )
+  assert [message.split(':')[0] for message in warnings] == ['first', 'second']
+  assert_mentions(warnings[0], 'de', 'en')
+
+
+def test_labeled_examples_with_unknown_tokens_cause_a_warning(
+  run, tmp_path, caplog
+):
+  path = tmp_path / 'pos.test'
+  path.write_text('1\tКомитет\t_\tNOUN\t_\t_\t0\troot\t_\t_\n\n')
+  source = example_source.FileDataset(
+    format='conllu_tags', files={'de': str(path)}
+  )
+  [warning] = _warnings_of_unknown_tokens(
+    run, caplog, tagging_task.Tagging(source=source)
+  )
+  assert_mentions(warning, 'de')
+
+
+def test_known_text_causes_no_warning_about_unknown_tokens(run, corpus, caplog):
+  assert not _warnings_of_unknown_tokens(
+    run,
+    caplog,
+    _Text(name='mono', source=text_sources.CorpusText(directory=corpus)),
+    _Text(name='pairs', source=text_sources.ParallelCorpus(directory=corpus)),
+    _Total(),
+  )
+
+
 def test_identical_files_of_two_languages_are_reported(run, tmp_path, caplog):
   path = tmp_path / 'pos.test'
   path.write_text('1\tAda\t_\tPROPN\t_\t_\t0\troot\t_\t_\n\n')

@@ -27,6 +27,7 @@ from xlflax.evaluation import (
   sentence_embedding,
   task_sources,
   text_sources,
+  unknown_tokens,
 )
 from xlflax.evaluation.reports import evaluation_report
 from xlflax.evaluation.tasks import head_task
@@ -163,6 +164,7 @@ def evaluate(
     sources = [getattr(task, 'source', None) for task in tasks]
     identical_files.warn_of_identical_files(sources)
     task_sources.warn_of_equal_splits(sources)
+    unknown_tokens.warn_of_unknown_tokens(tasks, run.vocabulary)
 
   def checkpoints() -> Iterator[Sequence[result_store.Step]]:
     """Yields the selected steps and, if `watch` is set, steps saved later."""

@@ -46,6 +46,26 @@ def test_json_output(corpus, tmp_path, capsys):
   }
 
 
+def _unknown_token_warnings(capsys):
+  lines = capsys.readouterr().err.splitlines()
+  return [line for line in lines if ' W ' in line and 'unknown' in line]
+
+
+def test_held_out_text_with_unknown_tokens_causes_a_warning(
+  corpus, tmp_path, capsys
+):
+  corpus_writer.write_monolingual(corpus, 'fi', [['KANO']], split='validation')
+  corpus_writer.write_monolingual(corpus, 'en', [['kano']], split='validation')
+  assert _run(corpus, tmp_path / 'v') == 0
+  [warning] = _unknown_token_warnings(capsys)
+  assert_mentions(warning, 'validation', 'fi', '--byte_fallback')
+  assert 'of en' not in warning
+  command = ['vocab', f'--corpus={corpus}', f'--output={tmp_path / "b"}']
+  command += ['--num_merges=4', '--model_type=bpe', '--byte_fallback']
+  assert cli.main(command) == 0
+  assert not _unknown_token_warnings(capsys)
+
+
 def test_all_settings_are_recorded(corpus, tmp_path):
   options = [
     f'--corpus={corpus}',

@@ -527,3 +527,40 @@ def test_partly_quoted_pairs_are_not_reported(tmp_path):
   pairs = [tuple(f'"{side}"' for side in pair) for pair in _pairs(40)]
   corpus_writer.write_parallel(tmp_path, ('en', 'fi'), [*pairs, *_pairs(20)])
   assert corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path)) == []
+
+
+def _write_cases(directory, language, *, train, test, repetitions=12):
+  """Writes the training and test text of a language, and finds anomalies."""
+  for split, text in (('train', train), ('test', test)):
+    lines = [f'{text} {n}' for n in range(repetitions)]
+    corpus_writer.write_monolingual(directory, language, [lines], split=split)
+  return corpus_checks.find_anomalies(corpus_directory.Corpus(directory))
+
+
+def test_other_letter_case_of_held_out_text_is_reported(tmp_path):
+  corpus_writer.write_monolingual(tmp_path, 'de', [[_DE] * 12], split='test')
+  corpus_writer.write_monolingual(tmp_path, 'de', [[_DE] * 12])
+  [message] = _write_cases(tmp_path, 'en', train=_EN.lower(), test=_EN)
+  upper_rate = sum(map(str.isupper, _EN)) / sum(map(str.isalpha, _EN))
+  assert_mentions(message, 'en', '0.0', f'{100 * upper_rate:.1f}')
+  assert 'de:' not in message
+  [message] = _write_cases(tmp_path, 'en', train=_EN, test=_EN.lower())
+  assert_mentions(message, 'en', '0.0', f'{100 * upper_rate:.1f}')
+
+
+@pytest.mark.parametrize(
+  ('language', 'train', 'test', 'repetitions'),
+  [
+    ('en', _EN, _EN, 12),
+    ('en', _EN.lower(), _EN.lower(), 12),
+    ('en', _EN.lower(), _EN, 2),  # The sample is too small.
+    ('ja', f'{_JA} the river', f'{_JA} The River', 120),
+    ('ka', 'ეს არის ტექსტი', 'ეს არის სხვა ტექსტი', 120),
+  ],
+)
+def test_equal_or_missing_letter_case_is_not_reported(
+  tmp_path, language, train, test, repetitions
+):
+  assert not _write_cases(
+    tmp_path, language, train=train, test=test, repetitions=repetitions
+  )

@@ -12,6 +12,7 @@ import cyclopts
 
 from xlflax.cli import options as shared_options
 from xlflax.cli import output_paths
+from xlflax.data.corpus import corpus_directory
 from xlflax.data.corpus.corpus_directory import Corpus
 from xlflax.data.tokenizers import text_sampling
 from xlflax.data.tokenizers.vocabulary_config import (
@@ -367,6 +368,9 @@ def _train(
       text, output, overwrite=options.overwrite, sample=sample, **settings
     )
   statistics = result.description['statistics']
+  _warn_of_unknown_tokens(
+    statistics, 'a higher --character_coverage or --byte_fallback'
+  )
   _warn_of_changed_text(statistics, options.normalization)
   if options.format.json:
     summary = {'directory': options.output, 'statistics': statistics}
@@ -412,6 +416,7 @@ def _extend(
       max_sentences=options.max_sentences,
     )
   statistics = result.description['statistics']
+  _warn_of_unknown_tokens(statistics, 'a higher --character_coverage')
   if options.format.json:
     summary = {'directory': options.output, 'statistics': statistics}
     print(json.dumps(summary), flush=True)
@@ -445,6 +450,41 @@ def _load_extensible(directory: pathlib.Path) -> Any:
     files[huggingface_vocabulary.FILE],
     vocabulary.layout,
     description=vocabulary.description,
+  )
+
+
+def _warn_of_unknown_tokens(
+  statistics: list[dict[str, Any]], remedy: str
+) -> None:
+  """Logs a warning if the text of a language has many unknown tokens.
+
+  Args:
+    statistics: Statistics of each language (`fertility.compute_fertility`).
+    remedy: Options that reduce the number of unknown tokens.
+  """
+  from xlflax.data import corpus_checks
+
+  rows = [
+    row
+    for row in statistics
+    if row['unknown_rate'] > corpus_checks.MAX_UNKNOWN_RATE
+  ]
+  if not rows:
+    return
+  advice = f'Pass {remedy}.'
+  if any(row['split'] != corpus_directory.TRAIN for row in rows):
+    advice = (
+      'Check whether this text differs from the training text in its letter '
+      f'case, script or characters. Otherwise, pass {remedy}.'
+    )
+  logging.warning(
+    'Many tokens are unknown to the vocabulary: %s. %s',
+    ', '.join(
+      f'{100 * row["unknown_rate"]:.1f} % in the {row["split"]} text of '
+      f'{row["language"]}'
+      for row in rows
+    ),
+    advice,
   )
 
 

@@ -36,7 +36,7 @@ LINES = 100
 NUM_PAIRS = 500
 _NUM_POSITIONS = 10
 # Fraction of unknown tokens above which a warning is logged.
-_MAX_UNKNOWN_RATE = 0.01
+MAX_UNKNOWN_RATE = 0.01
 # Suspicious pairs are reported if there are more than this number and more than
 # this fraction of the pairs.
 _MIN_COUNT = 4
@@ -54,6 +54,13 @@ _LANGUAGE_MARGIN = 0.2
 _NUM_HELD_OUT_LINES = 2000
 _MIN_HELD_OUT_CHARACTERS = 20
 _NUM_LAST_BYTES = 1 << 14
+# The letter case of two splits is compared if both samples have at least this
+# number of letters, most of which are in a script with upper and lower case. It
+# differs if the fraction of upper-case letters is below the first value in one
+# split and above the second value in the other.
+_MIN_CASED_LETTERS = 1000
+_FEW_UPPER_CASE = 0.002
+_MANY_UPPER_CASE = 0.01
 # Number of bytes below which files may be identical by chance.
 _MIN_IDENTICAL_BYTES = 1024
 # Recommendations for text that results from a wrong encoding.
@@ -186,6 +193,7 @@ def find_anomalies(
         report_encoding=report_encoding,
       )
   anomalies += _find_wrong_languages(samples)
+  anomalies += _find_case_differences(corpus)
   return anomalies
 
 
@@ -523,7 +531,7 @@ def find_unknown_tokens(rates: Iterable[tuple[str, str, float]]) -> list[str]:
     'Train the vocabulary on this text, with a higher --character_coverage or '
     'with --byte_fallback.'
     for (task, language), rate in highest_rates.items()
-    if rate > _MAX_UNKNOWN_RATE
+    if rate > MAX_UNKNOWN_RATE
   ]
 
 
@@ -911,6 +919,57 @@ def _find_wrong_languages(
           f'the other tasks of {language}.',
         )
       )
+
+
+def _find_case_differences(corpus: corpus_directory.Corpus) -> list[str]:
+  """Returns a message if held-out text differs in letter case from training text.
+
+  An example is lower-cased training text and test text in ordinary case.
+  """
+  counts: dict[str, dict[str, collections.Counter[str]]] = {}
+  for file in corpus.files:
+    if file.kind is corpus_files.Kind.DICTIONARY:
+      continue
+    for texts in itertools.islice(corpus_directory.read_texts(file), LINES):
+      for language, text in zip(file.languages, texts, strict=False):
+        count = counts.setdefault(language, {}).setdefault(
+          file.split, collections.Counter()
+        )
+        count['letters'] += sum(map(str.isalpha, text))
+        count['upper'] += sum(map(str.isupper, text))
+        count['lower'] += sum(map(str.islower, text))
+
+  differences: list[str] = []
+  for language, counts_by_split in counts.items():
+    rates = {
+      split: count['upper'] / (count['upper'] + count['lower'])
+      for split, count in counts_by_split.items()
+      if count['upper'] + count['lower']
+      >= max(_MIN_CASED_LETTERS, count['letters'] / 2)
+    }
+    training_rate = rates.pop(corpus_directory.TRAIN, None)
+    if training_rate is None:
+      continue
+    different_rates = [
+      f'{100 * rate:.1f} % in the {split} text'
+      for split, rate in rates.items()
+      if min(rate, training_rate) < _FEW_UPPER_CASE
+      and max(rate, training_rate) > _MANY_UPPER_CASE
+    ]
+    if different_rates:
+      differences.append(
+        f'{language}: {100 * training_rate:.1f} % in the training text, '
+        f'{", ".join(different_rates)}'
+      )
+  if not differences:
+    return []
+  return [
+    'The training text and the held-out text differ in letter case, so the '
+    'same words have different tokens. Fraction of upper-case letters in a '
+    f'sample of {"; ".join(differences)}. Use the same letter case in all '
+    'splits, or train the vocabulary with --normalization=nmt_nfkc_cf, which '
+    'ignores case.'
+  ]
 
 
 def _describe_swapped_columns(origin: _Origin) -> str:

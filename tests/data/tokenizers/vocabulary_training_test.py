@@ -368,6 +368,7 @@ def test_too_many_merges_are_rejected_with_the_maximum(tmp_path, toy_corpus):
     'most ([0-9]+). Got: 10000. Where: the text of de',
     str(caught.value),
   )
+  assert 'docs/data.md#train-a-vocabulary' in caught.value.fix
   vocabulary = train_vocabulary(  # The reported maximum is possible.
     Corpus(_write_language_corpus(tmp_path / 'c', toy_corpus, 'de')),
     tmp_path / 'v',

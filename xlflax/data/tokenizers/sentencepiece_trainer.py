@@ -246,7 +246,9 @@ def _make_error(
       f'{int(too_high.group(1)) - num_unmerged}',
       got=requested,
       where=where,
-      fix=f'Choose a smaller {flag}, or provide more text.',
+      fix=f'Choose a smaller {flag}, or provide more text. The maximum is the '
+      'largest possible value and not a recommended one, because many tokens '
+      'of such a vocabulary are rare (docs/data.md#train-a-vocabulary).',
     )
   if too_low:
     return errors.VocabularyError(
