@@ -151,8 +151,7 @@ def compare_curves(
   reference, and the standard errors of the differences.
 
   Args:
-    curves: Mean losses with the sequence order that is compared to the
-      reference. Each seed has a list with one loss for each quarter of
+    curves: Mean losses for the sequence order under test. Each seed has a list with one loss for each quarter of
       training.
     reference: Mean losses with the reference order, in the format of `curves`.
       With a single seed, there is no standard error.

@@ -455,7 +455,7 @@ class TrialRunner:
 
     Args:
       trial: Trial whose trainer has been created.
-      seconds: Training time before the trial is resumed, in seconds.
+      seconds: Seconds for which the trial was trained before it is resumed.
     """
     start = time.monotonic()
     result_fields = self._initial_fields(trial)

@@ -104,8 +104,8 @@ def precision_at_k(
     k: Number of best translations to consider, at most `top`.
 
   Raises:
-    AnalysisError: If there is no query, `indices` and `gold` differ in length,
-      or there are fewer than k translations per query.
+    AnalysisError: If `indices` is empty, if `indices` and `gold` differ in
+      length, or if there are fewer than k translations per query.
   """
   indices = vector_checks.check_axes(indices, 'indices', 'queries, top')
   if not len(indices) or len(indices) != len(gold) or indices.shape[1] < k:

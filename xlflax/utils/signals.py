@@ -171,8 +171,8 @@ def raise_again(error: Stopped) -> None:
   """Resends a signal whose `Stopped` exception was ignored by Python.
 
   Args:
-    error: Exception that the signal raised in code whose exceptions Python
-      ignores, such as a `__del__` method.
+    error: Exception raised for the signal. Python ignored it, because it was
+      raised in code such as a `__del__` method.
   """
   _state.raised.clear()
   _send_later(error.number)

@@ -155,7 +155,7 @@ class Job:
     ]
 
   def all_units(self, num_processes: int) -> list['Unit']:
-    """Returns all ranges of shards (units), including those already written.
+    """Returns all units of work, including those that are already written.
 
     The result is the same in every process.
     """

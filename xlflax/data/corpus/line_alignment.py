@@ -30,7 +30,9 @@ _MIN_STANDARD_DEVIATION = 0.15
 
 
 class Shift(NamedTuple):
-  """Shift between source and target lines in a window of sentence pairs.
+  """Number of lines by which translations are shifted from their sources.
+
+  The shift is measured in a window of consecutive sentence pairs.
 
   Attributes:
     start: Index of the first pair of the window.

@@ -141,8 +141,8 @@ def _run_command(
 ) -> None:
   if shutil.which(command[0]) is None:
     raise errors.CorpusError(
-      f'The command `{command[0]}` was not found. Help packages can be unpacked '
-      'only on a Debian or Ubuntu system',
+      f'The command `{command[0]}` was not found. LibreOffice help packages '
+      'can be unpacked only on a Debian or Ubuntu system',
       where=str(folder),
       fix=f'Unpack the package {package_name(language)} on such a system, and '
       'pass the folder that contains '

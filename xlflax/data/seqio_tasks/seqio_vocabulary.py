@@ -1,4 +1,4 @@
-"""Adapters that make vocabularies usable in SeqIO; imports TensorFlow."""
+"""Adapters that wrap vocabularies for SeqIO. The module imports TensorFlow."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -337,8 +337,8 @@ def _count_common_symbols(
         for code, (ids, languages) in symbols.items()
       )
       or None,
-      fix='Train the models of all languages with a single `xlflax vocab` '
-      'command.',
+      fix='Train the SentencePiece models of all languages with a single '
+      '`xlflax vocab` command, so that they have the same special symbols.',
     )
   return len(next(iter(symbols.values()))[0])
 

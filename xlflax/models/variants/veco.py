@@ -126,7 +126,7 @@ def check_enabled(config, *, where: str) -> None:
     )
   if not config.cross_attention:
     raise errors.ConfigError(
-      'The plug-in module requires an encoder with cross_attention=True',
+      'The encoder has no cross-attention, which the plug-in module requires',
       got='cross_attention=False',
       where=where,
       fix='Set EncoderConfig.cross_attention = True.',

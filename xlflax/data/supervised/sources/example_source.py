@@ -249,7 +249,7 @@ def dataset_in_directory(
     for name in (names,) if isinstance(names, str) else names:
       if not paths.to_path(name).is_file():
         raise errors.CorpusError(
-          'A file with labeled examples does not exist',
+          'The file of labeled examples was not found',
           got=name,
           where=str(directory),
           fix='Download the data set, or pass another directory.',

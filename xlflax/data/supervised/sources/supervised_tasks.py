@@ -299,7 +299,7 @@ def _check_files(
   for path in (path for paths in paths_by_split.values() for path in paths):
     if not os.path.isfile(path):
       raise errors.CorpusError(
-        f'A file with labeled examples of the task {name!r} does not exist',
+        f'The file of labeled examples was not found for the task {name!r}',
         got=str(path),
       )
   return paths_by_split
