@@ -3,7 +3,8 @@
 The tasks are `<corpus>.<language>`, such as `fineweb2.sw`, and the mixture
 `<corpus>` contains all tasks of a corpus. The language codes are those of
 `language_codes.normalize_code`, so that the same language has the same code in
-all corpora: `fineweb2.zh`, `hplt3.zh` and `madlad400.zh`. `web_corpora.csv` lists the publishers' codes.
+all corpora: `fineweb2.zh`, `hplt3.zh` and `madlad400.zh`. `web_corpora.csv`
+lists the publishers' codes.
 
 If the environment variable XLFLAX_WEB_CORPORA_DIR is set, the tasks read files
 from `$XLFLAX_WEB_CORPORA_DIR/<corpus>`, in the publisher's directory layout.

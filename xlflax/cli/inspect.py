@@ -35,8 +35,8 @@ class InspectOptions:
   lines, the detected language of each file, equal source and target texts,
   columns that contain ids, HTML markup and code, broken encodings, and training
   text that overlaps with held-out or evaluation text. Lines and records that
-  cannot be used are counted in all files. The exit code is 2 if there are any, or if a file is
-  damaged or contains no text. The corpus is not changed.
+  cannot be used are counted in all files. The exit code is 2 if there are any,
+  or if a file is damaged or contains no text. The corpus is not changed.
 
   Attributes:
     corpus: Corpus directory.

@@ -80,6 +80,7 @@ def main(options: MineHardNegativesOptions) -> None:
     ),
   )
   print(
-    f'Wrote {plurals.format_count(num_written, "line")} to {options.output}. Dropped '
-    f'{plurals.format_count(num_dropped, "pair")} with too few negatives.'
+    f'Wrote {plurals.format_count(num_written, "line")} to {options.output}. '
+    f'Dropped {plurals.format_count(num_dropped, "pair")} with too few '
+    'negatives.'
   )

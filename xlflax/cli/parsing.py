@@ -280,9 +280,10 @@ def _suggest_options(
   """Returns sentences with alternatives to an option that does not exist.
 
   For an option of another library, such as --max_steps, the only sentence names
-  the equivalent in xlflax. Otherwise, very similar names come first, then names whose words are contained in the
-  given name, or vice versa, such as --step for --checkpoint_steps, and then
-  less similar names. If there are none, the positional arguments are described.
+  the equivalent in xlflax. Otherwise, very similar names come first, then names
+  whose words are contained in the given name, or vice versa, such as --step for
+  --checkpoint_steps, and then less similar names. If there are none, the
+  positional arguments are described.
   """
   names = _names(app, path)
   equivalent = equivalent_settings.suggest_for_option(

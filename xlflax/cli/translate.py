@@ -92,8 +92,9 @@ def main(options: TranslateOptions) -> None:
     counts = _translate_stream(translator, options)
   if counts is not None:
     print(
-      f'Translated {plurals.format_count(counts.lines, "line")}: {counts.resumed} before the command '
-      f'was resumed, {counts.empty} empty, {counts.cut} truncated.',
+      f'Translated {plurals.format_count(counts.lines, "line")}: '
+      f'{counts.resumed} before the command was resumed, {counts.empty} empty, '
+      f'{counts.cut} truncated.',
       file=sys.stderr,
     )
 

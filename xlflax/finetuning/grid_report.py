@@ -576,7 +576,7 @@ def _baselines_of_metric(
 
 
 def _score_heading(spreads: Iterable[model_selection.Spread]) -> str:
-  """Returns the heading of a column of scores, which explains the number after ±."""
+  """Returns the heading of a score column, which explains the ± sign."""
   num_seeds = max((len(s.values) for s in spreads), default=0)
   if num_seeds < 2:
     return 'score'

@@ -24,9 +24,9 @@ def is_unrolled(config: encoder_config.TransformerConfig) -> bool:
 
   On GPUs and TPUs, a loop adds a tenth to the step time of a model of base
   size, because it writes the values for the backward pass to stacked arrays and
-  reads them back (docs/measured/compiled_steps.md). On CPUs, a loop adds up to a seventh to
-  the step time of a model of width 384, but it reduces memory and compilation
-  time.
+  reads them back (docs/measured/compiled_steps.md). On CPUs, a loop adds up to
+  a seventh to the step time of a model of width 384, but it reduces memory and
+  compilation time.
 
   Args:
     config: Configuration of the model.

@@ -3,7 +3,8 @@
 The rates are fractions of the data-sheet values that were measured on one H200:
 large bfloat16 matmuls reach 719 of 989 TFLOP/s, and memory reaches 3.5 of 4.8
 TB/s. The same fractions are assumed for all other devices. The other factors
-come from the analysis of one step on the same H200 (docs/measured/compiled_steps.md).
+come from the analysis of one step on the same H200
+(docs/measured/compiled_steps.md).
 
 The estimate is not a bound: it can be too high or too low.
 """

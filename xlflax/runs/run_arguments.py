@@ -49,7 +49,8 @@ def choose_step(
     return step
   if isinstance(step, str) and step not in ('last', 'best'):
     raise errors.ConfigError(
-      "The argument `step` must be the step of a checkpoint, 'last', 'best' or 'untrained'",
+      "The argument `step` must be the step of a checkpoint, 'last', 'best' or "
+      "'untrained'",
       got=repr(step),
       fix=f'Pass step={step}.'
       if step.isdigit()

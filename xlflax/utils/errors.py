@@ -291,8 +291,8 @@ def convert_out_of_memory_error(error: BaseException) -> XlflaxError | None:
     'A device is out of memory',
     got=' '.join(text.partition(_DEVICE_FULL)[2].split())[:300].strip(': '),
     fix='Check the memory estimate of `xlflax train --dry_run`. Increase '
-    'Trainer.gradient_accumulation_steps, enable EncoderConfig.remat, or use a smaller batch '
-    'or more devices (docs/trouble.md#out-of-memory).',
+    'Trainer.gradient_accumulation_steps, enable EncoderConfig.remat, or use a '
+    'smaller batch or more devices (docs/trouble.md#out-of-memory).',
     status=ExitStatus.FAILURE,
   )
 

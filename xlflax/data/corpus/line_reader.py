@@ -517,7 +517,10 @@ def split_columns(
     empty_sides = [
       name for name, side in (('source', first), ('target', second)) if not side
     ]
-    description = f'an empty {" and ".join(empty_sides)}: {line_splitting.shorten_line(line)}'
+    description = (
+      f'an empty {" and ".join(empty_sides)}: '
+      f'{line_splitting.shorten_line(line)}'
+    )
     raise errors.BadRecordError(
       'Each line of a parallel file must contain text in both columns',
       got=description,

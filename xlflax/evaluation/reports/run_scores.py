@@ -471,9 +471,9 @@ def describe_vocabulary_problem(
     return []
   return [
     f'{result_tables.add_split(display_name or group.task, group.split)}: The '
-    f'perplexities of the runs cannot be compared, because {problem}. For masked language models, '
-    'compare bits_per_byte of the task pseudo_perplexity, which does not depend '
-    'on the vocabulary.'
+    f'perplexities of the runs cannot be compared, because {problem}. For '
+    'masked language models, compare bits_per_byte of the task '
+    'pseudo_perplexity, which does not depend on the vocabulary.'
   ]
 
 

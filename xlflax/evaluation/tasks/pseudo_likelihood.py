@@ -208,12 +208,13 @@ class PseudoPerplexity(eval_task.EvalTask):
   from the loss per word, where words are separated by spaces, so that models
   with different vocabularies are comparable. It does not exist for languages
   without spaces and leaves out truncated sentences. `bits_per_byte/<language>`
-  is the negative pseudo-log-likelihood in bits per UTF-8 byte of the text, which
-  is comparable in all languages, and also leaves out truncated sentences. `mean` is the mean over
-  languages. For perplexities, it is the geometric mean. Confidence intervals
-  are computed by resampling sentences. If some of the predicted tokens are
-  unknown tokens, `unknown_rate/<language>` is their fraction. Unknown tokens are
-  easy to predict, so that languages with many of them cannot be compared.
+  is the negative pseudo-log-likelihood in bits per UTF-8 byte of the text,
+  which is comparable in all languages, and also leaves out truncated sentences.
+  `mean` is the mean over languages. For perplexities, it is the geometric mean.
+  Confidence intervals are computed by resampling sentences. If some of the
+  predicted tokens are unknown tokens, `unknown_rate/<language>` is their
+  fraction. Unknown tokens are easy to predict, so that languages with many of
+  them cannot be compared.
 
   Attributes:
     source: Text with one sentence per line.

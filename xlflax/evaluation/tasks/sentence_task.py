@@ -46,7 +46,8 @@ class SentenceTask(eval_task.EvalTask):
       or, under the name `default`, to any other text. If None, the model's own
       prompts are used.
     centering: Mean to subtract from the vectors of a test set. If None, the
-      model's own setting is used, or `DEFAULT_CENTERING` if the model does not define one.
+      model's own setting is used, or `DEFAULT_CENTERING` if the model does not
+      define one.
     DEFAULT_CENTERING: Default value of `centering` for the task class.
   """
 

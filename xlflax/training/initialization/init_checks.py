@@ -242,7 +242,10 @@ def mismatch_hint(init: Any, problems: Sequence[str]) -> str:
   if init.decoder is None and any(
     p.startswith('model/encoder/') for p in problems
   ):
-    return ' To initialize an encoder-decoder from an encoder, set InitFromCheckpoint.decoder.'
+    return (
+      ' To initialize an encoder-decoder from an encoder, set '
+      'InitFromCheckpoint.decoder.'
+    )
   if any('embeddings/position ' in p for p in problems):
     return f' {build_hint(init.model_dir)}'
   if any(p.startswith('heads/') and p.endswith(ABSENT) for p in problems):

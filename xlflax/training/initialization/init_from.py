@@ -552,7 +552,8 @@ def _find_sources(
       else 'The checkpoint and the model do not have any parameters in common',
       got=got or None,
       where=str(checkpoint),
-      fix=f'{hint}Set InitFromCheckpoint.exclude, InitFromCheckpoint.assignment_map or InitFromCheckpoint.allow_missing.'
+      fix=f'{hint}Set InitFromCheckpoint.exclude, '
+      'InitFromCheckpoint.assignment_map or InitFromCheckpoint.allow_missing.'
       + init_checks.mismatch_hint(init, problems),
     )
   return sources

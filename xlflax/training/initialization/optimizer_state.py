@@ -78,7 +78,8 @@ def check_optimizer_state(
         for name in different_names[:20]
       ),
       where=str(where),
-      fix='To start with new moments, do not set InitFromCheckpoint.optimizer_state.',
+      fix='To start with new moments, do not set '
+      'InitFromCheckpoint.optimizer_state.',
     )
 
 

@@ -219,7 +219,7 @@ class Optimizer(validation.ValidatedFields, abc.ABC):
     )
 
   def _with_rates(self, common) -> optax.GradientTransformation:
-    """Applies `learning_rate_overrides` to the parameters that match their patterns."""
+    """Applies `learning_rate_overrides` to the matching parameters."""
 
     def label(name, _):
       for i, (pattern, _) in enumerate(self.learning_rate_overrides):
