@@ -4,6 +4,7 @@ import dataclasses
 import os
 import pathlib
 import sys
+from collections.abc import Callable
 
 import jax
 import optax
@@ -301,6 +302,37 @@ def test_error_for_a_traced_value_has_a_hint(value):
   assert '\n' not in error.got
   assert_mentions(error.where, '`if step == 1:`')
   assert_mentions(error.fix, 'jax.numpy.where', 'jax.lax.cond')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Keeping(schedules.Schedule):
+  """A schedule that uses an array after its memory was reused."""
+
+  array: jax.Array
+  call: Callable
+
+  def __call__(self, step):
+    return self.call(self.array)
+
+
+@pytest.mark.parametrize(
+  'call',
+  [
+    lambda array: array + 1,
+    lambda array: float(array[0]),
+    jax.device_get,
+    jax.block_until_ready,
+    jax.jit(lambda array: array + 1, donate_argnums=0),
+  ],
+)
+def test_error_for_an_array_of_an_earlier_step_has_a_hint(call):
+  array = jax.numpy.ones(2)
+  array.delete()
+  error = _convert(lambda: _Keeping(array=array, call=call)(0))
+  assert isinstance(error, errors.ConfigError)
+  assert error.status == errors.ExitStatus.MISTAKE
+  assert_mentions(error.where, 'user_modules_test.py')
+  assert_mentions(error.fix, 'run.state', 'jax.device_get', 'add-a-hook')
 
 
 def test_original_exception_is_chained():

@@ -326,7 +326,7 @@ class TrainingRun:
     step_function = self._compiler.step_of(active)
     for hook in self.hooks:
       step_function = hook_results.check_step_function(
-        hook, hook.wrap_train_step(self, step_function, active)
+        hook, hook.wrap_train_step(self, step_function, active), step_function
       )
     return step_function
 
@@ -339,9 +339,7 @@ class TrainingRun:
     self._queue.add(self.step, output.loss)
     requests = []
     for hook in self.hooks:
-      request = hook_results.check_request(
-        hook, 'after_step', hook.after_step(self, self.step, output)
-      )
+      request = hook_results.call_after_step(hook, self, self.step, output)
       if request is not None:
         requests.append(request)
         if request.rewind:
@@ -584,7 +582,9 @@ def _check_metrics(args: tuple[Any, ...], metrics: Mapping[str, Any]) -> None:
       got=problem,
       expected='run.write_metrics(step, GROUP={NAME: number})',
       where=user_modules.find_calling_line(),
-      fix="For example, write run.write_metrics(step, norms={'my_norm': x}), "
+      fix=hook_results.METRIC_HINT
+      if any(map(hook_results.has_weighted_means, metrics.values()))
+      else "For example, write run.write_metrics(step, norms={'my_norm': x}), "
       'which logs norms/my_norm. A number is a Python number or an array of '
       'shape [].',
     )

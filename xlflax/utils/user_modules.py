@@ -57,6 +57,14 @@ _TRACING_HINT = (
   'Use jax.numpy.where or jax.lax.cond in place of `if`, and jax.numpy in place '
   'of `float`, `int` and NumPy (docs/extending.md#exceptions-in-your-code).'
 )
+# The errors of JAX for an array whose memory a computation has reused.
+_DELETED_ARRAY = re.compile('Array has been deleted|deleted or donated')
+_DELETED_ARRAY_HINT = (
+  'A training step reuses the memory of the train state that it updates, so the '
+  'arrays of `run.state` are valid only until the next step. To use their values '
+  'later, copy them before the step, for example with '
+  'jax.device_get(run.state.params) (docs/extending.md#add-a-hook).'
+)
 # The status with which the messages of XLA's runtime start.
 _RUNTIME_STATUS = re.compile(
   '(ABORTED|CANCELLED|DATA_LOSS|DEADLINE_EXCEEDED|FAILED_PRECONDITION|INTERNAL|'
@@ -653,7 +661,12 @@ def convert_class_error(
   is_tracing_error = any(
     c.__name__ in _TRACING_ERRORS for c in type(error).mro()
   )
-  fix = _TRACING_HINT if is_tracing_error else suggest(error)
+  if is_tracing_error:
+    fix: str | None = _TRACING_HINT
+  elif _is_deleted_array(error):
+    fix = _DELETED_ARRAY_HINT
+  else:
+    fix = suggest(error)
   return errors.ConfigError(
     f'The method `{cls.__name__}.{name}` raised an exception',
     got=_describe_exception(error, first_line=is_tracing_error),
@@ -687,6 +700,8 @@ def _is_in_xlflax(frame: types.FrameType) -> bool:
 
 def _is_environment_error(error: Exception) -> bool:
   """Returns whether the system, JAX's runtime or another process failed."""
+  if _is_deleted_array(error):
+    return False
   is_status = isinstance(
     error, RuntimeError | ValueError
   ) and _RUNTIME_STATUS.match(str(error))
@@ -694,6 +709,13 @@ def _is_environment_error(error: Exception) -> bool:
     isinstance(error, OSError | MemoryError)
     or type(error).__name__ in ('JaxRuntimeError', 'XlaRuntimeError')
     or bool(is_status)
+  )
+
+
+def _is_deleted_array(error: Exception) -> bool:
+  """Returns whether an error was caused by an array that no longer exists."""
+  return isinstance(error, RuntimeError | ValueError) and bool(
+    _DELETED_ARRAY.search(str(error))
   )
 
 

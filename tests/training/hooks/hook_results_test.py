@@ -2,6 +2,7 @@
 
 import types
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from tests.errors import assert_mentions, raises_error
 from tests.training import fake_run
 from xlflax import training
+from xlflax.objectives import objective_base
 from xlflax.training import train_loop
 from xlflax.utils import errors
 
@@ -292,3 +294,79 @@ def test_metrics_may_be_arrays_of_one_number_and_text(train, tmp_path):
   train(_make_hook('after_step', after_step))
   text = (tmp_path / 'metrics.jsonl').read_text()
   assert '"own": {"a": 1.0, "b": 2.0, "c": "text", "d": null}' in text
+
+
+_MEAN = objective_base.WeightedMean(jnp.ones(2), jnp.ones(2))
+
+
+@pytest.mark.parametrize(
+  'use',
+  [
+    lambda run: _MEAN < 3.0,
+    lambda run: float(_MEAN),
+    lambda run: _MEAN - 1.0,
+    lambda run: f'{_MEAN:.3f}',
+    lambda run: run.write_metrics(run.step, own={'loss': _MEAN}),
+    lambda run: training.Request(save=True, metrics={'loss': _MEAN}),
+  ],
+)
+def test_a_weighted_mean_that_is_used_as_a_number_has_a_hint(train, use):
+  with raises_error(
+    errors.ConfigError,
+    status=errors.ExitStatus.MISTAKE,
+    mentions=(_FILE, 'WeightedMean'),
+  ) as caught:
+    train(_make_hook('after_step', lambda run, step, output: use(run)))
+  assert_mentions(caught.value.fix, 'metric.total.sum() / metric.weight.sum()')
+
+
+def test_another_exception_in_after_step_has_no_hint(train):
+  with raises_error(errors.ConfigError, mentions=('_Own', _FILE)) as caught:
+    train(_make_hook('after_step', lambda run, step, output: 1 + 'text'))
+  assert caught.value.fix is None
+
+
+def _make_step(train_step, use):
+  """Returns a step function that passes the earlier state to a function."""
+
+  def step(state, batches):
+    new_state, output = train_step(state, batches)
+    state.total.delete()
+    use(state)
+    return new_state, output
+
+  return step
+
+
+@pytest.mark.parametrize(
+  'use, mentions',
+  [
+    (lambda state: float(state.total), ('run.state', 'jax.device_get')),
+    (lambda state: 1 + 'text', ()),
+  ],
+)
+def test_exception_in_a_wrapped_step_is_reported(train, use, mentions):
+  hook = _make_hook(
+    'wrap_train_step',
+    lambda run, train_step, active: _make_step(train_step, use),
+  )
+  with raises_error(
+    errors.ConfigError,
+    status=errors.ExitStatus.MISTAKE,
+    mentions=('_Own.wrap_train_step', _FILE),
+  ) as caught:
+    train(hook)
+  if mentions:
+    assert_mentions(caught.value.fix, *mentions)
+
+
+def test_failure_of_a_device_in_a_wrapped_step_is_not_one_of_the_hook(train):
+  def fail(state):
+    raise jax.errors.JaxRuntimeError('INTERNAL: the device failed')
+
+  hook = _make_hook(
+    'wrap_train_step',
+    lambda run, train_step, active: _make_step(train_step, fail),
+  )
+  with pytest.raises(jax.errors.JaxRuntimeError):
+    train(hook)

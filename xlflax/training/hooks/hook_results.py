@@ -6,23 +6,59 @@ missing return statement could, for example, keep a run from saving checkpoints.
 
 import contextlib
 import dataclasses
+import functools
 import inspect
 import json
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from xlflax.objectives import objective_base
 from xlflax.training.hooks import hook_base
 from xlflax.utils import errors, logs, user_modules
+
+if TYPE_CHECKING:
+  from xlflax.training import train_step, training_run
 
 _CONTEXT_FIX = (
   'Decorate the method with @contextlib.contextmanager, with one `yield`, or '
   'return contextlib.nullcontext().'
 )
+# Hint for a metric that is used as a number.
+METRIC_HINT = (
+  'A metric in `output.metrics` is a WeightedMean of shape [] or [languages]. '
+  'Compute its mean over all languages with float(metric.total.sum() / '
+  'metric.weight.sum()) (docs/extending.md#values-of-a-step).'
+)
+
+
+def call_after_step(
+  hook: hook_base.Hook,
+  run: 'training_run.TrainingRun',
+  step: int,
+  output: 'train_step.StepOutput',
+) -> hook_base.Request | None:
+  """Calls the method `after_step` of a hook and checks its result.
+
+  Args:
+    hook: Hook whose method is called.
+    run: See `hook_base.Hook.after_step`.
+    step: See `hook_base.Hook.after_step`.
+    output: See `hook_base.Hook.after_step`.
+
+  Raises:
+    ConfigError: If the method of a user-defined hook raises an exception, or if
+      its result is not a valid `Request` and not None.
+  """
+  with user_modules.converting_class_errors(
+    hook, 'after_step', suggest=_suggest_mean
+  ):
+    result = hook.after_step(run, step, output)
+  return check_request(hook, 'after_step', result)
 
 
 def check_request(
@@ -61,7 +97,12 @@ def check_request(
     for name, number in value.metrics.items()
   ):
     raise _invalid_field(
-      hook, method, 'metrics', value.metrics, 'a dictionary {NAME: number}'
+      hook,
+      method,
+      'metrics',
+      value.metrics,
+      'a dictionary {NAME: number}',
+      fix=METRIC_HINT if has_weighted_means(value.metrics) else None,
     )
   metrics = {name: float(number) for name, number in value.metrics.items()}
   return dataclasses.replace(value, metrics=metrics)
@@ -117,15 +158,19 @@ def check_may_save(hook: hook_base.Hook, value: Any) -> bool:
   return bool(value)
 
 
-def check_step_function(hook: hook_base.Hook, value: Any) -> Callable[..., Any]:
+def check_step_function(
+  hook: hook_base.Hook, value: Any, train_step: Callable[..., Any]
+) -> Callable[..., Any]:
   """Checks the value that `wrap_train_step` returned.
 
   Args:
     hook: Hook whose method was called.
     value: Returned value.
+    train_step: Argument of the method.
 
   Returns:
-    The value.
+    The value. If it is a function of a user-defined hook, the result is a
+    function whose exceptions are reported as those of the hook.
 
   Raises:
     ConfigError: If the value is not a function.
@@ -138,7 +183,15 @@ def check_step_function(hook: hook_base.Hook, value: Any) -> Callable[..., Any]:
       expected='a function `(state, batches) -> (state, output)`',
       fix='Return the argument `train_step`, or a function that calls it.',
     )
-  return value
+  if value is train_step or not user_modules.is_user_extension(type(hook)):
+    return value
+
+  @functools.wraps(value)
+  def step_function(state: Any, batches: Any) -> Any:
+    with user_modules.converting_class_errors(hook, 'wrap_train_step'):
+      return value(state, batches)
+
+  return step_function
 
 
 def check_context(
@@ -269,6 +322,19 @@ def is_number(value: Any) -> bool:
   )
 
 
+def has_weighted_means(values: Any) -> bool:
+  """Returns whether a value is a dictionary that contains weighted means."""
+  return isinstance(values, Mapping) and any(
+    isinstance(value, objective_base.WeightedMean) for value in values.values()
+  )
+
+
+def _suggest_mean(error: Exception) -> str | None:
+  """Returns a hint if a hook uses a weighted mean as a number."""
+  is_mean = objective_base.WeightedMean.__name__ in str(error)
+  return METRIC_HINT if isinstance(error, TypeError) and is_mean else None
+
+
 def _find_non_json(value: Any, path: str) -> tuple[str, Any] | None:
   """Returns the path and the value of the first part that is not JSON.
 
@@ -338,7 +404,13 @@ def _invalid_result(
 
 
 def _invalid_field(
-  hook: hook_base.Hook, method: str, field: str, value: Any, expected: str
+  hook: hook_base.Hook,
+  method: str,
+  field: str,
+  value: Any,
+  expected: str,
+  *,
+  fix: str | None = None,
 ) -> errors.ConfigError:
   """Returns the error for a field of a `Request`."""
   return errors.ConfigError(
@@ -347,4 +419,5 @@ def _invalid_field(
     got=repr(value),
     expected=expected,
     where=_find_method(hook, method),
+    fix=fix,
   )
