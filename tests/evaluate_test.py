@@ -15,6 +15,7 @@ from xlflax.data.corpus import corpus_directory
 from xlflax.data.seqio_tasks import corpus_tasks
 from xlflax.data.supervised.sources import example_source
 from xlflax.evaluation import eval_task, task_sources, text_sources
+from xlflax.evaluation.metrics import metric
 from xlflax.evaluation.tasks import (
   head_task,
   perplexity,
@@ -33,6 +34,8 @@ _CALLS = []
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Total(eval_task.EvalTask):
   """Scores the sum of all parameters and records the call in _CALLS."""
+
+  METRICS = (metric.Metric('sum', metric.Better.HIGHER),)
 
   name: str = 'total'
   offset: float = 0.0
