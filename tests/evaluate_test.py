@@ -329,8 +329,8 @@ def test_splits_are_stored_and_plotted_separately(run, corpus):
   assert 'the baseline string_overlap' in summary
   titles = re.findall('<h2>(retrieval: .*?)</h2>', page)
   assert titles and all('layer 2 of 2' in title for title in titles)
-  for metric in ('accuracy', 'accuracy_shared', 'string_overlap'):
-    assert f'<dt>{metric}' in page
+  for name in ('accuracy', 'accuracy_shared', 'string_overlap'):
+    assert f'<dt>{name}' in page
   assert page.count('<img') == 4
   assert re.search(r'step\s+20\b', page)
 
