@@ -226,6 +226,25 @@ def test_first_process_of_a_container_handles_signals_before_importing_jax():
   assert err.endswith(': stopped by SIGTERM.\n') and err.count('\n') == 1
 
 
+@pytest.mark.skipif(sys.platform != 'linux', reason='reads /proc')
+def test_sigint_stops_a_background_process_of_a_script_while_it_starts():
+  """Shells start such processes with SIGINT ignored."""
+  command = '"$0" -m xlflax.cli train & echo $!; wait $!'
+  with subprocess.Popen(
+    ['bash', '-c', command, sys.executable],
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+  ) as process:
+    process_id = int(process.stdout.readline())
+    while not _catches_sigterm(process_id):
+      time.sleep(0.001)
+    os.kill(process_id, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+  assert process.returncode == 130, err
+  assert err.endswith(': interrupted.\n') and err.count('\n') == 1
+
+
 def test_broken_pipe_ends_commands_that_only_print():
   """They end silently. Commands that write results to disk continue."""
   for command_line, status in (('configs list', 130), ('--help', 0)):

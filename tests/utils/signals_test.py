@@ -87,6 +87,26 @@ def test_signal_is_deferred_while_an_extension_module_loads():
   assert (out, err) == ('initialized\nimported\nSIGTERM\n', '')
 
 
+def test_signal_in_a_callback_whose_errors_are_ignored_stops_the_command():
+  """Python calls such callbacks, for example, after each import."""
+  process = _start("""
+    import weakref
+    class Lock: pass
+    lock = Lock()
+    callback = lambda _: os.kill(os.getpid(), signal.SIGTERM)
+    reference = weakref.ref(lock, callback)
+    signals.start_command()
+    print('ready', flush=True)
+    try:
+      del lock
+      time.sleep(60)
+    except signals.Stopped as error:
+      print(error.number.name)
+  """)
+  out, err = process.communicate(timeout=60)
+  assert (out, err) == ('SIGTERM\n', '')
+
+
 def test_signal_after_the_end_keeps_the_status():
   process = _start("""
     signals.start_command()
@@ -114,6 +134,19 @@ def test_signal_during_the_process_exit_keeps_the_status():
     timeout=60,
   )
   assert (done.returncode, done.stdout) == (0, 'a result\n')
+
+
+def test_interrupt_that_a_script_ignores_in_the_background_is_handled():
+  process = _start("""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signals.start_command()
+    try:
+      print('ready', flush=True)
+      time.sleep(60)
+    except signals.Stopped as error:
+      print(error.number.name)
+  """)
+  assert _end(process, signal.SIGINT) == (0, 'SIGINT\n', '')
 
 
 def test_ignored_hangup_stays_ignored():

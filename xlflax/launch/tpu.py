@@ -293,14 +293,13 @@ def _run_to_end(command: list[str], environment: dict[str, str]) -> int:
     del frame
     received.append(number)
     if process is not None:
-      # The script may ignore SIGINT, as the background jobs of a shell do.
+      # The script handles SIGINT and SIGTERM in the same way, but not SIGUSR1.
       hangup = number == signal.SIGHUP
       process.send_signal(signal.SIGHUP if hangup else signal.SIGTERM)
 
   previous_handlers = {
     number: signal.signal(number, forward)
-    for number in signals.SIGNALS
-    if signal.getsignal(number) is not signal.SIG_IGN
+    for number in filter(signals.is_handled, signals.SIGNALS)
   }
   try:
     process = subprocess.Popen(command, env=environment)

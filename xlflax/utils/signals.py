@@ -92,7 +92,9 @@ def check_stop_request() -> None:
 def is_handled(number: int) -> bool:
   """Returns whether xlflax handles a signal.
 
-  A SIGHUP that `nohup` ignores is not handled.
+  A SIGHUP that `nohup` ignores is not handled. SIGINT is always handled: A
+  script starts its background processes with SIGINT ignored, but may send
+  SIGINT to stop them.
   """
   ignored = signal.getsignal(number) is signal.SIG_IGN
   return not (ignored and number == signal.SIGHUP)
@@ -104,9 +106,9 @@ def start_command() -> None:
   The handlers raise `Stopped` in the main thread. If the main thread executes
   native code and does not raise `Stopped` within ten seconds, the process ends.
   """
-  for number in SIGNALS:
-    if signal.getsignal(number) is not signal.SIG_IGN:
-      signal.signal(number, _raise_stopped)
+  sys.unraisablehook = _unraisablehook
+  for number in filter(is_handled, SIGNALS):
+    signal.signal(number, _raise_stopped)
   # The function that is registered first is called last.
   atexit.register(_end_process)
   os.register_at_fork(
@@ -176,6 +178,18 @@ def raise_again(error: Stopped) -> None:
   """
   _state.raised.clear()
   _send_later(error.number)
+
+
+def _unraisablehook(unraisable: 'sys.UnraisableHookArgs') -> None:
+  """Calls the default hook, or resends the signal of a `Stopped` exception.
+
+  For example, Python ignores exceptions in the callbacks with which it releases
+  the locks of imported modules.
+  """
+  if isinstance(unraisable.exc_value, Stopped):
+    raise_again(unraisable.exc_value)
+  else:
+    sys.__unraisablehook__(unraisable)
 
 
 def _is_initializing_extension(frame: FrameType | None) -> bool:
