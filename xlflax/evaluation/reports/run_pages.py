@@ -337,7 +337,10 @@ def write_comparison(
   return write_page(
     directory,
     'Comparison of runs' if len(runs) > 1 else runs[0].name,
-    _explain_tables(len(runs)),
+    _explain_tables(
+      len(runs),
+      run_scores.label_difference(runs) if any(differences.values()) else None,
+    ),
     tables,
     figures,
     summary=[
@@ -386,11 +389,14 @@ def write_comparison(
   )
 
 
-def _explain_tables(num_runs: int) -> str:
+def _explain_tables(num_runs: int, difference: str | None) -> str:
   """Returns the paragraph that explains the tables of a page.
 
   Args:
     num_runs: Number of runs on the page.
+    difference: Label of the differences between two runs in the tables, or None
+      if the tables contain no differences. A wide table is transposed, so that
+      its differences are in a row.
   """
   checkpoints = 'the last evaluated checkpoint of each run'
   if num_runs == 1:
@@ -402,11 +408,11 @@ def _explain_tables(num_runs: int) -> str:
     'evaluations during training. "layer 8 of 12" names the layer whose hidden '
     'states are scored, where layer 0 is the embedding output. '
   )
-  if num_runs == 2:
+  if difference:
     explanation += (
-      'The last column is the difference between the last checkpoints of the '
-      'two runs, with an interval from the paired bootstrap on the same '
-      'examples. A difference is significant if its 95 % interval does not '
+      f'The column or row "{difference}" contains the differences between the '
+      'scores of the last checkpoints of the two runs, with intervals from the '
+      'paired bootstrap on the same examples. A difference is significant if its 95 % interval does not '
       'contain 0. '
     )
   return explanation + result_tables.EXPLAINED_BASELINES

@@ -160,7 +160,7 @@ def build_table(
       for pair in zip(headers, layers, strict=True)
     ]
   if differences:
-    headers.append(f'{runs[1].name} - {runs[0].name} [95 % interval]')
+    headers.append(f'{label_difference(runs)} [95 % interval]')
   title.append(_describe_coverage(metric, results_by_run, languages_by_run))
   names = [name for _, intervals in columns.values() for name in intervals]
   title.append(result_tables.label_intervals(metric, names))
@@ -397,6 +397,15 @@ def _format_difference(comparison: bootstrap.Significance | None) -> str:
     for value in (comparison.difference, comparison.low, comparison.high)
   )
   return f'{difference} [{low} … {high}]'
+
+
+def label_difference(runs: Sequence[Any]) -> str:
+  """Returns the label of the scores of the second run minus the first.
+
+  Args:
+    runs: `RunRecord` of each of the two runs.
+  """
+  return f'{runs[1].name} - {runs[0].name}'
 
 
 def compare_runs(
