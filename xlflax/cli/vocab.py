@@ -424,7 +424,10 @@ def _extend(
   print(fertility.format_comparison(statistics))
   path = paths.to_path(options.output) / base_vocabulary.DESCRIPTION_FILE
   base_size = result.description[base_vocabulary.EXTENSION_FIELD]['base_size']
-  print(f'\n{base_size} tokens, extended to {result.spec.size}: {path}')
+  size = result.spec.size
+  print(
+    f'\n{base_size} tokens, extended by {size - base_size} to {size}: {path}'
+  )
 
 
 def _load_extensible(directory: pathlib.Path) -> Any:

@@ -309,6 +309,33 @@ def test_suggested_size_is_accepted(kind, preserve_text, tmp_path):
     extend(largest + 1)
 
 
+def test_number_of_discarded_candidates_is_logged_once(tmp_path, caplog):
+  """Discarded candidates are replaced, so that all tokens are added."""
+  base = _train_base('wordpiece', tmp_path)
+  corpus_writer.write_monolingual(tmp_path / 'new', 'en', [_ENGLISH])
+  corpus_writer.write_monolingual(
+    tmp_path / 'new', 'sw', [[*_SWAHILI, *_ENGLISH]]
+  )
+  for preserve_text in (True, False):
+    caplog.clear()
+    with caplog.at_level('INFO'):
+      extended = vocabulary_extension.extend_vocabulary(
+        base,
+        Corpus(tmp_path / 'new'),
+        tmp_path / f'extended_{preserve_text}',
+        size=20,
+        preserve_text=preserve_text,
+      )
+    assert len(extended) == len(base) + 20
+    [message] = [
+      record.getMessage()
+      for record in caplog.records
+      if 'candidate' in record.getMessage()
+    ]
+    assert message.startswith('Adding 20 tokens')
+    assert ('could not be selected' in message) == preserve_text
+
+
 def test_size_below_the_number_of_new_characters_is_rejected(
   base, corpus, tmp_path
 ):

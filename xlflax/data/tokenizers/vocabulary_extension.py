@@ -34,7 +34,7 @@ from xlflax.data.tokenizers.base_vocabulary import Vocabulary
 from xlflax.data.tokenizers.subword_merging import NewToken, Word, learn_merges
 from xlflax.data.tokenizers.tokenizer_extenders import TokenizerExtender
 from xlflax.storage import checksums, paths
-from xlflax.utils import errors, validation
+from xlflax.utils import errors, plurals, validation
 
 # Files that transformers reads in addition to tokenizer.json. The others
 # (vocab.txt, merges.txt, SentencePiece models) lack the new tokens.
@@ -268,10 +268,11 @@ def _extend(
       is_excluded=lambda token: token in excluded or segmenter.has_token(token),
     )
     candidates = [*characters, *merges]
-    tokens = _select_tokens(
+    tokens, num_changing = _select_tokens(
       extender, candidates, new_texts, other_texts, num_tokens
     )
     if len(tokens) == num_tokens:
+      _log_selection(num_tokens, num_symbols, len(candidates), num_changing)
       return extender.extend(tokens, languages)
     if len(merges) < num_merges:
       break
@@ -302,6 +303,29 @@ def _extend(
   )
 
 
+def _log_selection(
+  num_tokens: int, num_symbols: int, num_candidates: int, num_changing: int
+) -> None:
+  """Logs how many tokens are added, and from how many they were selected."""
+  symbols = ''
+  if num_symbols:
+    symbols = f' and {plurals.format_count(num_symbols, "language symbol")}'
+  exclusion = ''
+  if num_changing:
+    exclusion = (
+      f' {plurals.format_count(num_changing, "candidate")} could not be '
+      'selected, because they would change the token ids of text in other '
+      'languages.'
+    )
+  logging.info(
+    'Adding %s%s. The tokens were selected from %s.%s',
+    plurals.format_count(num_tokens, 'token'),
+    symbols,
+    plurals.format_count(num_candidates, 'candidate'),
+    exclusion,
+  )
+
+
 def _join_alternatives(remedies: Sequence[str]) -> str:
   """Returns a sentence such as `Pass A, add B, or pass C.`."""
   first, *others = remedies
@@ -317,16 +341,18 @@ def _select_tokens(
   new_texts: Sequence[str],
   other_texts: Sequence[str],
   num_tokens: int,
-) -> list[NewToken]:
+) -> tuple[list[NewToken], int]:
   """Selects tokens that do not change the encoding of other languages.
 
   Byte-pair encoding selects the first merges, and other tokenizers select the
   most frequent tokens. The scores of a Unigram tokenizer depend on the selected
-  tokens, so that the selected tokens are compared with the text again.
+  tokens, so that the selected tokens are compared with the text again. Tokens
+  that change the encoding are replaced by other candidates.
 
   Returns:
-    At most `num_tokens` tokens. If fewer, these are all candidates that can be
-    added together.
+    At most `num_tokens` tokens, and the number of candidates that were discarded
+    because they change the encoding of other languages. If there are fewer
+    tokens, these are all candidates that can be added together.
   """
   remaining = _remove_changing_tokens(extender, candidates, other_texts)
   while len(remaining) > num_tokens:
@@ -337,12 +363,12 @@ def _select_tokens(
     )
     unchanging = _remove_changing_tokens(extender, selected, other_texts)
     if len(unchanging) == num_tokens:
-      return selected
+      return selected, len(candidates) - len(remaining)
     removed = {t.text for t in selected} - {t.text for t in unchanging}
     remaining = _remove_changing_tokens(
       extender, [t for t in remaining if t.text not in removed], other_texts
     )
-  return remaining
+  return remaining, len(candidates) - len(remaining)
 
 
 def _missing_characters(
@@ -412,10 +438,6 @@ def _remove_changing_tokens(
         if token.parts and removed.intersection(token.parts):
           removed.add(token.text)
     remaining = [token for token in remaining if token.text not in removed]
-    logging.info(
-      'Removed %d new tokens that occur in text of other languages.',
-      len(removed),
-    )
 
 
 def _select_frequent(
