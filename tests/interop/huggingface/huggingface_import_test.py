@@ -448,7 +448,7 @@ def test_missing_and_omitted_heads_are_listed(folder, tmp_path):
   assert checked.description.task == 'masked_lm'
   only = huggingface_export.check_export(run.directory, task='states')
   assert only.left_out == {
-    f'model/{name}': 'not part of a model for states'
+    f'model/{name}': 'part of the masked-LM head, which BertModel does not have'
     for name in (
       'head_dense/bias',
       'head_dense/kernel',

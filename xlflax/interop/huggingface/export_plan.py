@@ -107,7 +107,7 @@ def choose_export(
   left_out = dict.fromkeys(dropped, 'excluded by a pattern')
   names = [name for name in names if name not in left_out]
   config, plug_in = plug_out(config, names)
-  left_out |= dict.fromkeys(plug_in, "VECO's plug-in module")
+  left_out |= dict.fromkeys(plug_in, "part of VECO's plug-in module")
 
   origins = [tokenizer_type, origin.get('config', {}).get('model_type')]
   tied = config.mlm_head is encoder_config.MlmHead.TIED
@@ -119,7 +119,9 @@ def choose_export(
   )
   config, head = without_token_head(config, chosen_task, names)
   left_out |= dict.fromkeys(
-    head, f'not part of a model for {chosen_task.value}'
+    head,
+    'part of the masked-LM head, which '
+    f'{architecture.classes[chosen_task]} does not have',
   )
   heads = training_heads(names, objectives)
   left_out |= dict.fromkeys(heads, 'head that is used only in training')
