@@ -449,7 +449,8 @@ def _move(
 ) -> Any:
   """Returns the displacements of parameters after a few updates."""
   state, moved = transform.init(params), params
+  update = jax.jit(transform.update)
   for _ in range(_NUM_UPDATES):
-    updates, state = transform.update(gradients, state, moved)
+    updates, state = update(gradients, state, moved)
     moved = optax.apply_updates(moved, updates)
   return jax.tree.map(jnp.subtract, moved, params)
