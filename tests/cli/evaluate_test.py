@@ -406,6 +406,43 @@ def test_invalid_suites_and_models_are_rejected(flags, field, value):
 
 
 @pytest.mark.parametrize(
+  'binding, option',
+  [
+    ("INIT_FROM='other'", '--model_dir'),
+    ('INIT_STEP=5', '--checkpoint_steps'),
+    ("DATA='other'", '--data=d'),
+    ("MODEL_DIR='other'", '--output'),
+    ("DATA='d'", None),
+    ('LEARNING_RATE=0.1', None),
+  ],
+)
+def test_binding_that_conflicts_with_an_option_of_a_suite_causes_a_warning(
+  caplog, binding, option
+):
+  flags = ['--model_dir=run', '--compilation_cache=', '--recipe=xtreme']
+  with pytest.raises(errors.ConfigError):  # The recipe is not that of GLUE.
+    cli.parse('evaluate', [*_SUITE, *flags, f'--gin.{binding}'])()
+  messages = [
+    record.getMessage()
+    for record in caplog.records
+    if record.levelname == 'WARNING'
+  ]
+  assert len(messages) == (option is not None)
+  if option is not None:
+    assert_mentions(messages[0], f'--gin.{binding}', option)
+
+
+def test_max_examples_overrides_a_binding_with_a_warning(caplog):
+  flags = ['--gin_file=evaluate/tagging.gin', '--max_examples=3']
+  binding = '--gin.MAX_EXAMPLES=5'
+  test_files = "--gin.TEST_FILES={'fr': 'f'}"
+  configuration = evaluate.configure(_parse(*flags, binding, test_files))
+  assert configuration.macro('MAX_EXAMPLES') == 3
+  (message,) = caplog.messages
+  assert_mentions(message, binding, '--max_examples')
+
+
+@pytest.mark.parametrize(
   'flags',
   [
     ['--gin_file=f', '--mixture=m'],

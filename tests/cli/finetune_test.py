@@ -95,3 +95,35 @@ def test_grid_of_settings_requires_a_metric(arguments):
 def test_invalid_options_are_rejected(arguments, options, mentions):
   with raises_error(errors.ConfigError, mentions=mentions):
     cli.parse('finetune', [*arguments, *options])()
+
+
+@pytest.mark.parametrize(
+  'binding, options, mentions',
+  [
+    ('LEARNING_RATE=0.3', ['--grid=LEARNING_RATE=0.2,0.4'], '--grid'),
+    ("MODEL_DIR='elsewhere'", [], '--output'),
+  ],
+)
+def test_overridden_binding_causes_a_warning(
+  arguments, caplog, binding, options, mentions
+):
+  flags = [f'--gin.{binding}', *options, _METRIC, '--dry_run']
+  cli.parse('finetune', [*arguments, *flags])()
+  (warning,) = _warnings(caplog)
+  assert_mentions(warning, f'--gin.{binding}', mentions)
+
+
+def test_binding_of_a_macro_that_the_grid_does_not_vary_is_silent(
+  arguments, caplog
+):
+  flags = ['--gin.LEARNING_RATE=0.3', '--grid=SEED=0,1', '--dry_run']
+  cli.parse('finetune', [*arguments, *flags])()
+  assert not _warnings(caplog)
+
+
+def _warnings(caplog) -> list[str]:
+  return [
+    record.getMessage()
+    for record in caplog.records
+    if record.levelname == 'WARNING'
+  ]

@@ -164,6 +164,41 @@ def test_all_phases_are_planned_before_the_first_starts(
   assert re.search(r'total .* 00:56:00', out)
 
 
+def test_phases_warn_of_the_initial_directory_that_they_override(
+  tmp_path, caplog
+):
+  (tmp_path / 'first.gin').write_text(
+    "include 'pretrain/mlm.gin'\ninclude 'models/tiny.gin'\n"
+  )
+  for name in ('second', 'third'):
+    (tmp_path / f'{name}.gin').write_text(
+      "include 'recipes/next_phase.gin'\ninclude 'models/tiny.gin'\n"
+    )
+
+  def initial_directories(*names: str) -> list[str]:
+    caplog.clear()
+    files = [str(tmp_path / f'{name}.gin') for name in names]
+    flags = [f'--phases={",".join(files)}', '--model_dir=runs/a']
+    flags += ['--vocabulary=v', '--gin.TRAIN_STEPS=9', '--gin.INIT_DIR=runs/b']
+    (options,) = cli.parse('train', flags).args
+    phases = train_phases.split_options(options)
+    return [
+      binding
+      for _, phase in phases
+      for binding in phase.gin.gin_bindings
+      if binding.startswith('INIT_DIR')
+    ]
+
+  assert initial_directories('first', 'second') == ["INIT_DIR='runs/a/first'"]
+  (record,) = caplog.records
+  assert_mentions(record.getMessage(), '--gin.INIT_DIR=runs/b', '--phases')
+  assert initial_directories('second', 'third') == [
+    'INIT_DIR=runs/b',
+    "INIT_DIR='runs/a/second'",
+  ]
+  assert not caplog.records
+
+
 def test_benchmark_requires_no_data(arguments_of, tmp_path):
   settings = arguments_of(
     'benchmark',

@@ -570,6 +570,30 @@ def test_values_overridden_by_the_command_cause_a_warning(caplog):
   ]
 
 
+@pytest.mark.parametrize(
+  'binding, is_warned',
+  [
+    ("CORPUS='b'", True),
+    ('CORPUS=%MODEL_DIR', True),
+    ("CORPUS='a'", False),
+    ('MODEL_DIR=runs/b', False),
+  ],
+)
+def test_option_overridden_by_a_binding_causes_a_warning(
+  caplog, binding, is_warned
+):
+  bindings = [*_GIVEN, binding] if binding[0] == 'C' else [*_GIVEN[1:], binding]
+  args = types.SimpleNamespace(
+    gin_file=_FILES, gin_bindings=bindings, gin_search_paths=()
+  )
+  macros = {'CORPUS': 'a', 'MODEL_DIR': gin_config.Placeholder('unused')}
+  gin_config.load_configuration(args, macros)
+  messages = [record.getMessage() for record in caplog.records]
+  assert len(messages) == is_warned
+  if is_warned:
+    assert_mentions(messages[0], '--corpus=a', f'--gin.{binding}')
+
+
 @pytest.fixture
 def custom_modules(tmp_path, monkeypatch):
   """Working directory that is not on the import path."""

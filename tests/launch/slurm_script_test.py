@@ -412,6 +412,23 @@ def test_sweep_is_a_job_array(tmp_path):
 
 
 @pytest.mark.parametrize(
+  'second, is_warned', [('0.3', True), ('0.1', False), (None, False)]
+)
+def test_gin_flag_overridden_by_all_lines_of_a_sweep_causes_a_warning(
+  shared_path, caplog, second, is_warned
+):
+  sweep = shared_path / 'sweep'
+  last = '' if second is None else f'--gin.RATE={second}'
+  sweep.write_text(f'--model_dir=a --gin.RATE=0.2\n--model_dir=b {last}\n')
+  command = ('train', '--gin.RATE=0.1', '--gin.STEPS=3')
+  slurm.SlurmJob(command=command, sweep=sweep).check()
+  messages = [record.getMessage() for record in caplog.records]
+  assert len(messages) == is_warned
+  if is_warned:
+    assert_mentions(messages[0], '--gin.RATE=0.1', str(sweep))
+
+
+@pytest.mark.parametrize(
   'options, option',
   [
     ({'ntasks_per_node': 3, 'gpus_per_node': 8}, '--ntasks_per_node'),

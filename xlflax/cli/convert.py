@@ -547,6 +547,7 @@ def _check_one_of(options, *names: str) -> None:
 def _build_model(gin: shared_options.GinOptions):
   """Returns the model defined by gin files, or None without gin files."""
   if gin.gin_file:
+    gin_config.warn_of_repeated_bindings(gin.gin_bindings)
     configuration = gin_config.load_gin_files(
       gin.gin_file, gin.gin_bindings, gin.gin_search_paths
     )

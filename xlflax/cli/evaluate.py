@@ -340,6 +340,9 @@ def configure(options: EvaluateOptions) -> gin_config.Configuration:
   )
   if options.max_examples is None or options.tasks or options.mteb:
     return configuration
+  gin_config.warn_of_overridden_bindings(
+    options.gin.gin_bindings, {'MAX_EXAMPLES': '--max_examples'}
+  )
   try:
     return configuration.with_macros({'MAX_EXAMPLES': options.max_examples})
   except errors.ConfigError as error:

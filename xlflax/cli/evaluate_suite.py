@@ -17,6 +17,7 @@ def main(options: 'evaluate.EvaluateOptions') -> int:
   shard = options.shard.resolve()
   _check_options(options)
   steps = _parse_steps(options)
+  _warn_of_overridden_flags(options)
   compilation_cache.enable(options.compilation.compilation_cache)
   import rich.console
 
@@ -104,6 +105,21 @@ def _check_options(options: 'evaluate.EvaluateOptions') -> None:
       got=options.checkpoint_steps,
       fix='Remove --continuous to evaluate selected checkpoints.',
     )
+
+
+def _warn_of_overridden_flags(options: 'evaluate.EvaluateOptions') -> None:
+  """Logs a warning for each binding or option that is overridden."""
+  bindings = options.gin.gin_bindings
+  gin_config.warn_of_repeated_bindings(bindings)
+  gin_config.warn_of_overridden_bindings(bindings, {'MODEL_DIR': '--output'})
+  gin_config.warn_of_overridden_options(
+    bindings,
+    {
+      'DATA': f'--data={options.data}',
+      'INIT_FROM': '--model_dir',
+      'INIT_STEP': '--checkpoint_steps',
+    },
+  )
 
 
 def _recipe_files(options: 'evaluate.EvaluateOptions') -> list[str]:

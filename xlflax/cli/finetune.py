@@ -131,6 +131,7 @@ def main(options: FinetuneOptions) -> int:
   training = gin_config.load_configuration(
     options.gin, _macros(options), swept=_swept_macros(options), partial=True
   )
+  _warn_of_overridden_bindings(options)
   compilation_cache.enable(options.compilation.compilation_cache)
   from xlflax.finetuning import hyperparameter_grid
 
@@ -179,6 +180,16 @@ def _macros(options: FinetuneOptions) -> dict[str, Any]:
 def _swept_macros(options: FinetuneOptions) -> list[str]:
   """Returns the macros that the grid sets."""
   return [axis.partition('=')[0] for axis in options.grid]
+
+
+def _warn_of_overridden_bindings(options: FinetuneOptions) -> None:
+  """Logs a warning for each binding of a macro that each trial sets."""
+  overriding = {'MODEL_DIR': '--output'}
+  if options.train_languages:
+    overriding['TRAIN_LANGUAGE'] = '--train_languages'
+  overriding |= dict.fromkeys(_swept_macros(options), '--grid')
+  gin_config.warn_of_overridden_bindings(options.gin.gin_bindings, overriding)
+  gin_config.warn_of_repeated_bindings(options.eval_gin)
 
 
 def _eval_gin(options: FinetuneOptions) -> shared_options.GinOptions:

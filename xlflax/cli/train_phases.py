@@ -169,6 +169,10 @@ def _split(
     _macros_read([file, *gin.gin_file], folders, gin.gin_bindings)
     for file in files
   ]
+  if macros_by_phase and _INIT_MACRO not in macros_by_phase[0]:
+    gin_config.warn_of_overridden_bindings(
+      gin.gin_bindings, {_INIT_MACRO: '--phases'}
+    )
   root = options.model_dir or 'unused'
   split: list[tuple[str, run_options.RunOptions]] = []
   previous = None
@@ -181,6 +185,7 @@ def _split(
     ]
     if previous is not None:
       _check_reads_previous(file, macros)
+      bindings = [x for x in bindings if _binding_name(x) != _INIT_MACRO]
       bindings.append(f'{_INIT_MACRO}={f"{root}/{previous}"!r}')
     phase = dataclasses.replace(
       options,
@@ -215,12 +220,17 @@ def _applies_to(
   A macro that no phase uses is passed to all phases, so that the error is
   reported.
   """
-  name = binding.partition('=')[0].strip()
+  name = _binding_name(binding)
   return (
     not re.fullmatch(r'\w+', name)
     or name in macros
     or not any(name in phase_macros for phase_macros in macros_by_phase)
   )
+
+
+def _binding_name(binding: str) -> str:
+  """Returns the name of the macro or parameter that a binding sets."""
+  return binding.partition('=')[0].strip()
 
 
 def _check_reads_previous(file: str, macros: set[str]) -> None:

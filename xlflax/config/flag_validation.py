@@ -11,7 +11,7 @@ from xlflax.utils import equivalent_settings, errors, name_suggestions
 
 _PACKAGE = pathlib.Path(__file__).parents[1]
 # Flags other than --gin that set macros.
-_FLAG_BY_MACRO = {
+FLAG_BY_MACRO = {
   'CACHE_DIR': '--cache',
   'CORPUS': '--corpus',
   'INIT_FROM': '--init_from',
@@ -174,7 +174,7 @@ def check_configuration(
       if not partial or 'INIT_FROM' in macros:
         _check_trainer(args, files, is_fine_tuning=partial)
       if name not in bound_names:
-        raise _unused(name, uses, _FLAG_BY_MACRO.get(name, '--grid'))
+        raise _unused(name, uses, FLAG_BY_MACRO.get(name, '--grid'))
       if partial and 'TEST' in name.split('_') and 'DEV_FILES' in uses:
         raise _unused_test_files(name, args.gin_bindings, files)
       flag = config_files.flag_location(name, option)
@@ -271,7 +271,7 @@ def _unused(name: str, uses: set[str], flag: str) -> errors.ConfigError:
     'Correct the name of the macro. Run `xlflax configs show FILE` to list the '
     'macros in a file.'
   )
-  if flag in _FLAG_BY_MACRO.values():
+  if flag in FLAG_BY_MACRO.values():
     fix = f'Remove {flag}, or add a task or a gin file that uses {name}.'
   return errors.ConfigError(
     f'The flag {flag} sets the macro {name}, which the configuration never '

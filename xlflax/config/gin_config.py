@@ -420,7 +420,17 @@ def load_configuration(
   flag_validation.check_configuration(
     args, (*(macros or {}), *swept), defaults=defaults, partial=partial
   )
-  _warn_of_repeated_bindings(args.gin_bindings)
+  warn_of_repeated_bindings(args.gin_bindings)
+  warn_of_overridden_options(
+    args.gin_bindings,
+    {
+      name: f'{flag_validation.FLAG_BY_MACRO[name]}={value}'
+      for name, value in (macros or {}).items()
+      if isinstance(value, str)
+      and not isinstance(value, Placeholder)
+      and name in flag_validation.FLAG_BY_MACRO
+    },
+  )
   return load_gin_files(
     [*defaults, *args.gin_file],
     args.gin_bindings,
@@ -512,8 +522,12 @@ def load_gin_files(
   return configuration
 
 
-def _warn_of_repeated_bindings(bindings: Sequence[str]) -> None:
-  """Logs a warning for each name to which flags bind different values."""
+def warn_of_repeated_bindings(bindings: Sequence[str]) -> None:
+  """Logs a warning for each name to which flags bind different values.
+
+  Args:
+    bindings: Bindings 'NAME=VALUE' of the user, in order.
+  """
   values: dict[str, list[str]] = {}
   for binding in bindings:
     name, _, value = binding.partition('=')
@@ -524,6 +538,53 @@ def _warn_of_repeated_bindings(bindings: Sequence[str]) -> None:
         '%s is set by several flags to %s. The last value is used.',
         name,
         ' and '.join(bound),
+        extra=logs.ONCE,
+      )
+
+
+def warn_of_overridden_bindings(
+  bindings: Sequence[str], options: Mapping[str, str]
+) -> None:
+  """Logs a warning for each binding that another option overrides.
+
+  Args:
+    bindings: Bindings 'NAME=VALUE' that the user passed with --gin.
+    options: Options that override bindings, such as '--grid', by the name of
+      the macro or parameter that they set.
+  """
+  for binding in bindings:
+    name = binding.partition('=')[0].strip()
+    if name in options:
+      logging.warning(
+        '%s is set by --gin.%s and by %s. The value of %s is used.',
+        name,
+        binding,
+        options[name],
+        options[name],
+        extra=logs.ONCE,
+      )
+
+
+def warn_of_overridden_options(
+  bindings: Sequence[str], options: Mapping[str, str]
+) -> None:
+  """Logs a warning for each option that a binding overrides.
+
+  Args:
+    bindings: Bindings 'NAME=VALUE' that the user passed with --gin.
+    options: Options with their values, such as '--corpus=DIR', by the name of
+      the macro that they set.
+  """
+  for binding in bindings:
+    name, _, value = (part.strip() for part in binding.partition('='))
+    option = options.get(name)
+    if option and option.partition('=')[2] != value.strip('\'"'):
+      logging.warning(
+        '%s is set by %s and by --gin.%s. The value of --gin.%s is used.',
+        name,
+        option,
+        binding,
+        name,
         extra=logs.ONCE,
       )
 

@@ -223,7 +223,8 @@ class SlurmJob(job_base.Job):
   def check(self) -> None:
     """Checks the sweep file, and the command of each array task.
 
-    Logs a warning for memory and time limits that probably lack a unit.
+    Logs a warning for memory and time limits that probably lack a unit, and for
+    gin flags that all lines of the sweep file override.
     """
     self._warn_of_missing_units()
     if self.sweep is not None:
@@ -231,12 +232,39 @@ class SlurmJob(job_base.Job):
       preflight.check_input_not_node_local(
         '--sweep', os.path.abspath(self.sweep)
       )
-    for task in self.task_commands():
+    tasks = self.task_commands()
+    if self.sweep is not None:
+      self._warn_of_overridden_bindings(tasks)
+    for task in tasks:
       with task.adding_location():
         job_base.check_gin_files(task.command)
         job_base.check_model_dir(task.command)
         if self.nodes > 1:
           preflight.check_not_node_local(task.command, self.working_directory)
+
+  def _warn_of_overridden_bindings(
+    self, tasks: Sequence[job_base.TaskCommand]
+  ) -> None:
+    """Logs a warning for each gin flag that all lines of a sweep override."""
+    for word in self.command:
+      name, sign, _ = word.partition('=')
+      if not name.startswith('--gin.') or not sign:
+        continue
+      is_overridden = all(
+        any(
+          other.startswith(f'{name}=') and other != word
+          for other in task.command[len(self.command) :]
+        )
+        for task in tasks
+      )
+      if is_overridden:
+        logging.warning(
+          '%s is set by %s and by each line of the sweep file %s. The values '
+          'in the file are used.',
+          name.removeprefix('--gin.'),
+          word,
+          self.sweep,
+        )
 
   def task_commands(self) -> list[job_base.TaskCommand]:
     """Returns the command of each array task that a sweep starts.
