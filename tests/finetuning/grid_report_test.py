@@ -208,6 +208,19 @@ def test_tables_mark_the_selected_setting():
   ]
 
 
+def test_reports_without_a_selection_show_no_dev_scores(tmp_path):
+  report = dataclasses.replace(make_report(_1=[None]), select=None)
+  [table] = grid_report.grid_tables(report)
+  assert [column.header for column in table.columns] == [
+    'setting', 'status', 'seeds', 'step of each seed'
+  ]  # fmt: skip
+  assert [list(column.cells) for column in table.columns] == [
+    ['RATE=1'], ['finished'], ['1/1'], ['10']
+  ]  # fmt: skip
+  page = grid_report.write_page(tmp_path, {'': report}).read_text()
+  assert 'last checkpoint' in page and 'selected' not in page
+
+
 def test_nan_baseline_has_an_empty_cell(tmp_path):
   result = eval_task.EvalResult(
     metrics={'accuracy/fr': 0.25, 'majority/fr': math.nan}
@@ -245,7 +258,10 @@ def test_notes_compare_the_selected_setting_with_the_untrained_model():
   assert grid_report.untrained_notes(make_report(_1=[0.5], _2=[0.4])) == []
   # Without a selection metric, the last checkpoints are compared.
   unselected = dataclasses.replace(report, select=None)
-  assert grid_report.untrained_notes(unselected) == [equal, worse]
+  assert grid_report.untrained_notes(unselected) == [
+    note.replace('selected setting', 'last checkpoint')
+    for note in (equal, worse)
+  ]
 
 
 def test_difference_within_a_standard_deviation_is_noted():

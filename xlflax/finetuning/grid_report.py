@@ -305,20 +305,24 @@ def describe_unfinished(report: GridReport) -> list[str]:
 
 
 def _settings_table(report: GridReport) -> rich.table.Table:
-  """Returns a table of the settings with their dev scores."""
-  roles = {setting.name: 'selected' for setting in report.ranking[:1]} | {
+  """Returns a table of the settings, with dev scores if a metric selects."""
+  best_role = 'selected' if report.select else grid_trials.Status.FINISHED.value
+  roles = {setting.name: best_role for setting in report.ranking[:1]} | {
     setting.name: 'random-init baseline'
     for setting in report.untrained_ranking[:1]
   }
+  title = 'no selection on a development set: the last checkpoint is used'
+  score_headings = []
+  if report.select:
+    split = eval_task.describe_training_split(report.select_split)
+    title = f'{split}: {_explain_metric(report.select)}'
+    score_headings = [
+      _score_heading(setting.dev for setting in report.settings)
+    ]
   table = rich_tables.make_table(
     ['setting', 'status'],
-    [
-      _score_heading([setting.dev for setting in report.settings]),
-      'seeds',
-      'step of each seed',
-    ],
-    title=f'{eval_task.describe_training_split(report.select_split)}: '
-    + (_explain_metric(report.select) if report.select else 'last checkpoint'),
+    [*score_headings, 'seeds', 'step of each seed'],
+    title=title,
     title_justify='left',
   )
   for setting in report.settings:
@@ -330,7 +334,7 @@ def _settings_table(report: GridReport) -> rich.table.Table:
     table.add_row(
       setting.name,
       roles.get(setting.name, ', '.join(unfinished_statuses)),
-      str(setting.dev),
+      *([str(setting.dev)] if report.select else []),
       f'{len(setting.finished)}/{len(setting.results)}',
       ', '.join(str(result.step) for result in setting.finished),
       style='bold' if roles.get(setting.name) == 'selected' else None,
@@ -393,7 +397,8 @@ def untrained_notes(report: GridReport) -> list[str]:
       continue
     relation = 'equals' if score == baseline else 'is worse than'
     note = (
-      f'{name}: the score of the selected setting ({score_spread}) {relation} '
+      f'{name}: the score of the {_best_label(report)} ({score_spread}) '
+      f'{relation} '
       'the score of the randomly initialized, fine-tuned model '
       f'({baseline_spread}).'
     )
@@ -408,6 +413,11 @@ def untrained_notes(report: GridReport) -> list[str]:
       note += ' Each score was computed with a single seed.'
     notes.append(note)
   return notes
+
+
+def _best_label(report: GridReport) -> str:
+  """Returns the description of the model that was tested."""
+  return 'selected setting' if report.select else 'last checkpoint'
 
 
 def _training_data_table(report: GridReport) -> text.Table:
@@ -485,7 +495,7 @@ def _describe_selection(report: GridReport) -> list[str]:
       score = scores.get(name)
       if score is not None and sign * score <= sign * baseline_score:
         lines.append(
-          f'test {name}: the score of the selected setting '
+          f'test {name}: the score of the {_best_label(report)} '
           f'({_format_mean(score)}) is not better than the baseline '
           f'"{baseline}" ({_format_mean(baseline_score)}).'
         )
@@ -639,17 +649,10 @@ def write_page(
     ]
     notes += [f'failed: {failure}' for failure in report.failures]
     notes += describe_unfinished(report)
-  selection_splits = dict.fromkeys(
-    eval_task.describe_training_split(report.select_split)
-    for report in reports.values()
-  )
   return run_pages.write_page(
     output,
     'Fine-tuning',
-    f'The score on the {" and the ".join(selection_splits)} determines the '
-    'selected setting and, for each seed, the step of the selected checkpoint. '
-    'The test sets do not '
-    'influence the selection. The number after ± and the error bars in figures '
+    f'{_explain_selection(reports.values())} The number after ± and the error bars in figures '
     'are the standard deviation over seeds, which is not a confidence interval. '
     'For a single seed, there is no standard deviation. "majority" and "chance" '
     'are the accuracies of always predicting the most frequent class and of '
@@ -662,6 +665,25 @@ def write_page(
     command=command,
     summary=summary,
     metrics=_shown_metrics(reports.values()),
+  )
+
+
+def _explain_selection(reports: Iterable[GridReport]) -> str:
+  """Returns sentences on how settings and checkpoints were selected."""
+  splits = dict.fromkeys(
+    eval_task.describe_training_split(report.select_split)
+    for report in reports
+    if report.select
+  )
+  if not splits:
+    return (
+      'The last checkpoint of each seed is used, because no metric on a '
+      'development set was chosen for the selection.'
+    )
+  return (
+    f'The score on the {" and the ".join(splits)} determines the selected '
+    'setting and, for each seed, the step of the selected checkpoint. The test '
+    'sets do not influence the selection.'
   )
 
 
