@@ -170,7 +170,7 @@ def describe_high_rate(metric: str, part: str, model: str, rate: float) -> str:
   return (
     f'{metric} is not compared for {part} and for means that include {part}, '
     f'because {format_rate(rate)} of the tokens of {part} are unknown tokens '
-    f'for {model}, which are easy to predict or are not scored.'
+    f'for the model "{model}", which are easy to predict or are not scored.'
   )
 
 

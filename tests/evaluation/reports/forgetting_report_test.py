@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import html
 import json
 
 import numpy as np
@@ -503,6 +504,9 @@ def test_unknown_tokens_are_noted_in_the_files_of_the_report(tmp_path):
   ]
   output = tmp_path / 'report'
   page = forgetting_report.write_report(output, models, ['sl'])
+  text = html.unescape(page.read_text())
+  explanation = text[: text.index('after the language was added')]
+  assert '"start"' in explanation and '"more"' in explanation
   content = json.loads((output / 'forgetting.json').read_text())
   [record] = [c for c in content['changes'] if c['language'] == 'en-sl']
   assert record['before'] and record['after']
@@ -518,7 +522,7 @@ def test_unknown_tokens_are_noted_in_the_files_of_the_report(tmp_path):
   ]
   assert line.split('|')[-2].strip() == '-'
   assert '43.8 %' in (output / 'forgetting.md').read_text()
-  assert content['notes'] and content['notes'][0] in page.read_text()
+  assert content['notes'] and content['notes'][0] in text
 
 
 def test_perplexities_of_the_same_vocabulary_are_compared(tmp_path):

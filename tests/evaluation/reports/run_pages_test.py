@@ -327,7 +327,7 @@ def test_unknown_tokens_are_noted(tmp_path):
     )
   text = run_pages.write_comparison(tmp_path / 'out', records).read_text()
   [note] = run_scores.describe_unknown_tokens(_TEST, records)
-  assert note in text
+  assert note in html.unescape(text)
   assert (
     note
     not in run_pages.write_comparison(

@@ -29,7 +29,7 @@ from xlflax.evaluation.metrics.metric import Better
 from xlflax.evaluation.reports import run_pages, text
 from xlflax.storage import checksums, paths
 from xlflax.training.checkpointing import run_directory
-from xlflax.utils import errors
+from xlflax.utils import errors, plurals
 
 JSON = 'forgetting.json'
 CSV = 'forgetting.csv'
@@ -283,8 +283,8 @@ def compare_results(
       name = result_tables.add_split(names[group], group.split)
       if group not in start.results:
         notes.append(
-          f'{model.name}: {name} is not compared, because '
-          f'{start.name} has no result with the same text and settings.'
+          f'"{model.name}": {name} is not compared, because the model '
+          f'"{start.name}" has no result with the same text and settings.'
         )
         continue
       metric = _comparable_metric(
@@ -641,8 +641,7 @@ def write_report(
   return run_pages.write_page(
     directory,
     'Forgetting report',
-    f'Scores of {models[0].name} before, and of the other models after '
-    f'{", ".join(new_languages)} was added. {_explain_other(changes)}'
+    f'{_explain_models(models, new_languages)} {_explain_other(changes)}'
     '"development set" and "evaluated during training" mark results of '
     'evaluations during training. Differences have 95 % intervals of '
     'the paired bootstrap. *: the difference is significant (p < 0.05, '
@@ -652,6 +651,21 @@ def write_report(
     notes=notes,
     metrics=list(dict.fromkeys(change.metric for change in changes)),
     command=command,
+  )
+
+
+def _explain_models(
+  models: Sequence[ModelResults], new_languages: Sequence[str]
+) -> str:
+  """Returns a sentence on the models that the page compares."""
+  start, *others = (f'"{model.name}"' for model in models)
+  languages = plurals.pluralize('language', len(new_languages))
+  verb = 'was' if len(new_languages) == 1 else 'were'
+  return (
+    f'The tables compare the scores of the model {start}, before the new '
+    f'{languages} ({", ".join(new_languages)}) {verb} added, with the scores '
+    f'of the {plurals.pluralize("model", len(others))} {", ".join(others)}, '
+    f'after the {languages} {verb} added.'
   )
 
 
