@@ -117,9 +117,27 @@ def test_find_metric():
   assert unknown == Metric('unheard_of', Better.NEITHER)
   assert unknown.unit is Unit.UNBOUNDED and '0 to 1' not in unknown.explained
   assert task_families.better_of('any/argmax_aer/de-en') is Better.LOWER
-  for unknown in ('any/unheard_of/de', 'accuracy', 'any/best_layer/de'):
-    with raises_error(errors.ConfigError, mentions=unknown):
-      task_families.better_of(unknown)
+
+
+@pytest.mark.parametrize(
+  'recorded, fields',
+  [
+    ('accuracy', {'what': '<task>/<metric>/<part>', 'fix': 'None'}),
+    ('any/unheard_of/de', {'what': "'any'", 'fix': '--task_module'}),
+    ('any/best_layer/de', {'fix': 'Better.HIGHER', 'where': 'None'}),
+    (
+      'word_alignment/unheard_of/de',
+      {'what': "'unheard_of'", 'expected': 'aer', 'fix': 'METRICS'},
+    ),
+  ],
+)
+def test_metric_of_unknown_direction_is_rejected_with_the_cause(
+  recorded, fields
+):
+  with raises_error(errors.ConfigError, got=recorded) as caught:
+    task_families.better_of(recorded)
+  for field, text in fields.items():
+    assert text in str(getattr(caught.value, field))
 
 
 def test_duplicate_names_and_metrics_are_rejected():

@@ -198,19 +198,58 @@ def better_of(recorded: str) -> Better:
     ConfigError: If no task declares the metric, or if neither higher nor lower
       values are better.
   """
-  _, _, suffix = recorded.partition('/')
+  task, _, suffix = recorded.partition('/')
   name = suffix.split('/')[0]
   _import_tasks()
   metric = eval_task.known_metrics().get(name)
   if metric is None or metric.better is Better.NEITHER:
-    raise errors.ConfigError(
-      'The metric must have a name of the form <task>/<metric>/<part>, and its '
-      'declaration must specify whether higher or lower values are better',
-      got=recorded,
-      fix='Pass --task_module=MODULE to import the module of the task, or '
-      'declare the metric in the METRICS of the task.',
-    )
+    raise _unknown_direction_error(recorded, task, name)
   return metric.better
+
+
+def _unknown_direction_error(
+  recorded: str, task: str, metric: str
+) -> errors.ConfigError:
+  """Returns the error for a metric that cannot select a checkpoint.
+
+  Args:
+    recorded: Metric name as requested, such as 'word_alignment/best_aer/mean'.
+    task: Task in the name, such as 'word_alignment'.
+    metric: Metric in the name, such as 'best_aer', or '' if there is none.
+  """
+  task_class = eval_task.known_tasks().get(task)
+  if not metric:
+    return errors.ConfigError(
+      'The metric must have a name of the form <task>/<metric>/<part>',
+      got=recorded,
+    )
+  if metric in eval_task.known_metrics():
+    return errors.ConfigError(
+      'The metric cannot select a checkpoint, because its declaration does not '
+      'specify whether higher or lower values are better',
+      got=recorded,
+      where=task_class and f'{task_class.__name__}.METRICS',
+      fix='Select the checkpoint by a different metric. If the metric is your '
+      'own, declare it with Better.HIGHER or Better.LOWER in METRICS.',
+    )
+  if task_class is None:
+    return errors.ConfigError(
+      f'No evaluation task with the name {task!r} is registered. The task '
+      'declares whether higher or lower values of the metric are better',
+      got=recorded,
+      fix='Pass --task_module=MODULE to import the module that defines the '
+      'task.',
+    )
+  return errors.ConfigError(
+    f'The evaluation task {task!r} does not declare the metric {metric!r}. The '
+    'declaration specifies whether higher or lower values are better',
+    got=recorded,
+    expected=name_suggestions.format_choices(
+      [declared.name for declared in task_class.METRICS]
+    ),
+    where=f'{task_class.__name__}.METRICS',
+    fix='Correct the name of the metric, or declare it in METRICS.',
+  )
 
 
 @functools.cache
