@@ -5,10 +5,12 @@ import json
 import pytest
 import seqio
 
-from tests.errors import assert_mentions
+from tests.errors import assert_mentions, raises_error
 from xlflax import cli
+from xlflax.data import task_errors
 from xlflax.data.corpus import corpus_writer
 from xlflax.data.corpus.corpus_directory import Corpus
+from xlflax.data.seqio_tasks import seqio_reader
 from xlflax.data.tokenizers.vocabulary_training import train_vocabulary
 from xlflax.utils import errors
 
@@ -105,6 +107,14 @@ def test_show_without_a_vocabulary_stops_before_tokenization(corpus, capsys):
   assert '--vocabulary=DIR' in out
 
 
+def test_commands_in_messages_contain_the_option_that_registers_a_task():
+  assert task_errors.show_command('wiki40b.sv') == (
+    'xlflax tasks show wiki40b.sv'
+  )
+  error = task_errors.no_text_error('corpus.mono.en', 'test')
+  assert '`xlflax tasks show corpus.mono.en --corpus=DIR`' in str(error.fix)
+
+
 def test_show_prints_a_mixture(corpus, capsys):
   assert cli.main(['tasks', 'show', 'corpus.mono', f'--corpus={corpus}']) == 0
   lines = capsys.readouterr().out.splitlines()
@@ -132,6 +142,33 @@ def test_task_modules_show_raw_sources(tmp_path, monkeypatch, capsys):
   assert cli.main(['tasks', 'show', 'shown', '--task_module=shown_tasks']) == 0
   assert "text: 'one'" in capsys.readouterr().out
   seqio.TaskRegistry.remove('shown')
+
+
+def test_failed_preprocessor_suggests_a_command_other_than_the_failed_one(
+  tmp_path, monkeypatch
+):
+  (tmp_path / 'cell_tasks.py').write_text(
+    'import seqio\n'
+    'import tensorflow as tf\n'
+    'from xlflax.data.seqio_tasks import task_registry\n'
+    'def cell(lines):\n'
+    '  return lines.map(lambda x: {"text": tf.strings.split(x, "\\t")[7]})\n'
+    'task_registry.add_monolingual_task("cells", seqio.TextLineDataSource('
+    '{"train": "x.tsv"}), language="en", preprocessors=[cell])\n'
+  )
+  (tmp_path / 'x.tsv').write_text('one\ttwo\n')
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.syspath_prepend(str(tmp_path))
+  option = '--task_module=cell_tasks.py'
+  try:
+    with raises_error(errors.CorpusError, mentions=('cells', '7')) as shown:
+      cli.parse('tasks', ['show', 'cells', option])()
+    with raises_error(errors.CorpusError, mentions=('cells', '7')) as read:
+      list(seqio_reader.read_texts('cells'))
+  finally:
+    seqio.TaskRegistry.remove('cells')
+  assert 'tasks show' not in shown.value.fix
+  assert f'`xlflax tasks show cells {option}`' in read.value.fix
 
 
 def test_show_warns_of_identical_splits(tmp_path, monkeypatch, capsys):

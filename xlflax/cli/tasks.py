@@ -251,7 +251,7 @@ def _warn_of_equal_splits(name: str) -> None:
 
 def _show_mixture(options: ShowOptions) -> None:
   """Prints the tasks of a mixture with their sampling rates."""
-  from xlflax.data import task_report
+  from xlflax.data import task_errors, task_report
   from xlflax.data.seqio_tasks import task_registry
   from xlflax.utils import name_suggestions
 
@@ -270,4 +270,5 @@ def _show_mixture(options: ShowOptions) -> None:
       rows, ('name', 'languages', 'examples', 'rate', 'share')
     )
   )
-  print(f'\n`xlflax tasks show {rows[0]["name"]}` shows examples.')
+  command = task_errors.show_command(rows[0]['name'])
+  print(f'\n`{command}` shows examples.')

@@ -173,7 +173,7 @@ def describe_preprocessing(
     f'{name}: {"-".join(languages) or "languages unknown"}, splits '
     f'{", ".join(task.splits)}'
   )
-  with data_sources.converting_task_errors(name):
+  with data_sources.converting_task_errors(name, is_shown=True):
     yield from _describe_steps(task, vocabulary, split, num_examples)
 
 
@@ -201,7 +201,7 @@ def _describe_steps(
   if vocabulary and supervised_tasks.kind_of(task.name) is None:
     examples = list(data_sources.numpy_examples(dataset.take(num_examples)))
     seqio_reader.check_special_tokens(
-      task, _token_columns(examples, task), vocabulary
+      task, _token_columns(examples, task), vocabulary, is_shown=True
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import seqio
 import tensorflow as tf
 
+from xlflax.data import task_errors
 from xlflax.data.corpus.corpus_directory import Corpus
 from xlflax.data.plain_text import text_source
 from xlflax.utils import errors, user_modules, validation
@@ -112,13 +113,17 @@ def numpy_examples(dataset: tf.data.Dataset) -> Iterator:
 
 
 @contextlib.contextmanager
-def converting_task_errors(name: str) -> Iterator[None]:
+def converting_task_errors(
+  name: str, *, is_shown: bool = False
+) -> Iterator[None]:
   """Context manager that converts errors in a task to CorpusError.
 
   The name of the task becomes the location of an error without a location.
 
   Args:
     name: Name of the task that is read.
+    is_shown: Whether the command has printed the examples of the steps before
+      the error. If False, the hints of errors recommend this command.
 
   Raises:
     CorpusError: If a file is missing, if TensorFlow cannot process an example,
@@ -136,8 +141,10 @@ def converting_task_errors(name: str) -> Iterator[None]:
     raise errors.CorpusError(
       f'The text of the task {name!r} cannot be read',
       got=' '.join(message.split()),
-      fix='Check the files and the preprocessors of the task. Run `xlflax '
-      f'tasks show {name}` to print examples after each preprocessor.',
+      fix='Check the files of the task, and the step that was printed last.'
+      if is_shown
+      else 'Check the files and the preprocessors of the task. '
+      + task_errors.suggest_show(name),
     ) from error
   except Exception as error:
     if isinstance(error, ValueError) and _INVALID_FEATURE.match(str(error)):
@@ -147,8 +154,8 @@ def converting_task_errors(name: str) -> Iterator[None]:
         got=str(error).removeprefix('Task dataset '),
         where=f'task {name}',
         fix='Correct the preprocessors, or the argument `output_features` of '
-        f'the task. Run `xlflax tasks show {name}` to print examples after each '
-        'preprocessor.',
+        'the task.'
+        + ('' if is_shown else f' {task_errors.suggest_show(name)}'),
       ) from error
     line = user_modules.find_user_line(error)
     if line is None:

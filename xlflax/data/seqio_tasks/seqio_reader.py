@@ -13,6 +13,7 @@ import numpy as np
 import seqio
 import tensorflow as tf
 
+from xlflax.data import task_errors
 from xlflax.data.corpus.corpus_directory import TRAIN
 from xlflax.data.plain_text import corpus_directory_tasks
 from xlflax.data.plain_text.text_tasks import FilePiece
@@ -226,6 +227,7 @@ def check_special_tokens(
   vocabulary: Vocabulary,
   *,
   check_ends: bool = True,
+  is_shown: bool = False,
 ) -> None:
   """Checks that a task does not add special tokens, because datasets add them.
 
@@ -238,6 +240,8 @@ def check_special_tokens(
     vocabulary: Vocabulary that the run uses.
     check_ends: Whether to check the bos and eos tokens. If False, only the
       padding is checked.
+    is_shown: Whether the command has printed the examples, as in
+      `data_sources.converting_task_errors`.
 
   Raises:
     CorpusError: If a feature contains padding, or if each of its texts contains
@@ -255,11 +259,18 @@ def check_special_tokens(
     if check_ends and texts and all(text & ends for text in texts):
       special_ids |= ends & all_ids
     if special_ids:
-      raise _special_token_error(task, name, special_ids, vocabulary)
+      raise _special_token_error(
+        task, name, special_ids, vocabulary, is_shown=is_shown
+      )
 
 
 def _special_token_error(
-  task: seqio.Task, feature: str, special_ids: set[int], vocabulary: Vocabulary
+  task: seqio.Task,
+  feature: str,
+  special_ids: set[int],
+  vocabulary: Vocabulary,
+  *,
+  is_shown: bool,
 ) -> errors.CorpusError:
   """Returns the error for a task that adds special tokens."""
   tokens = ', '.join(
@@ -282,8 +293,8 @@ def _special_token_error(
     expected='only the token ids of the text',
     where=f'task {task.name}',
     fix=f'Remove {steps} from the task. If another program needs it, register '
-    'a second task with another name and without it. `xlflax tasks show '
-    f'{task.name}` prints the examples after each preprocessor.',
+    'a second task with another name and without it.'
+    + ('' if is_shown else f' {task_errors.suggest_show(task.name)}'),
   )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import seqio
 
+from xlflax.data import task_errors
 from xlflax.data.corpus.corpus_directory import Corpus
 from xlflax.data.seqio_tasks import corpus_tasks, task_registry
 from xlflax.utils import user_modules
@@ -89,6 +90,6 @@ def import_task_modules(modules: Sequence[str]) -> None:
     name = user_modules.importable_name(
       module, where=user_modules.TASK_MODULE_FLAG
     )
-    task_registry.record_module_tasks(
-      name, sorted(_registered_names() - names_before)
-    )
+    names = sorted(_registered_names() - names_before)
+    task_registry.record_module_tasks(name, names)
+    task_errors.record_task_module(module, names)
