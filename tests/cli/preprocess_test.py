@@ -114,6 +114,28 @@ def test_lines_in_a_wrong_encoding_are_dropped(tmp_path, capsys):
   assert (tmp_path / 'out/mono/fr.txt').read_text() == 'le café\n'
 
 
+@pytest.mark.parametrize(
+  'flags', [('--drop_wrong_encoding',), ('--strip_markup',), ()]
+)
+def test_lines_in_a_wrong_encoding_are_dropped_in_any_pass(tmp_path, flags):
+  """Each pass replaces the no-break space of `Ã\\u00a0` (à) with a space."""
+  directory = tmp_path / 'in'
+  lines = [
+    'Il va Ã\u00a0 Paris.',
+    'Il est lÃ\u00a0',
+    'dixÂ\u00a0francs',
+    'déjà',
+  ]
+  (directory / 'mono').mkdir(parents=True)
+  (directory / 'mono/fr.txt').write_text(
+    ''.join(f'{line}\n' for line in lines), encoding='utf-8'
+  )
+  assert _run(directory, tmp_path, *flags) == 0
+  second = tmp_path / 'second'
+  assert _run(tmp_path / 'out', second, '--drop_wrong_encoding') == 0
+  assert (second / 'out/mono/fr.txt').read_text() == 'déjà\n'
+
+
 def test_flag_defaults_equal_the_library_defaults():
   options = preprocess.PreprocessOptions(corpus='a', output='b')
   assert preprocess._filters(options) == TextFilters()

@@ -8,12 +8,7 @@ import pytest
 from tests.data.shifted_pairs import shifted_pairs
 from tests.errors import assert_mentions
 from xlflax.data import corpus_checks
-from xlflax.data.corpus import (
-  corpus_directory,
-  corpus_writer,
-  text_encoding,
-  text_language,
-)
+from xlflax.data.corpus import corpus_directory, corpus_writer, text_language
 from xlflax.data.preprocessing import corpus_statistics
 
 _EN = (
@@ -235,21 +230,6 @@ def test_wrongly_decoded_text_has_no_other_warnings():
   for message in messages:
     assert_mentions(message, 'encoding')
   assert len(messages) == 2
-
-
-@pytest.mark.parametrize(
-  'text',
-  [
-    _EN,
-    _RU,
-    _ZH,
-    'Il dit\u00a0: «\u00a0Me voilà\u00a0», puis «\u00a0déjà\u00a0!\u00a0»',
-    'MAÇÃS – ÀS DEZ',
-    '20 °C – 30 °C, 5 ½ ™',
-  ],
-)
-def test_correctly_decoded_text_has_no_wrong_characters(text):
-  assert text_encoding.find_wrong_characters(text) is None
 
 
 @pytest.mark.parametrize('form', ['{} {}', '{}. {}', '{}) {}'])

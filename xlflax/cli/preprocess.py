@@ -51,7 +51,9 @@ class PreprocessOptions:
       as scripts and styles, are removed with their content, which may extend
       over several lines.
     drop_wrong_encoding: Drop lines with characters that result from a wrong
-      encoding, such as U+FFFD, or "Ã©" in place of "é".
+      encoding, such as U+FFFD, or "Ã©" in place of "é". If a corpus is
+      preprocessed several times, pass this option the first time, because the
+      other processing replaces no-break spaces of such characters.
     segment_chinese: Insert spaces between Chinese words (jieba).
     min_letters: Minimum number of letters per line. 0 keeps lines without
       letters, such as numbers.
