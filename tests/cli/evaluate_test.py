@@ -489,6 +489,73 @@ class {name}(eval_task.EvalTask):
 """
 
 
+_OWN_SOURCE = """
+import dataclasses
+from xlflax.evaluation import eval_task
+from xlflax.evaluation.metrics.metric import ACCURACY
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Words:
+  folder: str
+  most: int = 3
+
+  @classmethod
+  def from_options(cls, {parameters}):
+    return cls(folder=corpus)
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class {name}(eval_task.EvalTask):
+  METRICS = (ACCURACY,)
+  name: str = '{name}'
+  source: Words
+"""
+
+
+@pytest.mark.parametrize(
+  'parameters, unknown',
+  [
+    ('corpus: str, max_examples: int = 3', None),
+    ('words: str', 'words'),
+    ('corpus: str, encoding: str = "utf-8"', 'encoding'),
+  ],
+)
+def test_parameters_of_a_custom_source_must_be_options(
+  tmp_path, monkeypatch, parameters, unknown
+):
+  name = f'Source{unknown}'
+  text = _OWN_SOURCE.format(parameters=parameters, name=name)
+  (tmp_path / f'{name.lower()}.py').write_text(text)
+  monkeypatch.chdir(tmp_path)
+  flags = [f'--tasks={name}', f'--task_module={name.lower()}.py', '--corpus=c']
+  if unknown is None:
+    (task,) = _tasks(*flags)
+    assert task.source.folder == 'c'
+    return
+  with raises_error(
+    errors.ConfigError,
+    got=unknown,
+    mentions=('Words.from_options', f'{name.lower()}.py:11', 'max_examples'),
+  ):
+    _tasks(*flags)
+
+
+def test_custom_source_without_options_is_set_by_gin(tmp_path, monkeypatch):
+  text = _OWN_SOURCE.format(parameters='corpus', name='GinSource')
+  text = text.replace('from_options', 'create')
+  (tmp_path / 'gin_source.py').write_text(text)
+  monkeypatch.chdir(tmp_path)
+  flags = ['--tasks=GinSource', '--task_module=gin_source.py']
+  with raises_error(errors.ConfigError, mentions='source') as caught:
+    _tasks(*flags)
+  assert '--gin.gin_source.GinSource.source=' in caught.value.fix
+  (task,) = _tasks(
+    *flags,
+    '--gin.gin_source.GinSource.source=@gin_source.Words()',
+    "--gin.gin_source.Words.folder='c'",
+  )
+  assert task.source.folder == 'c'
+
+
 @pytest.mark.parametrize('folder', ['', 'own_tasks/'])
 def test_flags_configure_tasks_of_custom_modules(tmp_path, monkeypatch, folder):
   stem = 'flag_probe' + ('_inner' if folder else '')

@@ -367,8 +367,9 @@ def build_tasks(
     configuration: The gin configuration of the tasks.
 
   Raises:
-    ConfigError: If a task is unknown, if the option that locates its text is
-      missing, or if a given option has no effect on any task.
+    ConfigError: If a task is unknown, if the source of a task has parameters
+      that are not options, if the option that locates its text is missing, or
+      if a given option has no effect on any task.
   """
   from xlflax.evaluation import task_families
 
@@ -380,6 +381,8 @@ def build_tasks(
   if options.languages is not None:
     text_options['languages'] = tuple(options.languages.split(','))
   names = tuple(dict.fromkeys((options.tasks or '').split(',')))
+  for name in names:
+    task_families.check_text_options(name, _TEXT_OPTIONS)
   arguments = {
     name: task_families.task_arguments(name, text_options) for name in names
   }

@@ -643,9 +643,19 @@ def _check_given(target: Callable, fields: Mapping[str, Any]) -> None:
     if inspect.isclass(target):
       validation.check_declared_fields(target)
     name = getattr(target, '__name__', str(target))
-    raise errors.ConfigError(
+    message = (
       f'The configuration does not set the required parameters of {name}: '
-      f'{", ".join(missing)}',
+      f'{", ".join(missing)}'
+    )
+    if inspect.isclass(target) and user_modules.is_user_class(target):
+      module = target.__module__.rpartition('.')[2]
+      raise errors.ConfigError(
+        message,
+        fix='Set each parameter in a gin file or with a flag, such as '
+        f'--gin.{module}.{name}.{missing[0]}=VALUE.',
+      )
+    raise errors.ConfigError(
+      message,
       fix=f'Pass a gin file that binds {name}, such as '
       '--gin_file=pretrain/mlm.gin. Run `xlflax configs list` to list the gin '
       'files that xlflax ships.',

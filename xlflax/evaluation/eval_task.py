@@ -432,8 +432,8 @@ class EvalTask(validation.ValidatedFields):
     """Returns the function that creates the task's text source from options.
 
     The function's parameters are the options of `xlflax evaluate` that the task
-    reads, such as `corpus` and `languages`. Parameters without a default are
-    required. By default, the function is `from_options` of the class of the
+    reads, such as `corpus` and `languages`. Parameters with other names are
+    rejected. Parameters without a default are required. By default, the function is `from_options` of the class of the
     field `source`.
 
     Args:

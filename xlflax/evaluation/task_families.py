@@ -8,7 +8,7 @@ import functools
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from xlflax.evaluation import eval_task, tasks
@@ -127,6 +127,34 @@ def text_options(name: str) -> Mapping[str, inspect.Parameter]:
   if create_source is None:
     return {}
   return inspect.signature(create_source).parameters
+
+
+def check_text_options(name: str, options: Sequence[str]) -> None:
+  """Checks that the command has an option for each parameter of a source.
+
+  Args:
+    name: Command-line name of the task; see `task_names`.
+    options: Names of the command's options that specify text.
+
+  Raises:
+    ConfigError: If no task is registered under the name, or if the function
+      that creates the task's source has a parameter that is not an option.
+  """
+  unknown = [option for option in text_options(name) if option not in options]
+  if not unknown:
+    return
+  create_source = find_task_class(name).source_factory(name)
+  function = getattr(create_source, '__qualname__', str(create_source))
+  is_python = hasattr(create_source, '__code__')
+  raise errors.ConfigError(
+    f'The parameters of `{function}` must be options of `xlflax evaluate` that '
+    'specify text',
+    got=', '.join(unknown),
+    expected=name_suggestions.format_choices(options),
+    where=user_modules.find_definition(create_source) if is_python else None,
+    fix='Rename or remove the parameters. Set other fields of the source with '
+    'gin (docs/extending.md#options-of-your-own-source).',
+  )
 
 
 def task_arguments(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
