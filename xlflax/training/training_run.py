@@ -28,7 +28,7 @@ from xlflax.training.checkpointing import (
   saved_run,
 )
 from xlflax.training.distributed import distributed_job, goodput, stragglers
-from xlflax.training.hooks import hook_base, hook_results
+from xlflax.training.hooks import hook_base, hook_results, unsaved_state
 from xlflax.training.metric_writers import metric_writer, run_metrics
 from xlflax.utils import errors, user_modules
 
@@ -100,6 +100,7 @@ class TrainingRun:
     self._data_fingerprint = data_fingerprint
     self._report = report
     self._initial_states: dict[str, Any] = {}
+    self._unsaved_state_check = unsaved_state.UnsavedStateCheck()
     # Hook that rejected the state at the last attempt to save it.
     self._rejecting_hook: hook_base.Hook | None = None
     self._prefetchers: dict[str, prefetch.Prefetcher] = {}
@@ -134,9 +135,10 @@ class TrainingRun:
     self._initial_states = {
       hook.state_key: copy.deepcopy(state) for hook, state in states
     }
-    for hook in hooks:
+    for hook, state in states[len(states) - len(hooks) :]:
       hook_results.check_overrides(hook)
-      hook_results.warn_of_unloaded_state(hook)
+      if state is not None:
+        hook_results.warn_of_unloaded_state(hook)
 
   @contextlib.contextmanager
   def open(self) -> Iterator[None]:
@@ -182,6 +184,7 @@ class TrainingRun:
       )
       for hook in self.hooks
     ]
+    self._unsaved_state_check.record_initial_values(self.hooks)
     if not self.step and distributed_job.is_lead():
       objective_checks.warn_of_wrong_losses(
         self.trainer.objectives,
@@ -377,6 +380,7 @@ class TrainingRun:
         self._rejecting_hook = hook
         return
     self._rejecting_hook = None
+    self._unsaved_state_check.warn_of_changes()
     self.activities.start(Activity.SAVE, f'of step {self.step}')
     if self._writer:
       self._writer.hasten()
