@@ -765,10 +765,16 @@ def test_suggested_parameters_are_documented(parameter, suggestions):
 
 
 _OWN_CLASSES = """
+import dataclasses
+
 from xlflax import training
 
 class Derived(training.SGD):
   nesterov: float = 0.1
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Unannotated(training.SGD):
+  dampening = 0.1
 
 class WithoutBase:
   pass
@@ -788,6 +794,11 @@ def test_custom_class_without_decorator_or_base_class_is_rejected(
   ) as error:
     gin_config.load_gin_files([*_FILES, str(mine)], _GIVEN)
   assert_mentions(error.value.fix, 'Derived', '@dataclasses.dataclass')
+  mine.write_text(lines + 'gct_own.Unannotated.dampening = 0.5\n')
+  with raises_error(errors.ConfigError, got='dampening = 0.1') as error:
+    gin_config.load_gin_files([*_FILES, str(mine)], _GIVEN)
+  assert_mentions(error.value.where, f'{mine}:3', 'gct_own.py:11')
+  assert_mentions(error.value.fix, 'dampening: float = 0.1')
   mine.write_text(lines + 'OPTIMIZER = @gct_own.WithoutBase()\n')
   configuration = gin_config.load_gin_files([*_FILES, str(mine)], _GIVEN)
   with raises_error(errors.ConfigError) as error:

@@ -20,11 +20,13 @@ import pytest
 from flax import linen as nn
 
 from tests.errors import assert_mentions, raises_error
+from xlflax.data.dictionaries import code_switching_config
 from xlflax.evaluation import eval_task
 from xlflax.objectives import objective_base
+from xlflax.objectives.pretraining import masked_lm
 from xlflax.training.hooks import hook_base
 from xlflax.training.optimization import optimizers, schedules
-from xlflax.utils import class_registry, errors, validation
+from xlflax.utils import class_registry, errors, user_modules, validation
 
 
 class _Pooling(enum.Enum):
@@ -492,14 +494,93 @@ def test_method_with_the_wrong_arguments_is_reported(
   assert 'tests/utils/validation_test.py' in error.value.where
 
 
-def test_field_without_an_annotation_is_reported():
-  @dataclasses.dataclass(frozen=True, kw_only=True)
-  class _UserDefined(_Extended):
-    name = 'own'
+class _UnannotatedHook(hook_base.Hook):
+  patience = 2
 
-  with raises_error(errors.ConfigError, got="name = 'own'") as error:
-    _UserDefined()
-  assert_mentions(error.value.fix, "name: str = 'own'")
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _UnannotatedName(_Extended):
+  name = 'own'
+
+
+@class_registry.register('vt_unannotated')
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _UnannotatedConfig(_Config):
+  size = 2
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Unannotated(_Extended):
+  name: str = 'own'
+  decay = 1e-3
+  sizes = [1, 2]  # noqa: RUF012
+  best = None
+  CONSTANT: ClassVar[int] = 3
+
+  @property
+  def half(self):
+    return self.decay / 2
+
+
+@pytest.mark.parametrize(
+  'cls, arguments, got, fix',
+  [
+    (_UnannotatedName, {}, "name = 'own'", "name: str = 'own'"),
+    (_UnannotatedName, {'name': 'x'}, "name = 'own'", "name: str = 'own'"),
+    (_UnannotatedConfig, {}, 'size = 2', 'size: int = 2'),
+    (_UnannotatedHook, {'patience': 3}, 'patience = 2', 'patience: int = 2'),
+    (_Unannotated, {'decay': 0.1}, 'decay = 1e-3', 'decay: float = 1e-3'),
+    (_Unannotated, {'best': 0.1}, 'best = None', 'best: float | None = None'),
+    (
+      _Unannotated,
+      {'sizes': [3]},
+      'sizes = [1, 2]',
+      'sizes: list = dataclasses.field(default_factory=lambda: [1, 2])',
+    ),
+  ],
+)
+def test_field_without_an_annotation_is_reported(cls, arguments, got, fix):
+  with raises_error(errors.ConfigError, got=got) as error:
+    cls(**arguments)
+  assert f'`{fix}`' in error.value.fix
+  assert_mentions(error.value.where, 'validation_test.py', got)
+
+
+@pytest.mark.parametrize('name', ['half', 'CONSTANT', '__doc__', 'other'])
+def test_attributes_that_are_no_fields_need_no_annotation(name):
+  with raises_error(errors.ConfigError, got=name):
+    _Unannotated(**{name: 3})
+
+
+def test_dataclass_without_an_annotation_is_reported_when_it_is_passed():
+  @dataclasses.dataclass(frozen=True, kw_only=True)
+  class _UserDefined(code_switching_config.CodeSwitching):
+    num_copies = 2
+
+  with raises_error(errors.ConfigError, got='num_copies = 2'):
+    validation.validate(
+      _UserDefined(), code_switching_config.CodeSwitching, name='x'
+    )
+
+
+def test_class_variables_and_properties_are_overridden_by_plain_values():
+  @dataclasses.dataclass(kw_only=True)
+  class _UserHook(hook_base.Hook):
+    state_key = 'own'
+
+  @dataclasses.dataclass(frozen=True, kw_only=True)
+  class _UserObjective(masked_lm.MaskedLM):
+    ROWS = objective_base.Rows.SINGLE
+    GOLD = {'labels': 1}  # noqa: RUF012
+
+  assert _UserHook().state_key == 'own'
+  assert validation.validate(_UserObjective(), masked_lm.MaskedLM, name='x')
+
+
+def test_registered_classes_declare_their_fields():
+  for cls in class_registry.registered_classes().values():
+    if user_modules.is_xlflax(cls.__module__):
+      validation.check_declared_fields(cls)
 
 
 def test_linen_modules_need_no_decorator():
@@ -525,7 +606,18 @@ def test_classes_without_fields_need_no_decorator():
       super().__init__(every_steps=size)
       self.size = size
 
+  @dataclasses.dataclass(init=False)
+  class _DecoratedWithInit(_Mutable):
+    every_steps = 2
+    size = 4
+
+    def __init__(self):
+      super().__init__(every_steps=self.every_steps)
+
   assert (_UserDefined(every_steps=2).every_steps, _WithInit(3).size) == (2, 3)
+  assert _DecoratedWithInit().every_steps == 2
+  assert validation.unannotated_attribute(_DecoratedWithInit, 'size') is None
+  assert validation.unannotated_attribute(_Box, 'size') is None
   assert _UndecoratedHook().size == 1
 
 

@@ -452,12 +452,15 @@ def _convert_gin_error(
   match = re.search(r"'([^']+)' doesn't have a parameter named '(\w+)'", text)
   if match:
     names = parameter_names(match[1])
+    target = _find_target(match[1])
+    if unannotated := validation.unannotated_attribute(target, match[2], where):
+      return unannotated
     return errors.ConfigError(
       f'{match[1]} has no parameter `{match[2]}`',
       got=match[2],
       expected=name_suggestions.format_choices(names),
       where=where,
-      fix=validation.suggest_dataclass(_find_target(match[1]), match[2])
+      fix=validation.suggest_dataclass(target, match[2])
       or _suggest_parameter(match[2], match[1], names),
     )
   match = re.search(

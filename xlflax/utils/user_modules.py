@@ -681,6 +681,35 @@ def find_definition(function: Any) -> str:
   return _format_code_line(code, code.co_firstlineno)
 
 
+def find_attribute(cls: type, name: str) -> tuple[str | None, str | None]:
+  """Returns where a class body assigns a value to an attribute.
+
+  Args:
+    cls: Class whose body contains an assignment such as `name = value`.
+    name: Name of the attribute.
+
+  Returns:
+    The file, number and text of the line, and the source code of the value.
+    Both are None if the source code is not available.
+  """
+  try:
+    lines, first_line = inspect.getsourcelines(cls)
+    file = inspect.getsourcefile(cls) or ''
+    source = textwrap.dedent(''.join(lines))
+    (node,) = ast.parse(source).body
+  except (OSError, TypeError, SyntaxError, ValueError):
+    return None, None
+  for statement in getattr(node, 'body', ()):
+    if isinstance(statement, ast.Assign) and any(
+      isinstance(target, ast.Name) and target.id == name
+      for target in statement.targets
+    ):
+      index = statement.lineno - 1
+      line = _format_line(file, first_line + index, lines[index])
+      return line, ast.get_source_segment(source, statement.value)
+  return None, None
+
+
 def is_user_extension(cls: type) -> bool:
   """Returns whether a class is a user-defined subclass of an xlflax class."""
   return not is_xlflax(cls.__module__) and any(

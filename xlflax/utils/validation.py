@@ -155,8 +155,7 @@ def validate_fields(cls: _Class) -> _Class:
 
   @functools.wraps(init)
   def validated_init(self, *args, **kwargs):
-    if type(self) is not cls and not is_module:
-      check_declared_fields(type(self))
+    check_declared_fields(type(self))
     converted, named = validate_arguments(self, *args, **kwargs)
     if is_module:
       init(self, *args, **kwargs)
@@ -186,6 +185,10 @@ class ValidatedFields:
     # Classes such as hooks need not be dataclasses if they have no arguments.
     if args or kwargs or dataclasses.is_dataclass(cls):
       check_declared_fields(cls)
+    if cls.__init__ is object.__init__:
+      for name in kwargs:
+        if error := unannotated_attribute(cls, name):
+          raise error
     _check_signatures(cast(Any, cls))
     if inspect.isabstract(cls):
       raise _missing_methods(cls)
@@ -559,6 +562,9 @@ def _check_instance(value: Any, *, cls: Any) -> Any:
       'Input should be an instance of {name}',
       {'name': getattr(cls, '__name__', str(cls))},
     )
+  # A dataclass without a decorator of this module is not checked before.
+  if user_modules.is_user_extension(type(value)):
+    check_declared_fields(type(value))
   return value
 
 
@@ -609,6 +615,9 @@ def _invalid_call(
   for detail in error.errors():
     kind, key = detail['type'], detail['loc'][0]
     if kind == 'unexpected_keyword_argument':
+      owner = type(args[0]) if args and noun == 'field' else None
+      if unannotated := unannotated_attribute(owner, str(key)):
+        return unannotated
       return errors.ConfigError(
         f'The {noun} `{key}` of {name} does not exist',
         got=key,
@@ -844,16 +853,7 @@ def _check_declared_fields(cls: type) -> None:
     if dataclasses.is_dataclass(base)
     or (issubclass(base, ValidatedFields) and base is not ValidatedFields)
   ]
-  generated = {
-    inspect.unwrap(vars(base)['__init__'])
-    for base in bases
-    if _DATACLASS_FIELDS in vars(base) and '__init__' in vars(base)
-  }
-  if any(
-    '__init__' in vars(base)
-    and inspect.unwrap(vars(base)['__init__']) not in generated
-    for base in bases
-  ):
+  if any(_defines_init(base) for base in bases):
     return
   for base in bases:
     annotated = inspect.get_annotations(base)
@@ -876,6 +876,16 @@ def _check_declared_fields(cls: type) -> None:
         continue
       if field.name in vars(base) and field.init:
         raise _unannotated_field(base, field.name, value)
+
+
+def _defines_init(cls: type) -> bool:
+  """Returns whether a class body defines `__init__`.
+
+  The result is False for an `__init__` that `dataclasses` generates.
+  """
+  init = inspect.unwrap(vars(cls).get('__init__', object.__init__))
+  # Generated functions have no source file.
+  return inspect.isfunction(init) and init.__code__.co_filename != '<string>'
 
 
 @functools.cache
@@ -947,21 +957,80 @@ def _invalid_signature(
   )
 
 
-def _unannotated_field(cls: type, name: str, value: Any) -> errors.ConfigError:
-  """Returns the error for a class that sets a field without an annotation."""
+def _unannotated_field(
+  cls: type, name: str, value: Any, where: str | None = None
+) -> errors.ConfigError:
+  """Returns the error for a class that sets a field without an annotation.
+
+  Args:
+    cls: The class whose body sets the attribute.
+    name: The name of the attribute.
+    value: The value of the attribute.
+    where: Location of the argument or binding that passes the field, or None.
+  """
+  line, source = user_modules.find_attribute(cls, name)
+  if source is None or len(source) > _MAX_REPR_LENGTH or '\n' in source:
+    source = _shorten(value)
   decorator = (
     ''
     if _DATACLASS_FIELDS in vars(cls)
     else f' The class also needs the decorator `{_DECORATOR}`.'
   )
   return errors.ConfigError(
-    f'The class {cls.__name__} sets the field `{name}` without a type '
-    'annotation. Dataclasses ignore such a value',
-    got=f'{name} = {_shorten(value)}',
-    where=cls.__name__,
-    fix=f'Write `{name}: {type(value).__name__} = {_shorten(value)}` '
-    f'({_GUIDE}).{decorator}',
+    f'The attribute `{name}` of {cls.__name__} has no type annotation and is '
+    'therefore not a field of the dataclass',
+    got=f'{name} = {source}',
+    where=', '.join(filter(None, (where, line or cls.__name__))),
+    fix=f'Write `{name}: {_declaration(value, source)}` ({_GUIDE}).{decorator}',
   )
+
+
+def _declaration(value: Any, source: str) -> str:
+  """Returns the type and the default value of a field, as in 'float = 0.1'."""
+  kind = type(value)
+  if value is None:
+    return 'float | None = None'
+  if kind.__hash__ is None:  # Dataclasses reject mutable default values.
+    return (
+      f'{kind.__name__} = dataclasses.field(default_factory=lambda: {source})'
+    )
+  return f'{kind.__name__} = {source}'
+
+
+def unannotated_attribute(
+  cls: Any, name: str, where: str | None = None
+) -> errors.ConfigError | None:
+  """Returns the error for an attribute that lacks the annotation of a field.
+
+  Args:
+    cls: Class that has no field or parameter with the name.
+    name: Name that was passed as a field.
+    where: Location of the argument or binding. If None, only the location of
+      the attribute is reported.
+
+  Returns:
+    The error. None if the attribute is not a plain value that a user-defined
+    class assigns, if it has an annotation, such as `ClassVar`, or if the class
+    defines its own `__init__`.
+  """
+  mro = getattr(cls, '__mro__', ())
+  bases = [base for base in mro if name in vars(base)]
+  if (
+    name.startswith('__')
+    or not bases
+    or not user_modules.is_user_class(bases[0])
+    or not (dataclasses.is_dataclass(cls) or issubclass(cls, ValidatedFields))
+    or any(_defines_init(base) for base in mro)
+    or any(name in inspect.get_annotations(base) for base in mro)
+    or not _is_plain_value(vars(bases[0])[name])
+  ):
+    return None
+  return _unannotated_field(bases[0], name, vars(bases[0])[name], where)
+
+
+def _is_plain_value(value: Any) -> bool:
+  """Returns whether a class attribute is not a method, property or class."""
+  return not hasattr(type(value), '__get__') and not isinstance(value, type)
 
 
 def _missing_methods(cls: Any) -> errors.ConfigError:
