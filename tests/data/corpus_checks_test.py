@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from tests.data.shifted_pairs import shifted_pairs
+from tests.data.shifted_pairs import shifted_pairs, shuffled_pairs
 from tests.errors import assert_mentions
 from xlflax.data import corpus_checks
 from xlflax.data.corpus import corpus_directory, corpus_writer, text_language
@@ -253,6 +253,30 @@ def test_shifted_lines_are_reported(tmp_path, lines):
   path = corpus_writer.write_parallel(tmp_path, ('en', 'de'), pairs)
   [warning] = corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path))
   assert_mentions(warning, path, abs(lines), 'below' if lines > 0 else 'above')
+
+
+def test_sides_that_were_shuffled_separately_are_reported(tmp_path):
+  pairs = shuffled_pairs()
+  path = corpus_writer.write_parallel(tmp_path, ('en', 'de'), pairs)
+  [warning] = corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path))
+  assert_mentions(warning, path, 'shuffled separately', '300 pairs')
+
+
+def test_shuffled_moses_files_are_reported(tmp_path):
+  (tmp_path / 'parallel').mkdir()
+  for language, side in zip(
+    ('en', 'de'), zip(*shuffled_pairs(), strict=True), strict=True
+  ):
+    path = tmp_path / 'parallel' / f'en-de.news.{language}'
+    path.write_text('\n'.join(side) + '\n')
+  [warning] = corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path))
+  assert_mentions(warning, 'en-de.news', 'shuffled separately')
+
+
+def test_lengths_of_pairs_in_one_language_are_not_compared():
+  for languages, count in ((('en-GB', 'en-US'), 0), (('en', 'de'), 1)):
+    text = corpus_checks.TaskText('pairs', languages, shuffled_pairs())
+    assert len(corpus_checks.find_task_anomalies([text])) == count
 
 
 def test_aligned_lines_are_not_reported(tmp_path):

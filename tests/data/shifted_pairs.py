@@ -1,4 +1,4 @@
-"""Parallel text with shifted translations."""
+"""Parallel text with shifted or shuffled translations."""
 
 import random
 
@@ -25,4 +25,13 @@ def shifted_pairs(
   return [
     (source, targets[(i - lines if i >= first else i) % size])
     for i, source in enumerate(sources)
+  ]
+
+
+def shuffled_pairs(*, size: int = 300) -> list[tuple[str, str]]:
+  """Returns pairs of texts whose targets were shuffled separately."""
+  sources, targets = zip(*shifted_pairs(lines=0, size=size), strict=True)
+  order = random.Random(1).sample(range(size), size)
+  return [
+    (source, targets[i]) for source, i in zip(sources, order, strict=True)
   ]

@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from tests.data.shifted_pairs import shifted_pairs
+from tests.data.shifted_pairs import shifted_pairs, shuffled_pairs
 from tests.errors import assert_mentions, raises_error
 from xlflax.data.corpus import corpus_writer
 from xlflax.evaluation import text_sources
@@ -142,6 +142,17 @@ def test_shifted_lines_cause_a_warning(tmp_path, caplog, lines):
   with caplog.at_level(logging.WARNING):
     source.load(('en', 'de'))
   assert len(caplog.records) == lines
+
+
+def test_shuffled_lines_cause_a_warning(tmp_path, caplog):
+  corpus_writer.write_parallel(
+    tmp_path, ('en', 'de'), shuffled_pairs(), split='test'
+  )
+  source = text_sources.ParallelCorpus(directory=str(tmp_path))
+  with caplog.at_level(logging.WARNING):
+    source.load(source.pairs()[0])
+  [record] = caplog.records
+  assert_mentions(record.getMessage(), tmp_path, 'shuffled separately')
 
 
 @pytest.mark.parametrize('lines', [0, 1])

@@ -321,7 +321,7 @@ def _check_pairs(
   if pairs:
     yield from _find_identifiers(origin, list(zip(*pairs, strict=True)))
   yield from _find_numbered_pairs(origin, pairs)
-  yield from _find_shifted_pairs(origin, pairs)
+  yield from _find_misaligned_pairs(origin, pairs)
 
 
 def contains_json(file: corpus_files.TextFile) -> bool:
@@ -823,31 +823,56 @@ def _find_numbered_pairs(
     )
 
 
-def _find_shifted_pairs(
+def _find_misaligned_pairs(
   origin: _Origin, pairs: Sequence[corpus_directory.Pair]
 ) -> Iterator[str]:
-  """Yields a message if translations seem to be in other lines."""
-  shift = line_alignment.find_shift(pairs)
-  if shift is not None:
-    yield describe_shift(shift, origin.name, pairs)
+  """Yields a message if source and target are probably not aligned."""
+  message = describe_misalignment(origin.languages, pairs, origin.name)
+  if message is not None:
+    yield message
 
 
-def describe_shift(
-  shift: line_alignment.Shift, name: str, pairs: Sequence[tuple[str, str]]
-) -> str:
-  """Returns a message for parallel text whose lines seem to be shifted.
+def describe_misalignment(
+  languages: Sequence[str | None], pairs: Sequence[tuple[str, str]], name: str
+) -> str | None:
+  """Returns a message if sources and targets are probably not aligned.
 
   Args:
-    shift: Detected shift of the translations relative to their sources.
+    languages: Languages of source and target. Only shifted lines are reported
+      if the languages are equal, because the pairs are not translations.
+    pairs: Sentence pairs in the order of the text.
     name: Path of the file, or name of the task.
-    pairs: Sentence pairs in which `line_alignment.find_shift` found the shift,
-      in the order of the text.
+
+  Returns:
+    A message on lines that seem to be shifted, or on lengths that are almost
+    uncorrelated. If the lengths do not indicate either, the result is None.
   """
-  source, target = pairs[shift.start]
+  shift = line_alignment.find_shift(pairs)
+  if shift is not None:
+    source, target = pairs[shift.start]
+    return (
+      f'In {name}, the lengths of the texts suggest that translations are '
+      f'{shift} their sources, for example near the pair {source[:60]!r} and '
+      f'{target[:60]!r}. Check whether lines are missing on one side.'
+    )
+  codes = {
+    code if code is None else language_codes.short_code(code)
+    for code in languages
+  }
+  if len(codes) < 2:
+    return None
+  correlation = line_alignment.find_uncorrelated_lengths(pairs)
+  if correlation is None:
+    return None
   return (
-    f'In {name}, the lengths of the texts suggest that translations are '
-    f'{shift} their sources, for example near the pair {source[:60]!r} and '
-    f'{target[:60]!r}. Check whether lines are missing on one side.'
+    f'In {name}, source length and target length are almost uncorrelated: '
+    f'their rank correlation is {correlation:.2f} in {len(pairs):,} pairs, but '
+    'usually above 0.4 in translations. The sources and the targets were '
+    'probably sorted or shuffled separately, so most pairs are not translations '
+    'of each other. Restore the original order of both sides. To sort or '
+    'shuffle two aligned files, join their lines first, for example with paste. '
+    'If the pairs are related texts other than translations, such as questions '
+    'and passages, ignore this warning.'
   )
 
 

@@ -1,8 +1,9 @@
-"""Tests of the detection of shifted lines in parallel text."""
+"""Tests of the detection of parallel text that is not aligned."""
 
 import pytest
+from scipy import stats
 
-from tests.data.shifted_pairs import shifted_pairs
+from tests.data.shifted_pairs import shifted_pairs, shuffled_pairs
 from xlflax.data.corpus import line_alignment
 
 
@@ -30,3 +31,47 @@ def test_lines_of_similar_lengths_have_no_shift():
 @pytest.mark.parametrize('lines', [0, 30])
 def test_aligned_and_unrelated_lines_have_no_shift(lines):
   assert line_alignment.find_shift(shifted_pairs(lines=lines)) is None
+
+
+def test_lengths_of_shuffled_pairs_are_uncorrelated():
+  pairs = shuffled_pairs()
+  lengths = [[len(text) for text in pair] for pair in pairs]
+  expected = stats.spearmanr(lengths).statistic
+  assert expected < 0.1
+  correlation = line_alignment.find_uncorrelated_lengths(pairs)
+  assert correlation == pytest.approx(expected)
+  assert line_alignment.find_shift(pairs) is None
+
+
+def test_lengths_of_aligned_pairs_are_correlated():
+  pairs = shifted_pairs(lines=0)
+  assert line_alignment.find_uncorrelated_lengths(pairs) is None
+
+
+def test_placeholders_on_one_side_do_not_conceal_a_correlation():
+  pairs = [
+    (source, target if i % 10 else 'NS')
+    for i, (source, target) in enumerate(shifted_pairs(lines=0))
+  ]
+  assert line_alignment.find_uncorrelated_lengths(pairs) is None
+
+
+@pytest.mark.parametrize(
+  'pairs',
+  [
+    shuffled_pairs()[:199],
+    # Single words.
+    [
+      tuple('w' * len(text.split()[::3]) for text in pair)
+      for pair in shuffled_pairs()
+    ],
+    # Lengths of 50 and 51 characters.
+    [
+      tuple('t' * (50 + len(text.split()) % 2) for text in pair)
+      for pair in shuffled_pairs()
+    ],
+  ],
+  ids=['few_pairs', 'words', 'equal_lengths'],
+)
+def test_lengths_that_are_not_comparable_are_ignored(pairs):
+  assert line_alignment.find_uncorrelated_lengths(pairs) is None

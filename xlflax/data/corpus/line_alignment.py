@@ -1,10 +1,19 @@
-"""Detection of parallel text in which one side is shifted by a few lines.
+"""Detection of parallel text whose lines are not aligned.
+
+One side may be shifted by a few lines, or both sides may have been shuffled
+separately.
 
 A sentence and its translation have similar lengths. Neighboring sentences do
 not. In 3,159 windows of 50 pairs of NTREX, Tatoeba, Bible verses and the Tanaka
 corpus, the median correlation of the lengths of translations is 0.9, and 8
 windows are below 0.3. The lengths of lines that are 4 to 20 lines apart have a
 correlation above 0.54 in 1 % of the windows, and of at most 0.5 in these 8.
+
+The rank correlation of the lengths of 200 to 500 translations is above 0.4 in
+all samples of this text and of XQuAD, PAWS-X and the Open Source Guides. It is
+more robust than Pearson's correlation to pairs with a placeholder, which occur
+in PAWS-X. After both sides are shuffled separately, it is below 0.1 in 92 % of
+the samples of 200 pairs and in 98 % of the samples of 500 pairs.
 """
 
 import collections
@@ -27,6 +36,15 @@ _MIN_SHIFTED_CORRELATION = 0.6
 # Minimum standard deviation of the logarithms of the lengths. They hardly vary
 # in text that is sorted by length, whose windows correlate by chance.
 _MIN_STANDARD_DEVIATION = 0.15
+# The lengths of pairs are uncorrelated if the rank correlation is below the
+# maximum. It is computed for at least the minimum number of pairs, whose lengths
+# have at least the minimum standard deviation. The lengths of single words and
+# their translations may be uncorrelated, so the median length in characters must
+# reach the minimum on one side.
+_MAX_RANK_CORRELATION = 0.1
+_MIN_PAIRS = 200
+_MIN_RANK_STANDARD_DEVIATION = 0.2
+_MIN_MEDIAN_LENGTH = 15
 
 
 class Shift(NamedTuple):
@@ -80,6 +98,30 @@ def find_shift(pairs: Sequence[tuple[str, str]]) -> Shift | None:
       if abs(lines) <= _MAX_LINES_IN_ONE_WINDOW or len(starts[lines]) == 2:
         return Shift(starts[lines][0], lines)
   return None
+
+
+def find_uncorrelated_lengths(pairs: Sequence[tuple[str, str]]) -> float | None:
+  """Returns the correlation of source and target length if it is almost zero.
+
+  Args:
+    pairs: Sources and targets. The result is None if there are fewer than 200
+      pairs, if most texts are single words, or if the lengths hardly vary.
+
+  Returns:
+    Spearman's rank correlation if it is below 0.1, otherwise None.
+  """
+  if len(pairs) < _MIN_PAIRS:
+    return None
+  lengths = np.array([[len(text) for text in pair] for pair in pairs])
+  if (
+    np.log1p(lengths).std(axis=0).min() < _MIN_RANK_STANDARD_DEVIATION
+    or np.median(lengths, axis=0).max() < _MIN_MEDIAN_LENGTH
+  ):
+    return None
+  from scipy import stats  # slow to import
+
+  correlation = float(stats.spearmanr(*lengths.T).statistic)
+  return correlation if correlation < _MAX_RANK_CORRELATION else None
 
 
 def _correlation(first: np.ndarray, second: np.ndarray) -> float:

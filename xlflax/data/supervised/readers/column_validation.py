@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from xlflax.data import corpus_checks
-from xlflax.data.corpus import line_alignment, text_language
+from xlflax.data.corpus import text_language
 from xlflax.data.supervised import labeled_examples
 from xlflax.data.supervised.readers import file_reading
 from xlflax.utils import errors, logs
@@ -280,7 +280,8 @@ def check_translations(
 ) -> None:
   """Checks that two columns or files contain translations of each other.
 
-  A warning is logged if translations seem to be in other lines.
+  A warning is logged if translations seem to be in other lines, or if the
+  lengths of both sides are almost uncorrelated.
 
   Args:
     languages: Language codes of the first and the second texts.
@@ -292,13 +293,9 @@ def check_translations(
   """
   check_languages(languages, sides, path)
   pairs = list(zip(*sides, strict=True))
-  shift = line_alignment.find_shift(pairs)
-  if shift is not None:
-    logging.warning(
-      '%s',
-      corpus_checks.describe_shift(shift, str(path), pairs),
-      extra=logs.ONCE,
-    )
+  message = corpus_checks.describe_misalignment(languages, pairs, str(path))
+  if message is not None:
+    logging.warning('%s', message, extra=logs.ONCE)
 
 
 def check_text(language: str, texts: Iterable[str], path: Any) -> None:
