@@ -188,7 +188,7 @@ def _describe_steps(
   yield f'\n0. source: {type(task.source).__name__}'
   yield from _examples(dataset, task, num_examples)
   for number, step in enumerate(task.preprocessors, start=1):
-    yield f'\n{number}. {_step_name(step)}'
+    yield f'\n{number}. {data_sources.step_name(step)}'
     if step is task_registry.tokenize and _is_deferred(task):
       yield '  (not shown; pass a vocabulary with --vocabulary=DIR)'
       return
@@ -258,11 +258,6 @@ def _is_deferred(task: seqio.Task) -> bool:
     isinstance(feature.vocabulary, DeferredVocabulary)
     for feature in task.output_features.values()
   )
-
-
-def _step_name(step) -> str:
-  step = getattr(step, 'func', step)  # Unwraps a functools.partial.
-  return getattr(step, '__name__', type(step).__name__)
 
 
 def _examples(

@@ -409,9 +409,11 @@ def find_user_line(error: BaseException) -> str | None:
     return _format_line(error.filename, error.lineno or 1, error.text or '')
   # TensorFlow executes a copy of the code, and adds the lines to the message.
   copied = re.findall(r'File "(.+?)", line (\d+)', str(error))
-  if str(error).startswith('in user code:') and copied:
-    file, number = copied[-1]
-    return _format_line(file, int(number), linecache.getline(file, int(number)))
+  if str(error).startswith('in user code:'):
+    for file, number in reversed(copied):
+      if not _is_library_file(file, ''):
+        text = linecache.getline(file, int(number))
+        return _format_line(file, int(number), text)
   line = None
   for frame, number in traceback.walk_tb(error.__traceback__):
     if not _is_library(frame):
@@ -432,6 +434,21 @@ def find_calling_line() -> str | None:
       file = frame.f_code.co_filename
       return _format_line(file, number, linecache.getline(file, number))
   return None
+
+
+def find_direct_caller() -> str | None:
+  """Returns the line of the user's code that called a function of xlflax.
+
+  Returns:
+    The line as in `find_user_line`. None if Python or an installed package
+    called the function, for example to import a module of xlflax.
+  """
+  frame = inspect.currentframe()
+  while frame and _is_in_xlflax(frame):
+    frame = frame.f_back
+  if frame is None or _is_library(frame):
+    return None
+  return _format_code_line(frame.f_code, frame.f_lineno)
 
 
 def _format_line(file: str, number: int, source: str) -> str:
@@ -810,6 +827,9 @@ def convert_missing_method(error: BaseException) -> errors.ConfigError | None:
 def _is_library_file(file: str, name: str) -> bool:
   """Returns whether a module is part of Python, xlflax or a package."""
   if file.startswith('<') or name.partition('.')[0] == 'xlflax':
+    return True
+  # The copies of functions that TensorFlow executes are in a temporary folder.
+  if os.path.basename(file).startswith('__autograph_generated_file'):
     return True
   folders = {sysconfig.get_path('stdlib'), sysconfig.get_path('platstdlib')}
   packages = {'site-packages', 'dist-packages'}

@@ -7,7 +7,7 @@ import pytest
 import seqio
 import tensorflow as tf
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax.data import task_report
 from xlflax.data.corpus import corpus_writer
 from xlflax.data.corpus.corpus_directory import Corpus
@@ -285,6 +285,56 @@ def test_errors_of_custom_tasks_are_reported(
     list(task_reader.read_texts('reader.own'))
   with raises_error(errors.CorpusError, mentions=mentions):
     list(task_report.describe_preprocessing('reader.own', None, num_examples=2))
+
+
+_TASKS = """
+import functools
+
+import seqio
+
+from xlflax.data.seqio_tasks import task_registry
+
+
+def select(lines):
+  return lines.map(lambda line: {'text': line['text']})
+
+
+def add(name, step):
+  task_registry.add_monolingual_task(
+    name,
+    seqio.TextLineDataSource({'train': 'lines.txt'}),
+    language='en',
+    preprocessors=[step],
+  )
+
+
+add(
+  'reader.library',
+  functools.partial(seqio.preprocessors.rekey, key_map={'text': 'text'}),
+)
+add('reader.user', select)
+"""
+
+
+@pytest.mark.parametrize(
+  ('task', 'step', 'line'),
+  [('reader.library', 'rekey', 14), ('reader.user', 'select', 10)],
+)
+def test_preprocessor_that_requires_dictionaries_is_reported(
+  registry, tmp_path, monkeypatch, task, step, line
+):
+  """The location is the user's code, also if a library raises the error."""
+  (tmp_path / 'reader_tasks.py').write_text(_TASKS)
+  (tmp_path / 'lines.txt').write_text('one\ntwo\n')
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.delitem(sys.modules, 'reader_tasks', raising=False)
+  user_modules.import_modules(['reader_tasks.py'], where='--task_module')
+  with raises_error(
+    errors.CorpusError,
+    mentions=(task, step, 'TypeError', f'reader_tasks.py:{line}'),
+  ) as error:
+    list(task_reader.read_texts(task))
+  assert_mentions(error.value.fix, step, "{'text': line}")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ same way.
 import collections
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import seqio
 import tensorflow as tf
@@ -31,6 +32,13 @@ _INVALID_TEXT = (
 _INVALID_FEATURE = re.compile(
   'Task dataset (is missing expected output feature|has incorrect)'
 )
+# Messages for a tensor that a preprocessor uses as a dictionary.
+_NO_DICTIONARY = re.compile(
+  r'Only integers, slices|not a mapping|'
+  "has no attribute '(items|keys|values|get|copy|update|pop)'"
+)
+# Lines of the user's modules that register tasks, by task.
+_definitions: dict[str, str] = {}
 # Errors of sources, which TensorFlow does not pass on.
 _source_errors: collections.deque = collections.deque(maxlen=16)
 
@@ -128,8 +136,9 @@ def converting_task_errors(
   Raises:
     CorpusError: If a file is missing, if TensorFlow cannot process an example,
       if the examples do not have the output features of the task, or if a
-      function of the user raises an exception. In the last case, the error
-      contains the line.
+      function of the user or a preprocessor of a library raises an exception.
+      In the last two cases, the error contains the line of the user's code, or
+      the line that registers the task.
   """
   try:
     yield
@@ -158,16 +167,75 @@ def converting_task_errors(
         + ('' if is_shown else f' {task_errors.suggest_show(name)}'),
       ) from error
     line = user_modules.find_user_line(error)
-    if line is None:
+    step, spec = _find_failing_step(name, error)
+    if line is None and step is None:
       raise
     # TensorFlow's message ends in that of the original exception.
     *_, message = ['', *str(error).strip().splitlines()]
     name_of_type = f'{type(error).__name__}: '
     raise errors.CorpusError(
-      f'The code of the task {name!r} raised an exception',
+      f'The code of the task {name!r} raised an exception'
+      + (f' in the preprocessor {step}' if step else ''),
       got=name_of_type + message.strip().removeprefix(name_of_type),
-      where=line,
+      where=line or _definitions.get(name, f'task {name}'),
+      fix=f'The examples before {step} are tensors, such as lines of text, and '
+      f'not dictionaries. Add a preprocessor before {step} that returns '
+      "dictionaries, such as `lambda dataset: dataset.map(lambda line: {'text': "
+      'line})`.'
+      if isinstance(spec, tf.TensorSpec) and _NO_DICTIONARY.search(message)
+      else None,
     ) from error
+
+
+def record_definition(name: str) -> None:
+  """Records the line of the user's module that registers a task, if any.
+
+  Args:
+    name: Name of the task that is being registered.
+  """
+  if line := user_modules.find_direct_caller():
+    _definitions[name] = line
+  else:
+    _definitions.pop(name, None)
+
+
+def step_name(step: Callable) -> str:
+  """Returns the name of a preprocessor, for messages."""
+  step = getattr(step, 'func', step)  # Unwraps a functools.partial.
+  return getattr(step, '__name__', type(step).__name__)
+
+
+def _find_failing_step(name: str, error: Exception) -> tuple[str | None, Any]:
+  """Finds the preprocessor of a task that raises an exception.
+
+  The preprocessors are called again, without reading examples.
+
+  Args:
+    name: Name of the task.
+    error: Exception that the task raised.
+
+  Returns:
+    The name of the preprocessor, and the specification of the examples before
+    it. Both are None if no preprocessor raises an exception of the same class,
+    or if the preprocessor is a function of xlflax.
+  """
+  try:
+    task = seqio.TaskRegistry.get(name)
+    dataset = task.source.get_dataset(task.splits[0], shuffle=False)
+  except Exception:  # The error is not an error of a preprocessor.
+    return None, None
+  for step in task.preprocessors:
+    try:
+      dataset = seqio.utils.add_kwargs_to_transform(
+        step, sequence_length=None, output_features=task.output_features
+      )(dataset)
+    except Exception as step_error:
+      function = getattr(step, 'func', step)
+      module = getattr(function, '__module__', None) or ''
+      if type(step_error) is type(error) and not user_modules.is_xlflax(module):
+        return step_name(step), dataset.element_spec
+      break
+  return None, None
 
 
 def original_error(error: tf.errors.OpError) -> Exception:

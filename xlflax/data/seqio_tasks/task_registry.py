@@ -413,6 +413,7 @@ def tokenize(dataset, output_features):
 
 def _add_task(name, source, languages, features, steps, vocabulary, options):
   check_unused_name(name)
+  data_sources.record_definition(name)
   vocabularies = {
     feature: SeqioVocabulary(vocabulary, language=language)
     if vocabulary

@@ -271,6 +271,7 @@ def _add_task(
 ) -> seqio.Task:
   """Registers a task with the columns of its task family."""
   task_registry.check_unused_name(name)
+  data_sources.record_definition(name)
   columns = {
     column: seqio.Feature(
       seqio.PassThroughVocabulary(1),
