@@ -5,6 +5,7 @@ import types
 
 import jax
 import jax.numpy as jnp
+import optax
 import pytest
 
 from tests.errors import assert_mentions
@@ -108,9 +109,63 @@ class _Width16(_LanguageId):
     return super().init_heads(model, rng)
 
 
-def _find_problems(objective, batch=_BATCH):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _MaskedTokens(objective_base.Objective):
+  """Predicts a fraction of the tokens.
+
+  Attributes:
+    ignore_index: Label of the other tokens.
+    includes_all: Whether the loss includes the tokens that are not predicted.
+    is_tied: Whether the logits are those of the model.
+    is_weighted_by_rows: Whether the weight is the number of sequences.
+  """
+
+  name: str = 'masked_tokens'
+  ignore_index: int = -100
+  includes_all: bool = False
+  is_tied: bool = False
+  is_weighted_by_rows: bool = False
+
+  def init_heads(self, model, rng):
+    shape = model.config.hidden_dim, model.config.vocab_size
+    return head_settings.init_linear(rng, shape, config=model.config)
+
+  def __call__(self, model, params, batch, context):
+    token_ids = batch['token_ids']
+    text = masking.is_text(batch, context.vocabulary)
+    chosen = text & jax.random.bernoulli(context.rng, 0.2, text.shape)
+    states = model_calls.encode_batch(
+      model,
+      params,
+      batch | {'token_ids': jnp.where(chosen, 4, token_ids)},
+      context=context,
+      rng=context.rng,
+    )
+    head = params['heads'][self.name]
+    losses = optax.softmax_cross_entropy_with_integer_labels(
+      model_calls.call_model(model, params, 'logits', states)
+      if self.is_tied
+      else states @ head['kernel'] + head['bias'][None, None],
+      jnp.where(chosen, token_ids, self.ignore_index),
+    )
+    weights = text if self.includes_all else chosen
+    total = jnp.sum(jnp.where(weights, losses, 0))
+    if self.is_weighted_by_rows:
+      return objective_base.ObjectiveOutput(
+        objective_base.WeightedMean(total, jnp.float32(len(text))), {}
+      )
+    return objective_base.ObjectiveOutput(
+      objective_base.WeightedMean(total, jnp.sum(weights).astype(jnp.float32)),
+      {},
+    )
+
+
+def _find_problems(objective, batch=_BATCH, vocab_size=tiny.SPEC.size):
   problems = objective_checks.find_problems(
-    objective, batch, model=tiny.make_model(), vocabulary=tiny.SPEC
+    objective,
+    batch,
+    model=tiny.make_model(vocab_size, pad_vocab_size_multiple=128),
+    vocabulary=dataclasses.replace(tiny.SPEC, size=vocab_size),
   )
   return {name for name, is_found in problems._asdict().items() if is_found}
 
@@ -153,6 +208,35 @@ def _warn(objectives):
 )
 def test_problems_of_an_objective_are_found(objective, expected):
   assert _find_problems(objective) == expected
+
+
+@pytest.mark.parametrize('is_tied', [False, True])
+def test_labels_of_minus_100_that_contribute_to_the_loss(is_tied):
+  objective = _MaskedTokens(includes_all=True, is_tied=is_tied)
+  assert _find_problems(objective, vocab_size=200) == {'has_ignored_labels'}
+
+
+@pytest.mark.parametrize(
+  'objective',
+  [
+    _MaskedTokens(),
+    _MaskedTokens(is_tied=True),
+    _MaskedTokens(ignore_index=5, includes_all=True),
+    masked_lm.MaskedLM(),
+    _LanguageId(),
+  ],
+)
+def test_labels_of_minus_100_that_are_not_in_the_loss(objective):
+  assert not _find_problems(objective, vocab_size=200)
+
+
+@pytest.mark.parametrize('includes_all', [False, True])
+def test_texts_may_contain_the_token_with_the_index_minus_100(includes_all):
+  token_ids = _BATCH['token_ids']
+  batch = _BATCH | {'token_ids': jnp.where(token_ids > 30, 100, token_ids)}
+  objective = _MaskedTokens(includes_all=includes_all, is_weighted_by_rows=True)
+  expected = {'has_ignored_labels'} if includes_all else set()
+  assert _find_problems(objective, batch, vocab_size=200) == expected
 
 
 def test_sequences_without_padding_do_not_require_segments():

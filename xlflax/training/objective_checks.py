@@ -2,13 +2,14 @@
 
 Before training, the loss is computed with a small model for the first sequences
 of the objective's dataset. A warning is logged if the loss depends on padding,
-if its total is a mean, or if its random numbers are the same in each step.
+if its total is a mean, if its random numbers are the same in each step, or if
+it includes positions whose label is -100, which PyTorch would ignore.
 """
 
 import dataclasses
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -41,6 +42,9 @@ _MIN_DIFFERENCE = 1e-4
 # If the batch is doubled, a mean of random tokens grows by less than the first
 # factor, and a sum of weights by more than the second factor.
 _MAX_MEAN_GROWTH, _MIN_SUM_GROWTH = 1.25, 1.6
+# Label of positions that PyTorch and Hugging Face Transformers ignore, and its
+# fraction of the loss's weight above which a warning is logged.
+_IGNORE_INDEX, _MIN_IGNORED_RATIO = -100, 0.5
 
 
 class Problems(NamedTuple):
@@ -54,12 +58,14 @@ class Problems(NamedTuple):
       weight is a sum.
     repeats_random_numbers: Whether the objective draws random numbers that do
       not depend on `ObjectiveContext.rng`.
+    has_ignored_labels: Whether the loss includes positions whose label is -100.
   """
 
   ignores_segments: bool
   reads_padding: bool
   has_mean_total: bool
   repeats_random_numbers: bool
+  has_ignored_labels: bool
 
 
 _MESSAGES = {
@@ -76,6 +82,11 @@ _MESSAGES = {
   'repeats_random_numbers': 'is computed with random numbers that do not depend '
   'on `context.rng` and are therefore the same in each step. Use `context.rng` '
   'as the random key, for example to select the tokens to mask.',
+  'has_ignored_labels': 'seems to be computed with labels of -100. JAX and '
+  'Optax do not ignore the label -100. It is the index of the token V - 100, '
+  'where V is the size of the vocabulary, so the model learns to predict this '
+  'token. Multiply the losses of positions without a label by 0, and exclude '
+  'these positions from the weight (docs/extending.md#add-an-objective).',
 }
 
 
@@ -143,7 +154,7 @@ def find_problems(
   params = jax.jit(lambda: _random_params(objective, small_model))()
   encoder_calls: list[bool] = []
 
-  def compute_loss(batch, rng, offset):
+  def compute_loss(params, batch, rng, offset):
     context = objective_base.ObjectiveContext(
       vocabulary=vocabulary,
       step=jnp.zeros([], jnp.int32),
@@ -160,20 +171,25 @@ def find_problems(
   jitted_loss = jax.jit(compute_loss)
   keys = jax.random.split(jax.random.key(0))
 
-  def evaluate(batch, key, offset):
-    loss = jitted_loss(batch, key, jnp.float32(offset))
+  def evaluate(params=params, batch=batch, key=keys[0], offset=0.0):
+    loss = jitted_loss(params, batch, key, jnp.float32(offset))
     return float(loss.total), float(loss.weight)
 
-  total, weight = evaluate(batch, keys[0], 0.0)
-  shifted_total, _ = evaluate(batch, keys[0], 1.0)
-  other_total, _ = evaluate(batch, keys[1], 0.0)
+  total, weight = evaluate()
+  shifted_total, _ = evaluate(offset=1.0)
+  other_total, _ = evaluate(key=keys[1])
   double_total, double_weight = evaluate(
-    {key: np.concatenate([array, array]) for key, array in batch.items()},
-    keys[0],
-    0.0,
+    batch={key: np.concatenate([array, array]) for key, array in batch.items()}
+  )
+  sizes = {small_model.config.vocab_size, small_model.config.table_size}
+  tokens = [size + _IGNORE_INDEX for size in sizes]
+  other_tokens = _replace_tokens(batch, tokens, vocabulary.unk_id)
+  unraised_total, _ = evaluate(batch=other_tokens)
+  raised_total, _ = evaluate(
+    params=_raise_biases(params, sizes, tokens), batch=other_tokens
   )
   is_random = 'random_bits' in str(
-    jax.make_jaxpr(compute_loss)(batch, keys[0], jnp.float32(0.0))
+    jax.make_jaxpr(compute_loss)(params, batch, keys[0], jnp.float32(0.0))
   )
   return Problems(
     ignores_segments=bool(encoder_calls)
@@ -186,6 +202,11 @@ def find_problems(
     and double_weight > _MIN_SUM_GROWTH * weight > 0
     and double_total < _MAX_MEAN_GROWTH * total,
     repeats_random_numbers=is_random and total == other_total,
+    # The loss decreases by almost 1 for each label -100. Otherwise, it increases,
+    # because the token with this index does not occur in the batch.
+    has_ignored_labels=unraised_total - raised_total
+    > _MIN_IGNORED_RATIO * weight
+    > 0,
   )
 
 
@@ -221,6 +242,42 @@ def _random_params(
       leaf + _NOISE_SCALE * jax.random.normal(key, leaf.shape, leaf.dtype)
       for leaf, key in zip(leaves, noise_keys, strict=True)
     ],
+  )
+
+
+def _replace_tokens(
+  batch: batch_keys.Batch, tokens: Sequence[int], replacement: int
+) -> batch_keys.Batch:
+  """Replaces token ids in all inputs and targets of a batch."""
+  return {
+    key: np.where(np.isin(array, tokens), replacement, array).astype(
+      array.dtype
+    )
+    if key.endswith(batch_keys.TOKEN_IDS)
+    else array
+    for key, array in batch.items()
+  }
+
+
+def _raise_biases(
+  params: dict[str, Any], sizes: Collection[int], tokens: Sequence[int]
+) -> dict[str, Any]:
+  """Adds 1 to the biases of tokens.
+
+  Args:
+    params: Parameters of the model and the head.
+    sizes: Numbers of logits. They differ if the embedding table is padded.
+    tokens: Token ids. If one is negative, the parameters are not changed.
+  """
+  if min(tokens) < 0:
+    return params
+  return jax.tree.map(
+    lambda leaf: (
+      leaf.at[jnp.array(tokens)].add(1.0, mode='drop')
+      if leaf.ndim == 1 and leaf.size in sizes
+      else leaf
+    ),
+    params,
   )
 
 
