@@ -31,6 +31,7 @@ _SMALL_SIZES = {
   'num_heads': 1,
   'head_dim': None,
   'num_kv_heads': None,
+  'unroll_layers': False,
   'sharing': None,
   'adapters': None,
   'dtype': 'float32',
