@@ -122,7 +122,7 @@ class World:
 
   def path(self, name: str) -> pathlib.Path:
     """Returns the path of a file, folder or run, which the first call creates."""
-    path = self._made(name)
+    path = self._create(name)
     assert path.exists(), name
     return path
 
