@@ -493,6 +493,49 @@ def test_few_tabs_are_not_reported(tmp_path):
   assert corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path)) == []
 
 
+_SUBWORDS = [
+  ('sub@@ word marks re@@ main', "'s/@@ //g'"),
+  ('▁sub word ▁mark s ▁re main', "'s/ //g; s/▁/ /g; s/^ //'"),
+]
+
+
+@pytest.mark.parametrize(('text', 'command'), _SUBWORDS)
+def test_subwords_are_reported(tmp_path, text, command):
+  lines = [*[_EN] * 40, *[text] * 6]
+  path = _write_lines(tmp_path / 'mono/en.txt', lines)
+  [warning] = corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path))
+  assert_mentions(warning, path, '6 of 46', repr(text), f'sed {command}')
+
+
+@pytest.mark.parametrize(('text', 'command'), _SUBWORDS)
+def test_subwords_in_pairs_are_reported(tmp_path, text, command):
+  pairs = [(source, f'{target} {text}') for source, target in _pairs(60)]
+  path = corpus_writer.write_parallel(tmp_path, ('en', 'fi'), pairs)
+  [warning] = corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path))
+  assert_mentions(warning, path, '60 of 60', command)
+
+
+def test_subwords_in_the_text_of_a_task_are_reported():
+  text = corpus_checks.TaskText('news', ('en',), [(_SUBWORDS[0][0],)] * 20)
+  [warning] = corpus_checks.find_task_anomalies([text])
+  assert_mentions(warning, 'news', '20 of 20', 'preprocessor')
+  assert 'sed' not in warning
+
+
+@pytest.mark.parametrize(
+  'text',
+  [
+    '@@ -1,2 +3,4 @@ def main():',  # Line of a diff.
+    'The class variable @@count of Ruby',
+    'user@@example.com',
+    'A bar chart: █▅▁▁▂',
+  ],
+)
+def test_similar_text_is_not_reported_as_subwords(tmp_path, text):
+  _write_lines(tmp_path / 'mono/en.txt', [f'{_EN} {text}'] * 20)
+  assert corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path)) == []
+
+
 def test_json_records_are_not_reported(tmp_path):
   _write_lines(tmp_path / 'mono/en.jsonl', [f'{{"text": "{_EN}"}}'] * 20)
   assert corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path)) == []

@@ -111,6 +111,13 @@ _TEXT_SUFFIX = re.compile(r'\.txt(\.gz|\.zst)?$')
 _IDENTIFIER = re.compile(
   r'(?=[^0-9]*[0-9])(?=[^a-z]*[a-z])[a-z0-9][a-z0-9_.:/#-]*', re.IGNORECASE
 )
+# Marks of subwords, and the command that restores the text. subword-nmt marks
+# subwords inside of a word (`Arab@@ isch`), and SentencePiece marks the first
+# subword of each word (`▁Arab isch`).
+_SUBWORDS = (
+  (re.compile(r'\S+@@ \S'), "sed 's/@@ //g'"),
+  (re.compile(r'(?<!\S)▁\S'), "sed 's/ //g; s/▁/ /g; s/^ //'"),
+)
 # Number at the beginning of a line.
 _NUMBER = re.compile(r'([0-9]{1,9})[.:)]* +')
 
@@ -274,6 +281,7 @@ def _check_lines(
   yield from _find_numbered_lines(origin, lines)
   yield from _find_json_lines(origin, lines)
   yield from _find_tabs(origin, lines)
+  yield from _find_subwords(origin, [(line,) for line in lines])
   if not (wrong_encoding or wrong_script):
     [language] = origin.languages
     samples.append(
@@ -321,6 +329,7 @@ def _check_pairs(
   if pairs:
     yield from _find_identifiers(origin, list(zip(*pairs, strict=True)))
   yield from _find_numbered_pairs(origin, pairs)
+  yield from _find_subwords(origin, pairs)
   yield from _find_misaligned_pairs(origin, pairs)
 
 
@@ -797,6 +806,34 @@ def _find_tabs(origin: _Origin, lines: Sequence[str]) -> Iterator[str]:
         'Extract the column with the text in a preprocessor of the task.',
       )
     )
+
+
+def _find_subwords(
+  origin: _Origin, examples: Sequence[tuple[str, ...]]
+) -> Iterator[str]:
+  """Yields a message if many examples contain the marks of subwords.
+
+  Args:
+    origin: File or task with the text.
+    examples: Sampled examples, each of which is a tuple of one text, or of
+      source and target.
+  """
+  for pattern, command in _SUBWORDS:
+    matches = [
+      next(filter(None, map(pattern.search, example)), None)
+      for example in examples
+    ]
+    marked = [match for match in matches if match is not None]
+    if len(marked) > max(_MIN_COUNT, _MIN_FRACTION * len(examples)):
+      text = marked[0].string[marked[0].start() :]
+      yield (
+        f'In {origin.name}, {len(marked):,} of {len(examples):,} sampled '
+        f'{"texts" if len(examples[0]) == 1 else "pairs"} seem to be segmented '
+        f'into subwords, such as {text[:40]!r}. Use the original text, because '
+        'xlflax segments text with its own vocabulary. To remove the marks of '
+        'subwords, '
+        + origin.choose(f'run {command}.', 'add a preprocessor to the task.')
+      )
 
 
 def _is_json_object(line: str) -> bool:
