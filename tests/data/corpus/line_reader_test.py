@@ -115,6 +115,10 @@ def test_surplus_columns(path, command):
     (b'"Yes, I do.",Oui.', True),
     (b'"He said ""no"".","Il dit ""non""."', True),
     (b'en,fr', True),
+    (b'a house;une maison', True),
+    (b'"Yes; I do.";Oui.', True),
+    (b'Yes; I do.', False),
+    (b'one;two;three', False),
     (b'Yes, I do.', False),
     (b'It costs 1,000 francs.', False),
     (b'one,two,three', False),
@@ -128,6 +132,37 @@ def test_pairs_in_csv_format_are_detected(line, is_csv):
     corpus_lines.split_columns(line, path, 3)
   assert isinstance(caught.value, errors.TextColumnError) == is_csv
   assert ('p/de-en.csv' in caught.value.fix) == is_csv
+
+
+def test_conversion_command_has_the_delimiter():
+  line = b'"Yes, I do";Oui'
+  with pytest.raises(errors.TextColumnError) as caught:
+    corpus_lines.split_columns(line, pathlib.Path('de-en.tsv'), 1)
+  assert_mentions(caught.value.fix, "delimiter=';'")
+
+
+@pytest.mark.parametrize(
+  ('path', 'file'), [('p/de-en.tsv', 'p/de-en.tsv'), ('p/de-en.tsv.gz', 'FILE')]
+)
+def test_pairs_that_are_separated_by_bars(path, file):
+  """Dropping all such lines would drop all lines, so it is not suggested."""
+  with raises_error(errors.TextColumnError, where=f'{path}:3') as caught:
+    corpus_lines.split_columns(b'a, b ||| c;d', pathlib.Path(path), 3)
+  assert_mentions(caught.value.fix, f"`sed 's/ ||| /\\t/g' {file}`")
+  assert '--bad_records' not in caught.value.fix
+
+
+def test_bars_in_pairs_with_a_tab_are_text():
+  path = pathlib.Path('de-en.tsv')
+  pair = corpus_lines.split_columns(b'a ||| b\tc ||| d', path, 1)
+  assert pair == ('a ||| b', 'c ||| d')
+
+
+def test_dictionary_that_is_separated_by_bars_is_rejected(tmp_path):
+  path = tmp_path / 'de-en.tsv'
+  path.write_text('Katze ||| cat\n')
+  with raises_error(errors.TextColumnError, where=f'{path}:1', mentions='sed'):
+    list(corpus_lines.read_dictionary(path))
 
 
 def test_dictionaries_in_csv_format_are_rejected(tmp_path):

@@ -39,6 +39,8 @@ _LINE_ENDS = (b'\n', b'\r')
 PAIR_SPACES = b' \r\n\x0b\x0c'
 _BOM = line_splitting.BOM
 _MAX_LINE_BYTES = line_splitting.MAX_LINE_BYTES
+# Separator of source and target in the files of some word aligners.
+_BARS = ' ||| '
 _SEPARATOR = re.compile('[ \t]+')
 # First bytes of compressed files, with the name and the extension of the format.
 _COMPRESSED_FORMATS = {
@@ -478,7 +480,8 @@ def split_columns(
   Raises:
     BadRecordError: If the line has only one column, or if the source or target
       is empty. The error contains the file and the line.
-    TextColumnError: If the line appears to be in CSV format.
+    TextColumnError: If the columns appear to be separated by ` ||| `, or if the
+      line appears to be in CSV format.
     FileConversionError: If the line has more than two columns or is not valid
       UTF-8. The error contains the file and the line.
   """
@@ -486,14 +489,8 @@ def split_columns(
   sides = text.split('\t')
   if len(sides) != 2:  # Further tabs at the ends of a line are ignored.
     sides = text.strip().split('\t')
-  if len(sides) != 2 and csv_text.is_csv_pair(text):
-    raise errors.TextColumnError(
-      'The columns of a parallel file must be separated by one tab, but a line '
-      'appears to be in CSV format',
-      got=line_splitting.shorten_line(line),
-      where=errors.line_location(path, number),
-      fix=csv_text.describe_conversion(path, num_columns=2),
-    )
+  if len(sides) != 2:
+    _check_separator(line, text, path, number)
   if len(sides) > 2:
     raise errors.FileConversionError(
       'A line of a parallel file must not have more than two tab-separated '
@@ -528,6 +525,34 @@ def split_columns(
       fix=bad_records.HINT,
     )
   return first, second
+
+
+def _check_separator(
+  line: bytes, text: str, path: pathlib.Path, number: int
+) -> None:
+  """Raises a TextColumnError if a line has a separator other than a tab."""
+  if '\t' in text:
+    return
+  delimiter = csv_text.find_delimiter(text)
+  if _BARS in text:
+    decompress, file = _readable_file(path)
+    description = f'but a line contains {_BARS!r}'
+    fix = (
+      f"{decompress}If all lines have this format, run `sed 's/{_BARS}/\\t/g' "
+      f'{file}`, and replace the file with the output.'
+    )
+  elif delimiter is not None:
+    description = 'but a line appears to be in CSV format'
+    fix = csv_text.describe_conversion(path, num_columns=2, delimiter=delimiter)
+  else:
+    return
+  raise errors.TextColumnError(
+    'The columns of a parallel file or dictionary must be separated by one tab, '
+    + description,
+    got=line_splitting.shorten_line(line),
+    where=errors.line_location(path, number),
+    fix=fix,
+  )
 
 
 def read_dictionary(
@@ -569,14 +594,7 @@ def _parse_dictionary_entry(
   """Parses a line of a dictionary; see `read_dictionary`."""
   text = decode_line(line, path, number)
   fields = [field.strip() for field in text.split('\t')]
-  if csv_text.is_csv_pair(text):
-    raise errors.TextColumnError(
-      'The columns of a dictionary file must be separated by one tab, but a '
-      'line appears to be in CSV format',
-      got=line_splitting.shorten_line(line),
-      where=errors.line_location(path, number),
-      fix=csv_text.describe_conversion(path, num_columns=2),
-    )
+  _check_separator(line, text, path, number)
   is_complete = len(fields) in (2, 3) and all(fields)
   if not is_complete or (len(fields) == 3 and not _is_weight(fields[2])):
     raise errors.BadRecordError(
