@@ -151,10 +151,11 @@ def test_every_file_is_tested():
 @pytest.mark.parametrize(
   'file', mark_slow(_TRAININGS, slow=set(_TRAININGS) - set(_QUICK))
 )
-def test_training_files_build_and_trace(settings_of, file):
+def test_training_files_build_and_trace(settings_of, file, caplog):
   """Parses and builds the file, and traces each step on eight devices."""
   settings = settings_of(_with_required_files(file), _macros(file))
   gin_files.trace_steps(settings)
+  assert 'learning rate is' not in caplog.text
   if file in _DURING_TRAINING:
     tasks = settings.evaluation.tasks
     assert all(isinstance(t, evaluation_base.EvalTask) for t in tasks)

@@ -259,16 +259,60 @@ def test_a_factor_in_place_of_a_learning_rate_causes_a_warning(make, caplog):
   'optimizer',
   [
     optimizers.AdamW(learning_rate=_UserSchedule(compute=lambda step: 0.1)),
-    optimizers.AdamW(learning_rate=schedules.Constant(peak_value=1.0)),
-    optimizers.AdamW(learning_rate=1.0),
+    optimizers.AdamW(learning_rate=schedules.Constant(peak_value=0.1)),
+    optimizers.AdamW(learning_rate=0.1),
+    # The warmup is longer than the run.
+    optimizers.AdamW(
+      learning_rate=schedules.Constant(peak_value=1.0, warmup_steps=1000)
+    ),
+    optimizers.SGD(learning_rate=5.0),
+    optimizers.Adafactor(learning_rate=1.0),
+    optimizers.Adafactor(learning_rate=0.3, multiply_by_parameter_scale=False),
+    _OwnSGD(learning_rate=schedules.Linear(peak_value=5.0, total_steps=10)),
     optimizers.SGD(learning_rate=_UserSchedule(compute=_factor)),
     optimizers.Adafactor(learning_rate=_UserSchedule(compute=_factor)),
     _OwnSGD(learning_rate=_UserSchedule(compute=_factor)),
   ],
 )
-def test_other_learning_rates_cause_no_warning(optimizer, caplog):
+def test_usual_learning_rates_cause_no_warning(optimizer, caplog):
   schedule_checks.warn_of_high_rates(optimizer, 10)
   assert not caplog.records
+
+
+_HIGH = schedules.Linear(peak_value=5e5, total_steps=10)
+
+
+@pytest.mark.parametrize(
+  'optimizer, mentions',
+  [
+    (
+      optimizers.AdamW(
+        learning_rate=_HIGH, learning_rate_overrides=(('^heads/', _HIGH),)
+      ),
+      ('5e+05', 'Linear', 'AdamW', 'LEARNING_RATE', '5e-5'),
+    ),
+    (optimizers.Adam(learning_rate=2.0), ('2', 'Adam', 'LEARNING_RATE')),
+    (_OwnAdam(learning_rate=_HIGH), ('5e+05', '_OwnAdam', 'LEARNING_RATE')),
+    (
+      optimizers.AdamW(
+        learning_rate=1e-3, learning_rate_overrides=(('^heads/', _HIGH),)
+      ),
+      ('^heads/', '5e+05', 'AdamW.learning_rate_overrides'),
+    ),
+    (
+      optimizers.AdamW(
+        learning_rate=schedules.Piecewise(values=(2.0, 1.0), boundaries=(5,))
+      ),
+      ('2', 'Piecewise'),
+    ),
+  ],
+)
+def test_high_rates_of_xlflax_schedules_cause_a_warning(
+  optimizer, mentions, caplog
+):
+  schedule_checks.warn_of_high_rates(optimizer, 10)
+  (record,) = caplog.records
+  assert_mentions(record.getMessage(), *mentions)
 
 
 @pytest.mark.parametrize(

@@ -166,15 +166,18 @@ def warn_of_zero_rates(optimizer: optimizers.Optimizer, num_steps: int) -> None:
 
 
 def warn_of_high_rates(optimizer: optimizers.Optimizer, num_steps: int) -> None:
-  """Logs a warning if a user-defined schedule returns high learning rates.
+  """Logs a warning if learning rates are too high for an optimizer like Adam.
 
-  A schedule that returns a factor between 0 and 1 in place of the learning rate
-  is an example.
+  A user-defined schedule that returns a factor between 0 and 1 in place of the
+  learning rate is an example. Another is a missing minus sign, as in
+  LEARNING_RATE=5e5.
 
   Args:
     optimizer: Optimizer of the run. Only optimizers whose updates have about
-      the size of the learning rate are checked (`Optimizer.steps_as_adam`, and
-      Adafactor if its updates are not multiplied by the parameters' scale).
+      the size of the learning rate are checked (`Optimizer.steps_as_adam`). If
+      the updates of Adafactor are not multiplied by the parameters' scale, its
+      user-defined schedules are also checked. Its constants are not, because
+      prompt tuning uses a learning rate of 0.3.
     num_steps: Number of steps in the run.
   """
   is_absolute_adafactor = (
@@ -189,8 +192,7 @@ def warn_of_high_rates(optimizer: optimizers.Optimizer, num_steps: int) -> None:
   ]
   for schedule in _find_user_schedules(rates):
     maximum = _find_maximum(schedule, num_steps)
-    # Schedules are computed in float32.
-    if maximum is not None and np.float32(maximum) > np.float32(_HIGHEST_RATE):
+    if _is_high(maximum):
       name = type(schedule).__name__
       logging.warning(
         'The maximum learning rate of the schedule %s is %.4g, which is high for '
@@ -202,6 +204,24 @@ def warn_of_high_rates(optimizer: optimizers.Optimizer, num_steps: int) -> None:
         name,
         extra=logs.ONCE,
       )
+  if not optimizer.steps_as_adam:
+    return
+  max_rates = find_max_rates(optimizer, num_steps)
+  for rate, max_rate in zip(rates, max_rates, strict=True):
+    if _is_high(max_rate.maximum) and not user_modules.is_user_extension(
+      type(rate)
+    ):
+      logging.warning(
+        'The %s is %s, which is high for the optimizer %s, so the loss may '
+        'diverge. %s',
+        max_rate.label[0].lower() + max_rate.label[1:],
+        max_rate.description,
+        type(optimizer).__name__,
+        _suggest_check(optimizer, max_rate, rate),
+        extra=logs.ONCE,
+      )
+      # Fine-tuning uses the learning rate of the encoder for heads by default.
+      break
 
 
 def warn_of_unfinished_warmup(
@@ -307,6 +327,34 @@ def _find_end(rate: Any, num_steps: int) -> int | None:
   values = _evaluate(rate, steps)
   assert values is not None
   return last + max(1, int(np.count_nonzero(np.abs(values) > threshold)))
+
+
+def _is_high(maximum: float | None) -> bool:
+  """Returns whether a learning rate is too high for an optimizer like Adam."""
+  # Schedules are computed in float32.
+  return maximum is not None and bool(
+    np.float32(maximum) > np.float32(_HIGHEST_RATE)
+  )
+
+
+def _suggest_check(
+  optimizer: optimizers.Optimizer, max_rate: MaxRate, rate: Any
+) -> str:
+  """Returns the instruction to check a high learning rate.
+
+  Args:
+    optimizer: Optimizer of the run.
+    max_rate: Maximum of the learning rate.
+    rate: Constant, or a schedule of xlflax.
+  """
+  if callable(rate) and not isinstance(rate, schedules.Peaked):
+    setting = f'the settings of the schedule {type(rate).__name__}'
+  elif max_rate.pattern is None:
+    setting = 'LEARNING_RATE'
+  else:
+    field = errors.field_location(optimizer, 'learning_rate_overrides')
+    setting = f'{field} (in fine-tuning, HEAD_LEARNING_RATE)'
+  return f'Check {setting}, for example the sign of the exponent, as in 5e-5.'
 
 
 def _suggest_positive_rate(rate: Any) -> str:
