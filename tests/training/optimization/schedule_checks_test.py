@@ -465,6 +465,67 @@ def test_zeros_at_a_few_steps_cause_no_warning(rate, num_steps, caplog):
   assert not caplog.records
 
 
+@pytest.mark.parametrize(
+  'compute, num_steps, first, last',
+  [
+    (lambda step: 1e-3 * jnp.minimum(1.0, step // 10), 40, 0, 9),
+    (lambda step: 1e-3 * jnp.minimum(1.0, step // 3), 40, 0, 2),
+    (lambda step: 1e-3 * (step // 20 != 1), 100, 20, 39),
+    (
+      lambda step: 1e-3 * jnp.minimum(1.0, step // 20_000),
+      300_000,
+      0,
+      '19,999',
+    ),
+  ],
+)
+def test_zeros_of_a_user_defined_schedule_cause_a_warning(
+  compute, num_steps, first, last, caplog
+):
+  optimizer = optimizers.AdamW(learning_rate=_UserSchedule(compute=compute))
+  schedule_checks.warn_of_zero_rates(optimizer, num_steps)
+  (record,) = caplog.records
+  assert_mentions(
+    record.getMessage(),
+    f'step {first}',
+    f'step {last}',
+    '_UserSchedule.__call__',
+    'step // warmup_steps',
+  )
+
+
+@pytest.mark.parametrize(
+  'compute, num_steps',
+  [
+    (lambda step: 1e-3 * jnp.minimum(1.0, step // 2), 40),
+    (lambda step: 1e-3 * jnp.minimum(1.0, step // 10), 1000),
+    # Restarts that reach 0, and updates in every second step.
+    (lambda step: 1e-3 * (1 - (step % 10) / 9), 100),
+    (lambda step: 1e-3 * (step % 2), 200_000),
+  ],
+)
+def test_few_zeros_of_a_user_defined_schedule_cause_no_warning(
+  compute, num_steps, caplog
+):
+  optimizer = optimizers.AdamW(learning_rate=_UserSchedule(compute=compute))
+  schedule_checks.warn_of_zero_rates(optimizer, num_steps)
+  assert not caplog.records
+
+
+def test_parameters_that_are_trained_later_cause_no_warning(caplog):
+  late = _UserSchedule(compute=lambda step: 1e-3 * (step >= 20))
+  for optimizer in (
+    optimizers.AdamW(
+      learning_rate=late, learning_rate_overrides=(('^heads/', 1e-3),)
+    ),
+    optimizers.AdamW(
+      learning_rate=schedules.Piecewise(values=(0.0, 1e-3), boundaries=(20,))
+    ),
+  ):
+    schedule_checks.warn_of_zero_rates(optimizer, 40)
+  assert not caplog.records
+
+
 def test_zeros_of_some_parameters_cause_no_warning(caplog):
   optimizer = optimizers.AdamW(
     learning_rate=_FixedLinear(), learning_rate_overrides=(('heads/', 1e-4),)

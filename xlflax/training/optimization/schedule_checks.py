@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import logging
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -125,11 +126,12 @@ def find_max_rates(
 
 
 def warn_of_zero_rates(optimizer: optimizers.Optimizer, num_steps: int) -> None:
-  """Logs a warning if the learning rate is 0 at all steps or at the last steps.
+  """Logs a warning if the learning rate is 0 at all steps or at many steps.
 
   A run in which only some parameters have a learning rate of 0, such as a
-  pretrained model below a new head, causes no warning. Zeros at the first steps
-  or at very few of the last steps cause no warning either.
+  pretrained model below a new head, causes no warning. Zeros at very few
+  consecutive steps cause no warning either. Zeros before the last steps cause a
+  warning only if a schedule is user-defined.
 
   Args:
     optimizer: Optimizer of the run.
@@ -163,6 +165,8 @@ def warn_of_zero_rates(optimizer: optimizers.Optimizer, num_steps: int) -> None:
       _suggest_later_end(rates[known_ends.index(end)], end, num_steps),
       extra=logs.ONCE,
     )
+  for schedule in itertools.islice(_find_user_schedules(rates), 1):
+    _warn_of_zeros_before(schedule, rates, end, num_steps)
 
 
 def warn_of_high_rates(optimizer: optimizers.Optimizer, num_steps: int) -> None:
@@ -372,6 +376,49 @@ def _suggest_positive_rate(rate: Any) -> str:
   ):
     return 'Set LEARNING_RATE to a positive number.'
   return _suggest_correction(rate)
+
+
+def _warn_of_zeros_before(
+  schedule: schedules.Schedule, rates: list[Any], end: int, num_steps: int
+) -> None:
+  """Logs a warning if all rates are 0 at many consecutive steps before `end`.
+
+  Args:
+    schedule: User-defined schedule, which the message names.
+    rates: Learning rates of all parameters.
+    end: Number of steps to check.
+    num_steps: Number of steps in the run.
+  """
+  # All steps are evaluated, because a schedule may be positive only between the
+  # steps of a sample.
+  is_zero = np.ones(end, bool)
+  for rate in rates:
+    if callable(rate):
+      values = _evaluate(rate, np.arange(end))
+      assert values is not None
+      is_zero &= values == 0
+    else:
+      is_zero &= rate == 0
+  edges = np.flatnonzero(np.diff(is_zero, prepend=False, append=False))
+  counts = edges[1::2] - edges[::2]
+  count = int(np.max(counts, initial=0))
+  if count <= max(_MAX_ZERO_STEPS, _MAX_ZERO_FRACTION * num_steps):
+    return
+  first = int(edges[::2][np.argmax(counts)])
+  name = type(schedule).__name__
+  logging.warning(
+    'The learning rate of the schedule %s is 0 from step %s to step %s of %s, so '
+    'the parameters do not change in these %s. If this is not intended, correct '
+    '`%s.__call__`. A probable cause is an integer division, as in '
+    '`step // warmup_steps` in place of `step / warmup_steps`.',
+    name,
+    f'{first:,}',
+    f'{first + count - 1:,}',
+    f'{num_steps:,}',
+    plurals.format_count(count, 'step'),
+    name,
+    extra=logs.ONCE,
+  )
 
 
 def _suggest_later_end(rate: Any, end: int, num_steps: int) -> str:
