@@ -112,6 +112,7 @@ class Setup:
     optimizer_checks.warn_of_growth(settings.optimizer, params)
     optimizer_checks.warn_of_ignored_rate(settings.optimizer, params)
     optimizer_checks.warn_of_stacked_vectors(settings.optimizer, params)
+    optimizer_checks.warn_of_clipped_updates(settings.optimizer, params)
 
   def _with_default_rate(self) -> 'Trainer':
     """Returns the run's settings with the default learning rate filled in."""

@@ -436,3 +436,99 @@ def test_optimizers_of_xlflax_treat_stacked_vectors_as_vectors(optimizer):
     optimizer_checks.find_stacked_vectors_with_other_state,
   ):
     assert not find(optimizer, _STACKED_PARAMS)
+
+
+def _clip_between(rate):
+  return optax.chain(
+    optax.scale_by_adam(),
+    optax.clip_by_global_norm(1.0),
+    optax.scale_by_learning_rate(rate),
+  )
+
+
+def _clip_with_decay(rate):
+  return optax.chain(
+    optax.scale_by_adam(),
+    optax.add_decayed_weights(0.01),
+    optax.clip_by_global_norm(0.5),
+    optax.scale_by_learning_rate(rate),
+  )
+
+
+@pytest.mark.parametrize(
+  'create',
+  [
+    _clip_between,
+    _clip_with_decay,
+    lambda rate: optax.chain(
+      optax.scale_by_lion(),
+      optax.clip_by_global_norm(1.0),
+      optax.scale_by_learning_rate(rate),
+    ),
+  ],
+)
+@pytest.mark.parametrize('rate', [1e-3, _LINEAR])
+def test_clipped_updates_of_adam_cause_a_warning(create, rate, caplog):
+  optimizer = _UserOptimizer(learning_rate=rate, create=create)
+  optimizer_checks.warn_of_clipped_updates(optimizer, _STACKED_PARAMS)
+  (record,) = caplog.records
+  assert_mentions(
+    record.getMessage(),
+    '_UserOptimizer.make',
+    'optax.clip_by_global_norm',
+    'clip_norm',
+  )
+
+
+@pytest.mark.parametrize(
+  'create',
+  [
+    lambda rate: optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(rate)),
+    lambda rate: optax.chain(
+      optax.clip_by_global_norm(1.0), optax.sgd(rate, momentum=0.9)
+    ),
+    lambda rate: optax.chain(
+      optax.trace(0.9),
+      optax.clip_by_global_norm(1.0),
+      optax.scale_by_learning_rate(rate),
+    ),
+    # A limit on the size of single steps.
+    lambda rate: optax.chain(
+      optax.scale_by_adam(),
+      optax.clip_by_global_norm(1000.0),
+      optax.scale_by_learning_rate(rate),
+    ),
+    lambda rate: optax.chain(
+      optax.scale_by_adam(),
+      optax.clip_by_block_rms(1.0),
+      optax.scale_by_learning_rate(rate),
+    ),
+    optax.adam,
+    optax.adamw,
+    optax.lion,
+    optax.sign_sgd,
+    optax.lamb,
+    optax.lars,
+    optax.novograd,
+    optax.adafactor,
+    optax.contrib.muon,
+    optax.contrib.ademamix,
+    optax.contrib.adopt,
+    optax.contrib.dadapt_adamw,
+    optax.contrib.prodigy,
+    optax.contrib.momo_adam,
+    optax.contrib.schedule_free_adamw,
+    lambda rate: optax.contrib.dog(learning_rate=rate),
+    lambda rate: optax.contrib.dowg(learning_rate=rate),
+    lambda rate: optax.chain(
+      optax.normalize_by_update_norm(), optax.scale_by_learning_rate(rate)
+    ),
+    lambda rate: optax.set_to_zero(),
+    _project,
+    _fail,
+  ],
+)
+def test_other_updates_cause_no_warning_of_clipping(create, caplog):
+  optimizer = _UserOptimizer(learning_rate=0.1, create=create)
+  optimizer_checks.warn_of_clipped_updates(optimizer, _PARAMS)
+  assert not caplog.records

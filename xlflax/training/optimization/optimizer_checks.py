@@ -1,7 +1,8 @@
 """Detection of user-defined optimizers whose updates are wrong.
 
 The updates increase the loss or the parameters, do not depend on the learning
-rate, or treat vectors of stacked layers as matrices.
+rate, treat vectors of stacked layers as matrices, or are clipped by their global
+norm.
 """
 
 import dataclasses
@@ -38,6 +39,9 @@ _PARAM_VALUE = 0.01
 # depend on the parameters increase only one of them. The magnitude exceeds the
 # radius of spheres to which optimizers project parameters.
 _LARGE_PARAM_VALUE = -100.0
+# Size of the last two axes of one enlarged parameter. The norm of an update of
+# Adam is then at least 64 times the learning rate.
+_ENLARGED_DIMENSION = 64
 
 
 def warn_of_ascent(optimizer: optimizers.Optimizer, params: Any) -> None:
@@ -176,6 +180,39 @@ def warn_of_stacked_vectors(
     )
 
 
+def warn_of_clipped_updates(
+  optimizer: optimizers.Optimizer, params: Any
+) -> None:
+  """Logs a warning if a user-defined optimizer clips the updates of Adam.
+
+  The norm of these updates is about the square root of the number of
+  parameters, so that `optax.clip_by_global_norm(1.0)` after
+  `optax.scale_by_adam` leaves almost no learning.
+
+  Args:
+    optimizer: Optimizer of the run. Optimizers of xlflax are not checked.
+    params: Parameters of the run, as a tree of arrays or ShapeDtypeStructs.
+  """
+  if not user_modules.is_user_extension(type(optimizer)):
+    return
+  try:
+    is_clipped = clips_adam_updates(optimizer, params)
+  except Exception:  # noqa: BLE001, the optimizer may require other parameters.
+    return
+  if is_clipped:
+    name = type(optimizer).__name__
+    logging.warning(
+      'The updates of the optimizer %s are limited by the global norm over all '
+      'parameters, so they are much smaller than the learning rate in a model '
+      'with many parameters. Clip the gradients, not the updates: in `%s.make`, '
+      'put optax.clip_by_global_norm before optax.scale_by_adam, or remove it '
+      'and set the field `clip_norm`.',
+      name,
+      name,
+      extra=logs.ONCE,
+    )
+
+
 def ignores_learning_rate(optimizer: optimizers.Optimizer, params: Any) -> bool:
   """Returns whether an optimizer's updates do not depend on the learning rate.
 
@@ -194,6 +231,50 @@ def ignores_learning_rate(optimizer: optimizers.Optimizer, params: Any) -> bool:
     for rate in (_LOW_LEARNING_RATE, _LEARNING_RATE)
   )
   return low == high and any(low.values())
+
+
+def clips_adam_updates(optimizer: optimizers.Optimizer, params: Any) -> bool:
+  """Returns whether an optimizer clips updates like those of Adam.
+
+  The optimizer updates small parameters (see `find_ascending_parameters`), and
+  once more with one enlarged parameter. If the updates are clipped, the updates
+  of all other parameters are then much smaller. Only optimizers are considered
+  whose updates have the same size for all elements of a parameter, although the
+  gradients differ. Normalized gradient descent is therefore not reported.
+
+  Args:
+    optimizer: Optimizer to check.
+    params: See `find_ascending_parameters`.
+
+  Raises:
+    Exception: If the optimizer does not support the small parameters.
+  """
+  small_params = _small_params(params, _PARAM_VALUE)
+  leaves = param_tree.flatten_params(small_params)
+  enlarged = max(leaves, key=lambda name: leaves[name].size)
+  shape = leaves[enlarged].shape
+  leaves[enlarged] = jnp.full(
+    [*shape[:-2], *(_ENLARGED_DIMENSION for _ in shape[-2:])], _PARAM_VALUE
+  )
+  small, large = (
+    param_tree.flatten_params(
+      jax.tree.map(
+        jnp.abs,
+        _move(
+          _make_transform(optimizer, _LEARNING_RATE),
+          tree,
+          _vary_gradients(tree),
+        ),
+      )
+    )
+    for tree in (small_params, param_tree.unflatten_params(leaves))
+  )
+  others = [name for name in small if name != enlarged and jnp.any(small[name])]
+  return bool(others) and all(
+    jnp.max(small[name]) < 1.1 * jnp.min(small[name])
+    and jnp.max(large[name]) < 0.5 * jnp.min(small[name])
+    for name in others
+  )
 
 
 def find_ascending_parameters(
@@ -405,10 +486,7 @@ def _project_updates(
     sign: Sign of the gradient.
   """
   small_params = _small_params(params, _PARAM_VALUE)
-  gradients = jax.tree.map(
-    lambda x: sign * jnp.linspace(0.5, 1.5, x.size).reshape(x.shape),
-    small_params,
-  )
+  gradients = _vary_gradients(small_params, sign=sign)
   displacements = _move(
     _make_transform(optimizer, rate), small_params, gradients
   )
@@ -418,6 +496,13 @@ def _project_updates(
       jax.tree.map(jnp.multiply, displacements, gradients)
     ).items()
   }
+
+
+def _vary_gradients(params: Any, *, sign: int = 1) -> Any:
+  """Returns gradients with different values in each parameter."""
+  return jax.tree.map(
+    lambda x: sign * jnp.linspace(0.5, 1.5, x.size).reshape(x.shape), params
+  )
 
 
 def _make_transform(
