@@ -4,7 +4,7 @@ import types
 
 import pytest
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from tests.training import tiny
 from xlflax.training.checkpointing import run_directory
 from xlflax.training.initialization import (
@@ -112,6 +112,9 @@ def test_rows_of_a_different_vocabulary_are_rejected(tmp_path):
   with pytest.raises(errors.VocabularyError) as error:
     init_checks.check_vocabulary(plain, rows, _vocabulary('cd'))
   text = str(error.value)
+  assert_mentions(error.value.what, 'this run', 'initial', 'model.json')
+  assert _vocabulary('cd').hash[:12] in error.value.got
+  assert _vocabulary('ab').hash[:12] in error.value.expected
   assert 'model/embeddings/token, model/output_bias' in text
   assert 'InitFromCheckpoint.vocabulary_matching' in text
   assert f'xlflax cache --vocabulary={tmp_path}/vocabulary' in error.value.fix

@@ -186,6 +186,7 @@ def check_vocabulary(
   model_dir: pathlib.Path,
   *,
   where: str | pathlib.Path,
+  requirement: str | None = None,
   fix: str = 'Copy all files of the run vocabulary again.',
 ) -> None:
   """Checks that a vocabulary is the one used to train a run.
@@ -194,6 +195,9 @@ def check_vocabulary(
     vocabulary: Vocabulary to use with the parameters of the run.
     model_dir: Model directory of the run.
     where: Location of the vocabulary, for the error message.
+    requirement: Sentence of the error message that states which vocabulary must
+      equal the vocabulary of the run. If None, the sentence does not specify
+      the purpose of `vocabulary`.
     fix: Hint for the error message that explains how to solve the problem.
 
   Raises:
@@ -205,8 +209,9 @@ def check_vocabulary(
   )
   if run_identity is not None and given_identity != run_identity:
     raise errors.VocabularyError(
-      f'According to {model_dir / run_directory.MODEL}, the model was trained '
-      'with a different vocabulary',
+      requirement
+      or 'The vocabulary must be the vocabulary with which the model was '
+      f'trained, which is recorded in {model_dir / run_directory.MODEL}',
       got=str(given_identity),
       expected=str(run_identity),
       where=str(where),

@@ -107,10 +107,14 @@ def check_vocabulary(init: Any, names: Iterable[str], vocabulary: Any) -> None:
     and not init.is_matched_by_token(name)
   ]
   if token_parameters and vocabulary is not None:
+    model_dir = paths.to_path(init.model_dir)
     data_fingerprint.check_vocabulary(
       vocabulary,
-      paths.to_path(init.model_dir),
+      model_dir,
       where=f'InitFromCheckpoint.model_dir, {", ".join(token_parameters)}',
+      requirement='The vocabulary of this run must be the vocabulary of the '
+      'initial model, which is recorded in '
+      f'{model_dir / run_directory.MODEL}',
       fix=f'{_vocabulary_hint(init.model_dir)} To train with a different '
       'vocabulary, set InitFromCheckpoint.vocabulary_matching, or exclude the '
       'parameters with InitFromCheckpoint.exclude.',
@@ -121,7 +125,7 @@ def _vocabulary_hint(model_dir: str) -> str:
   """Returns a hint on how to train with the vocabulary of a given run."""
   directory = paths.to_path(model_dir) / run_directory.VOCABULARY
   return (
-    f'To train with the vocabulary of that run, pass --vocabulary={directory}. A '
+    f'To train with the vocabulary of the initial model, pass --vocabulary={directory}. A '
     'token cache must be written with the same vocabulary (`xlflax cache '
     f'--vocabulary={directory}`).'
   )
@@ -149,8 +153,8 @@ def _check_languages(init: Any, names: Sequence[str], vocabulary) -> None:
   if source_languages != vocabulary.spec.languages:
     raise errors.VocabularyError(
       'Language-specific parameters of the checkpoint, such as '
-      f'{language_parameters[0]}, cannot be used, because the checkpoint and '
-      'this run have different languages',
+      f'{language_parameters[0]}, cannot be used, because the languages of this '
+      'run must be the languages of the checkpoint',
       got=', '.join(vocabulary.spec.languages),
       expected=', '.join(source_languages),
       where=errors.field_location(init, 'model_dir'),
