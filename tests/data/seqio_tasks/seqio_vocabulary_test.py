@@ -1,5 +1,8 @@
 """Tests of vocabularies as SeqIO vocabularies."""
 
+import copy
+
+import numpy as np
 import pytest
 import seqio
 import tensorflow as tf
@@ -78,10 +81,37 @@ def test_different_vocabulary_is_rejected(tmp_path, toy_corpus, toy_vocabulary):
   assert same.output_features['targets'].vocabulary.vocabulary == other
   with pytest.raises(errors.VocabularyError) as caught:
     resolve_deferred(_task(SeqioVocabulary(other)), toy_vocabulary)
-  message = str(caught.value)
-  assert_mentions(message, 'SeqioVocabulary(size=150')
-  assert_mentions(message, 'SeqioVocabulary(size=180')
-  assert_mentions(message, 'some_task')
+  assert_mentions(caught.value.got, '150 tokens', other.hash[:12])
+  assert_mentions(caught.value.expected, '180 tokens', toy_vocabulary.hash[:12])
+  assert_mentions(str(caught.value), 'some_task')
+
+
+def test_different_seqio_vocabulary_is_described(
+  tmp_path, toy_corpus, toy_vocabulary
+):
+  other = train_vocabulary(toy_corpus, tmp_path, size=150)
+  path = tmp_path / 'other.model'
+  path.write_bytes(other.model)
+  for vocabulary, values in (
+    (seqio.SentencePieceVocabulary(str(path)), (path, '150 tokens')),
+    (seqio.ByteVocabulary(), ('ByteVocabulary', '259 tokens')),
+  ):
+    with pytest.raises(errors.VocabularyError) as caught:
+      resolve_deferred(_task(vocabulary), toy_vocabulary)
+    assert_mentions(caught.value.got, *values)
+    assert_mentions(caught.value.fix, 'DIR/sentencepiece.model', '--vocabulary')
+
+
+@pytest.mark.parametrize('content', [None, b'not a model'])
+def test_unreadable_sentencepiece_model_is_reported(
+  tmp_path, toy_vocabulary, content
+):
+  path = tmp_path / 'other.model'
+  if content is not None:
+    path.write_bytes(content)
+  task = _task(seqio.SentencePieceVocabulary(str(path)))
+  with raises_error(errors.VocabularyError, mentions=('some_task', path)):
+    resolve_deferred(task, toy_vocabulary)
 
 
 def test_seqio_sentencepiece_with_the_same_model_is_accepted(
@@ -94,6 +124,24 @@ def test_seqio_sentencepiece_with_the_same_model_is_accepted(
     resolve_deferred(task, toy_vocabulary).output_features
     == task.output_features
   )
+
+
+def test_sentencepiece_model_with_other_ids_is_rejected(
+  tmp_path, toy_vocabulary
+):
+  """The ids of XLM-R, for example, are not those of its model."""
+  path = tmp_path / 'sentencepiece.model'
+  path.write_bytes(toy_vocabulary.model)
+  task = _task(seqio.SentencePieceVocabulary(str(path)))
+  moved = copy.copy(toy_vocabulary)
+  moved.kind = 'sentencepiece_moved'
+  moved.model_ids = np.arange(toy_vocabulary.spec.size)
+  resolve_deferred(task, moved)
+  moved.model_ids = moved.model_ids + 1
+  with raises_error(
+    errors.VocabularyError, mentions=('Vocabulary.load', 'SeqioVocabulary')
+  ):
+    resolve_deferred(task, moved)
 
 
 @pytest.fixture(scope='module')

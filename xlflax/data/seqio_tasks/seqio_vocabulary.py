@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import seqio
 import tensorflow as tf
+from google.protobuf import message
 
 from xlflax.data import tokenized_examples
 from xlflax.data.seqio_tasks import tensorflow_setup
@@ -226,17 +227,61 @@ def _check_same(
 ):
   """Raises a VocabularyError unless two vocabularies are equal.
 
-  A SeqIO SentencePiece vocabulary equals a vocabulary with the same model.
+  A SeqIO SentencePiece vocabulary equals a vocabulary with the same model and
+  the same ids.
   """
-  # The union of several vocabularies has no single model.
-  model = getattr(run_vocabulary.vocabulary, 'model', None)
-  has_same_model = getattr(task_vocabulary, 'sp_model', b'') == model
+  try:
+    task_model = getattr(task_vocabulary, 'sp_model', b'')
+  except (tf.errors.OpError, message.DecodeError) as error:
+    raise errors.VocabularyError(
+      f'The vocabulary of the feature {feature!r} of the task {task!r} cannot be '
+      'read',
+      got=str(error),
+      where=getattr(task_vocabulary, 'sentencepiece_model_file', None),
+      fix=_vocabulary_hint(run_vocabulary),
+    ) from error
+  has_same_model = task_model == _sentencepiece_model(run_vocabulary.vocabulary)
   if task_vocabulary != run_vocabulary and not has_same_model:
     raise errors.VocabularyError(
       f'The feature {feature!r} of the task {task!r} must have the same '
       'vocabulary as the run',
-      got=repr(task_vocabulary),
-      expected=repr(run_vocabulary),
-      fix="Register the task without a vocabulary, or use the task's "
-      'vocabulary for the run.',
+      got=_describe_vocabulary(task_vocabulary),
+      expected=_describe_vocabulary(run_vocabulary),
+      fix=_vocabulary_hint(run_vocabulary),
     )
+
+
+def _describe_vocabulary(vocabulary: seqio.Vocabulary) -> str:
+  """Returns the size of a vocabulary, and its file or hash if known."""
+  size = f'{vocabulary.vocab_size:,} tokens'
+  if isinstance(vocabulary, SeqioVocabulary):
+    return f'{size}, hash {vocabulary.vocabulary.hash[:12]}'
+  file = getattr(vocabulary, 'sentencepiece_model_file', None)
+  return f'{file or type(vocabulary).__name__}, {size}'
+
+
+def _sentencepiece_model(vocabulary: Vocabulary) -> bytes | None:
+  """Returns the SentencePiece model whose ids are those of a vocabulary.
+
+  The result is None if there is no single model, as in a union of vocabularies,
+  or if the ids differ from those of the model, as in a vocabulary of fairseq.
+  """
+  ids = getattr(vocabulary, 'model_ids', None)
+  if ids is not None and not np.array_equal(ids, np.arange(len(ids))):
+    return None
+  return getattr(vocabulary, 'model', None)
+
+
+def _vocabulary_hint(vocabulary: SeqioVocabulary) -> str:
+  """Returns a hint on how to use the vocabulary of the run in a task."""
+  call = (
+    "seqio.SentencePieceVocabulary('DIR/sentencepiece.model')"
+    if vocabulary.vocabulary.kind == 'sentencepiece'
+    else "seqio_vocabulary.SeqioVocabulary(Vocabulary.load('DIR'))"
+  )
+  return (
+    'Create the vocabulary of the task from DIR, the directory that is passed as '
+    f'--vocabulary: `{call}`. Alternatively, register the task without a '
+    'vocabulary (`task_registry.add_monolingual_task` or `add_parallel_task`) '
+    'and without the preprocessor `tokenize`.'
+  )
