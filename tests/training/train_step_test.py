@@ -369,8 +369,8 @@ class _Invalid(tiny.Regression):
   'convert, mentions',
   [
     (lambda out: out.loss.total, ('shape []', 'ObjectiveOutput')),
-    (lambda out: None, ('NoneType', 'ObjectiveOutput')),
-    (lambda out: tuple(out), ('tuple', 'ObjectiveOutput')),
+    (lambda out: None, ('None', 'ObjectiveOutput')),
+    (lambda out: tuple(out), ('(WeightedMean(total', 'ObjectiveOutput')),
     (
       lambda out: out._replace(loss=out.loss.total),
       ('shape []', 'WeightedMean'),
@@ -391,7 +391,7 @@ class _Invalid(tiny.Regression):
       ),
       ('int32', 'loss.total'),
     ),
-    (lambda out: out._replace(metrics=None), ('NoneType', 'metrics')),
+    (lambda out: out._replace(metrics=None), ('None', 'metrics')),
     (
       lambda out: out._replace(metrics={'m': out.loss.total}),
       ("'m'", 'WeightedMean'),
@@ -402,6 +402,13 @@ class _Invalid(tiny.Regression):
       ),
       ("'m'", 'shape [2, 2]'),
     ),
+    (
+      lambda out: (out.loss.total, {'loss': out.loss}),
+      (
+        '(<float32 array of shape []>',
+        "{'loss': WeightedMean(total=<float32 array of shape []>",
+      ),
+    ),
   ],
 )
 def test_invalid_output_of_an_objective_is_reported(convert, mentions, steps):
@@ -409,8 +416,10 @@ def test_invalid_output_of_an_objective_is_reported(convert, mentions, steps):
     dataset='mono', objective=_Invalid(convert=convert)
   )
   builder = _builder(entry, gradient_accumulation_steps=steps)
-  with raises_error(errors.ConfigError, where='_Invalid', mentions=mentions):
+  with raises_error(errors.ConfigError, mentions=mentions) as caught:
     _run(builder, {'mono': tiny.make_batch()})
+  assert_mentions(caught.value.where, 'train_step_test.py', '__call__')
+  assert 'Tracer' not in str(caught.value)
 
 
 def test_objective_without_call_is_reported():

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 
 import jax
+import numpy as np
 import optax
 import pytest
 
@@ -375,3 +376,33 @@ def test_exception_inside_of_xlflax_logs_the_traceback(caplog):
   assert_mentions(error.what, '`_Wrapping.__call__`')
   (record,) = caplog.records
   assert record.exc_info
+
+
+@dataclasses.dataclass
+class _Losses:
+  values: dict
+
+
+@pytest.mark.parametrize(
+  'value, expected',
+  [
+    (None, 'None'),
+    (np.zeros([2, 3], np.int32), '<int32 array of shape [2, 3]>'),
+    (
+      (np.float32(1), {'a': [np.zeros(4)]}),
+      "(<float32 array of shape []>, {'a': [<float64 array of shape [4]>]})",
+    ),
+    (
+      _Losses({'a': np.zeros(2)}),
+      "_Losses(values={'a': <float64 array of shape [2]>})",
+    ),
+    (_Losses, repr(_Losses)),
+    (list(range(100)), '[0, 1, 2, 3, 4, 5, ...]'),
+  ],
+)
+def test_values_are_described_without_the_elements_of_arrays(value, expected):
+  assert user_modules.describe_value(value) == expected
+
+
+def test_method_that_is_not_a_python_function_is_named():
+  assert user_modules.find_method(dict, 'get') == 'dict.get'

@@ -642,7 +642,7 @@ def _check_result(task: EvalTask, result: Any) -> EvalResult:
     if not isinstance(value, types):
       raise errors.ConfigError(
         f'The field `{field}` of the result of `{name}.evaluate` is invalid',
-        got=repr(value),
+        got=user_modules.describe_value(value),
         expected=expected,
         where=name,
       )
@@ -673,7 +673,7 @@ def _to_number(key: Any, value: Any, *, where: str) -> int | float:
     f'The value of the metric {key!r} must be a number',
     got=f'an array of shape {list(value.shape)}'
     if hasattr(value, 'shape')
-    else f'{type(value).__name__} ({value!r})',
+    else user_modules.describe_value(value),
     where=where,
     fix='Return one number for each language or part, such as '
     'float(numpy.mean(values)).',

@@ -383,9 +383,9 @@ def _check_output(
     f'{expected}',
     got=f'an array of shape {list(value.shape)} and type {value.dtype}'
     if hasattr(value, 'shape')
-    else f'{type(value).__name__} ({value!r})',
+    else user_modules.describe_value(value),
     expected=_OUTPUT,
-    where=type(objective).__name__,
+    where=user_modules.find_method(type(objective), '__call__'),
     fix='See the example of an objective in docs/extending.md.',
   )
 

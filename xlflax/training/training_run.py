@@ -577,7 +577,9 @@ def _check_metrics(args: tuple[Any, ...], metrics: Mapping[str, Any]) -> None:
     ConfigError: If the metrics are not dictionaries of numbers and text.
   """
   if args:
-    problem: str | None = f'the positional argument {args[0]!r}'
+    problem: str | None = (
+      f'the positional argument {user_modules.describe_value(args[0])}'
+    )
   else:
     problem = next(_find_invalid_metrics(metrics), None)
   if problem is not None:
@@ -598,7 +600,8 @@ def _find_invalid_metrics(metrics: Mapping[str, Any]) -> Iterator[str]:
   """Yields a description of each invalid group, name or value of metrics."""
   for group, values in metrics.items():
     if not isinstance(values, Mapping):
-      yield f'{group}={_describe_value(values)}, which is not a dictionary'
+      description = user_modules.describe_value(values)
+      yield f'{group}={description}, which is not a dictionary'
       continue
     for name, value in values.items():
       if not isinstance(name, str):
@@ -606,14 +609,7 @@ def _find_invalid_metrics(metrics: Mapping[str, Any]) -> Iterator[str]:
       elif not (
         value is None or isinstance(value, str) or hook_results.is_number(value)
       ):
+        description = user_modules.describe_value(value)
         yield (
-          f'{group}={{{name!r}: {_describe_value(value)}}}, whose value is not '
-          'a number'
+          f'{group}={{{name!r}: {description}}}, whose value is not a number'
         )
-
-
-def _describe_value(value: Any) -> str:
-  """Returns the type and shape of an array, or the text of another value."""
-  if hasattr(value, 'shape') and hasattr(value, 'dtype'):
-    return f'<{value.dtype} array of shape {list(value.shape)}>'
-  return repr(value)

@@ -5,6 +5,7 @@ User modules define tasks, launchers and similar extensions.
 
 import ast
 import contextlib
+import dataclasses
 import functools
 import hashlib
 import importlib
@@ -16,6 +17,7 @@ import os
 import pathlib
 import pkgutil
 import re
+import reprlib
 import sys
 import sysconfig
 import textwrap
@@ -71,6 +73,8 @@ _RUNTIME_STATUS = re.compile(
   'INVALID_ARGUMENT|NOT_FOUND|RESOURCE_EXHAUSTED|UNAVAILABLE|UNKNOWN): '
 )
 _MAX_EXCEPTION_LENGTH = 300
+# Maximum number of characters of a text or object in a message.
+_MAX_VALUE_LENGTH = 200
 
 
 def import_modules(modules: Sequence[str], *, where: str) -> None:
@@ -696,6 +700,61 @@ def find_definition(function: Any) -> str:
   """Returns the file, number and text of a Python function's first line."""
   code = inspect.unwrap(function).__code__
   return _format_code_line(code, code.co_firstlineno)
+
+
+def find_method(cls: type, name: str) -> str:
+  """Returns the line that defines a method, or the method's name.
+
+  Args:
+    cls: Class with the method.
+    name: Name of the method.
+
+  Returns:
+    The file, number and text of the line. The result is `CLASS.METHOD` if the
+    method is not a Python function.
+  """
+  function = inspect.unwrap(getattr(cls, name))
+  if not hasattr(function, '__code__'):
+    return f'{cls.__name__}.{name}'
+  return find_definition(function)
+
+
+class _ValueRepr(reprlib.Repr):
+  """Shortened representations of values, without the elements of arrays."""
+
+  def __init__(self):
+    super().__init__()
+    self.maxstring = self.maxother = self.maxlong = _MAX_VALUE_LENGTH
+
+  def repr1(self, x: Any, level: int) -> str:
+    """Returns the representation of a value or of an element."""
+    if isinstance(x, type):
+      return repr(x)
+    if hasattr(x, 'shape') and hasattr(x, 'dtype'):
+      return f'<{x.dtype} array of shape {list(x.shape)}>'
+    names = (
+      [field.name for field in dataclasses.fields(x) if field.repr]
+      if dataclasses.is_dataclass(x)
+      else getattr(x, '_fields', ())  # Fields of a NamedTuple.
+    )
+    if not names:
+      return super().repr1(x, level)
+    if level <= 0:
+      return f'{type(x).__name__}(...)'
+    fields = (
+      f'{name}={self.repr1(getattr(x, name), level - 1)}' for name in names
+    )
+    return f'{type(x).__name__}({", ".join(fields)})'
+
+
+def describe_value(value: Any) -> str:
+  """Returns a short description of a value that user-defined code returned.
+
+  Arrays, which may be traced, are described by their types and shapes. Before:
+  a tuple of an array and a dictionary. After: "(<float32 array of shape []>,
+  {'loss': <float32 array of shape []>})".
+  """
+  return _ValueRepr().repr(value)
 
 
 def find_attribute(cls: type, name: str) -> tuple[str | None, str | None]:

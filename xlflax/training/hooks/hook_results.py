@@ -383,10 +383,7 @@ def _name(hook: hook_base.Hook, method: str) -> str:
 
 def _find_method(hook: hook_base.Hook, method: str) -> str:
   """Returns the line that defines a method, or its name without source code."""
-  function = inspect.unwrap(getattr(type(hook), method))
-  if not hasattr(function, '__code__'):
-    return _name(hook, method)
-  return user_modules.find_definition(function)
+  return user_modules.find_method(type(hook), method)
 
 
 def _invalid_result(
@@ -397,7 +394,7 @@ def _invalid_result(
     f'The method `{_name(hook, method)}` must return {expected}',
     got='the class training.Request'
     if value is hook_base.Request
-    else repr(value),
+    else user_modules.describe_value(value),
     where=_find_method(hook, method),
     fix=fix,
   )
@@ -416,7 +413,7 @@ def _invalid_field(
   return errors.ConfigError(
     f'The method `{_name(hook, method)}` returned a training.Request whose '
     f'field `{field}` is invalid',
-    got=repr(value),
+    got=user_modules.describe_value(value),
     expected=expected,
     where=_find_method(hook, method),
     fix=fix,

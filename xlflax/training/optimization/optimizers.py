@@ -186,9 +186,9 @@ class Optimizer(validation.ValidatedFields, abc.ABC):
       raise errors.ConfigError(
         f'The method `{name}.make` must return an Optax gradient '
         'transformation',
-        got=repr(transform),
+        got=user_modules.describe_value(transform),
         expected='an optax.GradientTransformation',
-        where=name,
+        where=user_modules.find_method(type(self), 'make'),
         fix='Add a return statement to `make`.' if transform is None else None,
       )
 

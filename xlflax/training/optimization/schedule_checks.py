@@ -559,7 +559,7 @@ def _check_scalar(schedule: schedules.Schedule, value: Any) -> None:
     f'`{type(schedule).__name__}.__call__` must return a scalar',
     got=f'{value.dtype} array of shape {list(value.shape)}'
     if is_array
-    else repr(value),
+    else user_modules.describe_value(value),
     expected='a number of shape []',
     where=_find_call(schedule),
     fix='Add a return statement to `__call__`.'
@@ -570,4 +570,4 @@ def _check_scalar(schedule: schedules.Schedule, value: Any) -> None:
 
 def _find_call(schedule: schedules.Schedule) -> str:
   """Returns the line that defines the method `__call__` of a schedule."""
-  return user_modules.find_definition(type(schedule).__call__)
+  return user_modules.find_method(type(schedule), '__call__')
