@@ -2,6 +2,7 @@
 
 import dataclasses
 import types
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -99,6 +100,26 @@ class _NewNoise(_LanguageId):
     return states + jax.random.normal(context.rng, states.shape)
 
 
+class _MaskedEos(_LanguageId):
+  """Computes the vector of a text with a mask token at its end."""
+
+  def encode(self, model, params, batch, context):
+    token_ids = batch['token_ids']
+    token_ids = jnp.where(token_ids == tiny.SPEC.eos_id, 4, token_ids)
+    batch = batch | {'token_ids': token_ids}
+    return super().encode(model, params, batch, context)
+
+
+class _ShiftedMask(_LanguageId):
+  """Inserts a token and masks at random, so the tokens change positions."""
+
+  def encode(self, model, params, batch, context):
+    token_ids = jnp.roll(batch['token_ids'], 1, axis=1)
+    chosen = jax.random.bernoulli(context.rng, 0.3, token_ids.shape)
+    batch = batch | {'token_ids': jnp.where(chosen, 4, token_ids)}
+    return super().encode(model, params, batch, context)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Width16(_LanguageId):
   """Supports only the width of the run's model."""
@@ -118,6 +139,8 @@ class _MaskedTokens(objective_base.Objective):
     includes_all: Whether the loss includes the tokens that are not predicted.
     is_tied: Whether the logits are those of the model.
     is_weighted_by_rows: Whether the weight is the number of sequences.
+    maskable: Function that selects the tokens that may be masked.
+    transform: Transformation of the function that computes the loss.
   """
 
   name: str = 'masked_tokens'
@@ -125,6 +148,8 @@ class _MaskedTokens(objective_base.Objective):
   includes_all: bool = False
   is_tied: bool = False
   is_weighted_by_rows: bool = False
+  maskable: Callable = masking.is_text
+  transform: Callable = lambda compute: compute
 
   def init_heads(self, model, rng):
     shape = model.config.hidden_dim, model.config.vocab_size
@@ -133,14 +158,18 @@ class _MaskedTokens(objective_base.Objective):
   def __call__(self, model, params, batch, context):
     token_ids = batch['token_ids']
     text = masking.is_text(batch, context.vocabulary)
-    chosen = text & jax.random.bernoulli(context.rng, 0.2, text.shape)
-    states = model_calls.encode_batch(
-      model,
-      params,
-      batch | {'token_ids': jnp.where(chosen, 4, token_ids)},
-      context=context,
-      rng=context.rng,
+    chosen = self.maskable(batch, context.vocabulary)
+    chosen &= jax.random.bernoulli(context.rng, 0.2, text.shape)
+    encode = self.transform(
+      lambda params, token_ids: model_calls.encode_batch(
+        model,
+        params,
+        batch | {'token_ids': token_ids},
+        context=context,
+        rng=context.rng,
+      )
     )
+    states = encode(params, jnp.where(chosen, 4, token_ids))
     head = params['heads'][self.name]
     losses = optax.softmax_cross_entropy_with_integer_labels(
       model_calls.call_model(model, params, 'logits', states)
@@ -237,6 +266,17 @@ def test_texts_may_contain_the_token_with_the_index_minus_100(includes_all):
   objective = _MaskedTokens(includes_all=includes_all, is_weighted_by_rows=True)
   expected = {'has_ignored_labels'} if includes_all else set()
   assert _find_problems(objective, batch, vocab_size=200) == expected
+
+
+@pytest.mark.parametrize('transform', [lambda compute: compute, jax.checkpoint])
+def test_special_tokens_that_are_masked_at_random(transform):
+  objective = _MaskedTokens(maskable=masking.is_present, transform=transform)
+  assert _find_problems(objective) == {'masks_special_tokens'}
+
+
+@pytest.mark.parametrize('objective', [_MaskedEos(), _ShiftedMask()])
+def test_other_inputs_with_mask_tokens_cause_no_warning(objective):
+  assert not _find_problems(objective)
 
 
 def test_sequences_without_padding_do_not_require_segments():

@@ -2,8 +2,9 @@
 
 Before training, the loss is computed with a small model for the first sequences
 of the objective's dataset. A warning is logged if the loss depends on padding,
-if its total is a mean, if its random numbers are the same in each step, or if
-it includes positions whose label is -100, which PyTorch would ignore.
+if its total is a mean, if its random numbers are the same in each step, if it
+includes positions whose label is -100, which PyTorch would ignore, or if random
+special tokens are masked.
 """
 
 import dataclasses
@@ -46,6 +47,10 @@ _MAX_MEAN_GROWTH, _MIN_SUM_GROWTH = 1.25, 1.6
 # Label of positions that PyTorch and Hugging Face Transformers ignore, and its
 # fraction of the loss's weight above which a warning is logged.
 _IGNORE_INDEX, _MIN_IGNORED_RATIO = -100, 0.5
+# Random keys with which the masked tokens are drawn.
+_NUM_KEYS = 4
+# Fraction of the tokens without a mask that must be those of the batch.
+_MIN_EQUAL_RATIO = 0.8
 
 
 class Problems(NamedTuple):
@@ -60,6 +65,7 @@ class Problems(NamedTuple):
     repeats_random_numbers: Whether the objective draws random numbers that do
       not depend on `ObjectiveContext.rng`.
     has_ignored_labels: Whether the loss includes positions whose label is -100.
+    masks_special_tokens: Whether special tokens are masked at random.
   """
 
   ignores_segments: bool
@@ -67,6 +73,7 @@ class Problems(NamedTuple):
   has_mean_total: bool
   repeats_random_numbers: bool
   has_ignored_labels: bool
+  masks_special_tokens: bool
 
 
 _MESSAGES = {
@@ -88,6 +95,10 @@ _MESSAGES = {
   'where V is the size of the vocabulary, so the model learns to predict this '
   'token. Multiply the losses of positions without a label by 0, and exclude '
   'these positions from the weight (docs/extending.md#add-an-objective).',
+  'masks_special_tokens': 'is computed with an input in which special tokens '
+  'such as <s> and </s> are replaced by the mask token at random. They are '
+  'trivial to predict, so a loss that includes them is too low. Select the '
+  'positions to mask with `masking.is_text(batch, context.vocabulary)`.',
 }
 
 
@@ -154,6 +165,7 @@ def find_problems(
   small_model = _shrink(model)
   params = jax.jit(lambda: _random_params(objective, small_model))()
   encoder_calls: list[bool] = []
+  inputs: list[np.ndarray] = []
 
   def compute_loss(params, batch, rng, offset):
     context = objective_base.ObjectiveContext(
@@ -163,19 +175,27 @@ def find_problems(
       rng=rng,
       state=objective.init_state(small_model, params, vocabulary),
     )
-    with nn.intercept_methods(_shift_padding(offset, encoder_calls)):
+    with nn.intercept_methods(_shift_padding(offset, encoder_calls, inputs)):
       output = objective_base.compute_output(
         objective, small_model, params, batch, context
       )
     return output.loss
 
   jitted_loss = jax.jit(compute_loss)
-  keys = jax.random.split(jax.random.key(0))
+  keys = jax.random.split(jax.random.key(0), _NUM_KEYS)
 
   def evaluate(params=params, batch=batch, key=keys[0], offset=0.0):
     loss = jitted_loss(params, batch, key, jnp.float32(offset))
     return float(loss.total), float(loss.weight)
 
+  def find_masked_positions(key):
+    jax.effects_barrier()
+    inputs.clear()
+    evaluate(key=key)
+    jax.effects_barrier()
+    return _find_masked_special_tokens(inputs, batch, vocabulary)
+
+  masked_positions = {find_masked_positions(key) for key in keys}
   total, weight = evaluate()
   shifted_total, _ = evaluate(offset=1.0)
   other_total, _ = evaluate(key=keys[1])
@@ -208,6 +228,9 @@ def find_problems(
     has_ignored_labels=unraised_total - raised_total
     > _MIN_IGNORED_RATIO * weight
     > 0,
+    # An objective may replace the same special tokens in each step, for example
+    # to compute a vector of the text from the state of the mask token.
+    masks_special_tokens=len(masked_positions) > 1,
   )
 
 
@@ -282,8 +305,38 @@ def _raise_biases(
   )
 
 
+def _find_masked_special_tokens(
+  inputs: Sequence[np.ndarray],
+  batch: batch_keys.Batch,
+  vocabulary: VocabularySpec,
+) -> frozenset[tuple[int, ...]]:
+  """Returns the row and column of special tokens that are masked.
+
+  Args:
+    inputs: Token ids of the encoder's calls. Inputs whose tokens are not at the
+      positions of the batch are ignored, for example those of other texts.
+    batch: Batch with `token_ids` of shape [B, T].
+    vocabulary: Vocabulary specification with the special ids.
+  """
+  if batch_keys.TOKEN_IDS not in batch or batch_keys.SEGMENT_IDS not in batch:
+    return frozenset()
+  token_ids = batch[batch_keys.TOKEN_IDS]
+  present = batch[batch_keys.SEGMENT_IDS] > 0
+  special = present & np.isin(token_ids, vocabulary.special_ids)
+  positions: set[tuple[int, ...]] = set()
+  for ids in inputs:
+    if ids.shape != token_ids.shape:
+      continue
+    masked = (ids == vocabulary.mask_id) & (token_ids != vocabulary.mask_id)
+    is_equal = (ids == token_ids)[present & ~masked]
+    if is_equal.size and is_equal.mean() >= _MIN_EQUAL_RATIO:
+      rows, columns = np.nonzero(masked & special)
+      positions.update(zip(rows.tolist(), columns.tolist(), strict=True))
+  return frozenset(positions)
+
+
 def _shift_padding(
-  offset: jax.Array, encoder_calls: list[bool]
+  offset: jax.Array, encoder_calls: list[bool], inputs: list[np.ndarray]
 ) -> Callable[..., Any]:
   """Returns an interceptor that changes the encoder's states of padding.
 
@@ -291,6 +344,8 @@ def _shift_padding(
     offset: Factor of the vector that is added to the states of padding.
     encoder_calls: List to which the interceptor appends whether `segment_ids`
       was passed, for each call of the encoder.
+    inputs: List to which the token ids of the encoder's calls are appended when
+      the calls are executed.
   """
   direction = jnp.linspace(-1.0, 1.0, _WIDTH)
 
@@ -302,6 +357,10 @@ def _shift_padding(
       return states
     segment_ids = kwargs.get('segment_ids')
     encoder_calls.append(segment_ids is not None)
+    jax.debug.callback(
+      lambda ids: inputs.append(np.asarray(ids)),
+      args[0] if args else kwargs['token_ids'],
+    )
     if segment_ids is None:
       return states
     shift = offset * jnp.einsum('bt,h->bth', segment_ids == 0, direction)
