@@ -249,10 +249,12 @@ def test_labels_of_minus_100_that_contribute_to_the_loss(is_tied):
   'objective',
   [
     _MaskedTokens(),
-    _MaskedTokens(is_tied=True),
-    _MaskedTokens(ignore_index=5, includes_all=True),
-    masked_lm.MaskedLM(),
-    _LanguageId(),
+    pytest.param(_MaskedTokens(is_tied=True), marks=pytest.mark.slow),
+    pytest.param(
+      _MaskedTokens(ignore_index=5, includes_all=True), marks=pytest.mark.slow
+    ),
+    pytest.param(masked_lm.MaskedLM(), marks=pytest.mark.slow),
+    pytest.param(_LanguageId(), marks=pytest.mark.slow),
   ],
 )
 def test_labels_of_minus_100_that_are_not_in_the_loss(objective):
