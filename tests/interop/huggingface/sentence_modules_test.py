@@ -356,9 +356,9 @@ def test_untrained_pooling_is_reported(
   ]
   assert len(messages) == (suggested is not None)
   if suggested is not None:
-    own = sentence_embedding.SentenceEmbedding(pooling=recorded or 'mean')
+    expected = sentence_embedding.SentenceEmbedding(pooling=recorded or 'mean')
     assert_mentions(
-      messages[0], own, f'--sentence_transformers={suggested}', pooling
+      messages[0], expected, f'--sentence_transformers={suggested}', pooling
     )
 
 

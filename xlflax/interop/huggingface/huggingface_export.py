@@ -259,9 +259,13 @@ def _pooling_warning(run: saved_run.SavedRun, pooling: Pooling) -> str | None:
       pooling is MEAN, which Sentence-Transformers does not support.
   """
   recorded = sentence_embedding.read_sentence_encoding(run.directory)
-  own = recorded or sentence_embedding.SentenceEmbedding()
-  own_pooling = Pooling.MEAN_ALL if own.pooling is Pooling.MEAN else own.pooling
-  if pooling is own_pooling:
+  run_embedding = recorded or sentence_embedding.SentenceEmbedding()
+  run_pooling = (
+    Pooling.MEAN_ALL
+    if run_embedding.pooling is Pooling.MEAN
+    else run_embedding.pooling
+  )
+  if pooling is run_pooling:
     return None
   objectives = ''
   if recorded is None:
@@ -274,9 +278,9 @@ def _pooling_warning(run: saved_run.SavedRun, pooling: Pooling) -> str | None:
     )
   exported = sentence_embedding.SentenceEmbedding(pooling=pooling)
   return (
-    f'The sentence embeddings of the run are {own}{objectives}. The export '
-    f'uses {exported} instead, so its embeddings may be poor. Pass '
-    f'--sentence_transformers={own_pooling.value}, or compare the poolings '
+    f'The sentence embeddings of the run are {run_embedding}{objectives}. The '
+    f'export uses {exported} instead, so its embeddings may be poor. Pass '
+    f'--sentence_transformers={run_pooling.value}, or compare the poolings '
     'with `xlflax evaluate --tasks=retrieval` and '
     f'--gin.retrieval_task.Retrieval.pooling="\'{pooling.value}\'".'
   )
