@@ -8,7 +8,7 @@ norm.
 import dataclasses
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -51,12 +51,7 @@ def warn_of_ascent(optimizer: optimizers.Optimizer, params: Any) -> None:
     optimizer: Optimizer of the run. Optimizers of xlflax are not checked.
     params: Parameters of the run, as a tree of arrays or ShapeDtypeStructs.
   """
-  if not user_modules.is_user_extension(type(optimizer)):
-    return
-  try:
-    ascending = find_ascending_parameters(optimizer, params)
-  except Exception:  # noqa: BLE001, the optimizer may require other parameters.
-    return
+  ascending = _run_check(find_ascending_parameters, optimizer, params)
   if ascending:
     name = type(optimizer).__name__
     logging.warning(
@@ -81,15 +76,10 @@ def warn_of_growth(optimizer: optimizers.Optimizer, params: Any) -> None:
     optimizer: Optimizer of the run. Optimizers of xlflax are not checked.
     params: Parameters of the run, as a tree of arrays or ShapeDtypeStructs.
   """
-  if not user_modules.is_user_extension(type(optimizer)):
-    return
-  try:
-    growing = find_growing_parameters(optimizer, params)
-    if growing:
-      ascending = find_ascending_parameters(optimizer, params)
-      growing = [name for name in growing if name not in ascending]
-  except Exception:  # noqa: BLE001, the optimizer may require other parameters.
-    return
+  growing = _run_check(find_growing_parameters, optimizer, params)
+  if growing:
+    ascending = _run_check(find_ascending_parameters, optimizer, params) or []
+    growing = [name for name in growing if name not in ascending]
   if growing:
     name = type(optimizer).__name__
     logging.warning(
@@ -120,11 +110,7 @@ def warn_of_ignored_rate(optimizer: optimizers.Optimizer, params: Any) -> None:
   [field] = [f for f in dataclasses.fields(cls) if f.name == 'learning_rate']
   if optimizer.learning_rate == field.default:
     return
-  try:
-    is_ignored = ignores_learning_rate(optimizer, params)
-  except Exception:  # noqa: BLE001, the optimizer may require other parameters.
-    return
-  if is_ignored:
+  if _run_check(ignores_learning_rate, optimizer, params):
     logging.warning(
       'The updates of the optimizer %s do not depend on the learning rate. Use '
       'the argument `rate` in `%s.make`, for example with '
@@ -151,13 +137,10 @@ def warn_of_stacked_vectors(
     optimizer: Optimizer of the run. Optimizers of xlflax are not checked.
     params: Parameters of the run, as a tree of arrays or ShapeDtypeStructs.
   """
-  if not user_modules.is_user_extension(type(optimizer)):
-    return
-  try:
-    decayed = find_decayed_stacked_vectors(optimizer, params)
-    names = decayed or find_stacked_vectors_with_other_state(optimizer, params)
-  except Exception:  # noqa: BLE001, the optimizer may require other parameters.
-    return
+  decayed = _run_check(find_decayed_stacked_vectors, optimizer, params)
+  names = decayed or _run_check(
+    find_stacked_vectors_with_other_state, optimizer, params
+  )
   if names:
     stacked, single = _select_examples(names, params)
     if decayed:
@@ -193,13 +176,7 @@ def warn_of_clipped_updates(
     optimizer: Optimizer of the run. Optimizers of xlflax are not checked.
     params: Parameters of the run, as a tree of arrays or ShapeDtypeStructs.
   """
-  if not user_modules.is_user_extension(type(optimizer)):
-    return
-  try:
-    is_clipped = clips_adam_updates(optimizer, params)
-  except Exception:  # noqa: BLE001, the optimizer may require other parameters.
-    return
-  if is_clipped:
+  if _run_check(clips_adam_updates, optimizer, params):
     name = type(optimizer).__name__
     logging.warning(
       'The updates of the optimizer %s are limited by the global norm over all '
@@ -211,6 +188,29 @@ def warn_of_clipped_updates(
       name,
       extra=logs.ONCE,
     )
+
+
+def _run_check(
+  check: Callable[[optimizers.Optimizer, Any], Any],
+  optimizer: optimizers.Optimizer,
+  params: Any,
+) -> Any:
+  """Returns the result of a check, or None if an optimizer is not checked.
+
+  Optimizers of xlflax, and optimizers that do not support the small parameters
+  of the check, are not checked.
+
+  Args:
+    check: Function of the optimizer and the parameters.
+    optimizer: Optimizer of the run.
+    params: Parameters of the run, as a tree of arrays or ShapeDtypeStructs.
+  """
+  if not user_modules.is_user_extension(type(optimizer)):
+    return None
+  try:
+    return check(optimizer, params)
+  except Exception:  # noqa: BLE001, the optimizer may require other parameters.
+    return None
 
 
 def ignores_learning_rate(optimizer: optimizers.Optimizer, params: Any) -> bool:
