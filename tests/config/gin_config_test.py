@@ -764,6 +764,36 @@ def test_suggested_parameters_are_documented(parameter, suggestions):
     assert sentence in ' '.join(masked_lm.MaskedLM.__doc__.split())
 
 
+def test_parameters_are_listed_for_modules_with_several_names(
+  tmp_path, monkeypatch
+):
+  """Gin registers a class under the first of the names of its module."""
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'gct_names.py').write_text(
+    'import dataclasses\n\n'
+    'from xlflax import training\n\n\n'
+    '@dataclasses.dataclass(frozen=True, kw_only=True)\n'
+    'class Nesterov(training.SGD):\n'
+    '  damping: float = 0.1\n'
+  )
+  lines = (
+    'import gct_names',
+    'gct_names.Nesterov.damping = 0.5',
+    'import gct_names as renamed',
+    'OPTIMIZER = @renamed.Nesterov()',
+  )
+  mine = _write(tmp_path / 'mine.gin', *lines)
+  names = {'got': 'dampin', 'mentions': ('damping', 'Did you mean')}
+  name = 'renamed.Nesterov.dampin'
+  with raises_error(errors.ConfigError, where=f'--gin.{name}', **names) as flag:
+    gin_config.load_gin_files([*_FILES, mine], [*_GIVEN, f'{name}=0.4'])
+  assert 'damping' in flag.value.expected
+  _write(tmp_path / 'mine.gin', *lines, f'{name} = 0.4')
+  with raises_error(errors.ConfigError, where=f'{mine}:7', **names) as line:
+    gin_config.load_gin_files([*_FILES, mine], _GIVEN)
+  assert line.value.expected == flag.value.expected
+
+
 _OWN_CLASSES = """
 import dataclasses
 

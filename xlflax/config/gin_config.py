@@ -768,8 +768,11 @@ def _bind(binding: str, modules: Sequence[str] = ()) -> None:
     )
     try:
       gin.parse_config([*imports, binding])
-    except Exception:
-      raise error from None
+    except Exception as import_error:
+      # If an imported module defines the class, the second error describes the
+      # binding. Otherwise, Gin raises NameError or AttributeError.
+      is_defined = isinstance(import_error, ValueError)
+      raise (import_error if is_defined else error) from None
 
 
 def _import_statement(module: str) -> str:

@@ -559,9 +559,25 @@ def _describe_parameter(configurable: str, name: str) -> str:
 
 
 def _find_target(configurable: str) -> Any:
-  """Returns the class or function of a selector, or None if there is none."""
-  match = gin.config._REGISTRY.get_match(configurable.rpartition('/')[2])
-  return match.wrapped if match else None
+  """Returns the class or function of a selector, or None if there is none.
+
+  Gin registers a class under the name that its module has in the first file
+  that refers to the class. If the selector contains another name of the module,
+  the class is found by its own name, provided that no other class has it.
+
+  Args:
+    configurable: Selector of the class or function, possibly with a scope.
+  """
+  selector = configurable.rpartition('/')[2]
+  match = gin.config._REGISTRY.get_match(selector)
+  if match:
+    return match.wrapped
+  targets = {
+    registered.wrapped
+    for _, registered in gin.config._REGISTRY.items()
+    if registered.name == selector.rpartition('.')[2]
+  }
+  return targets.pop() if len(targets) == 1 else None
 
 
 def _suggest_included_file(name: str, where: str | None) -> str | None:
@@ -607,10 +623,8 @@ def _location(text: str, option: str) -> str | None:
 
 def parameter_names(name: str) -> list[str]:
   """Returns the names of a configurable's parameters."""
-  configurable = gin.config._REGISTRY.get_match(name.rpartition('/')[2])
-  if configurable is None:
-    return []
-  return list(inspect.signature(configurable.wrapped).parameters)
+  target = _find_target(name)
+  return list(inspect.signature(target).parameters) if target else []
 
 
 def short_name(selector: str, imports: Collection[Any]) -> str:
