@@ -73,9 +73,9 @@ class Trainer:
       generation is read.
     verify_cache: Whether to verify the checksums of the cache before the first
       read and after its files have changed.
-    task_modules: Modules that register SeqIO tasks, as importable names or paths
-      of Python files. They are imported if the tasks are read live, without a
-      token cache.
+    task_modules: Modules that register SeqIO tasks, as importable names or
+      paths of Python files. They are imported if the tasks are read live,
+      without a token cache.
     partitioner: Mesh and sharding rules. The default splits the batch over all
       devices.
     checkpoints: Options for saving and keeping checkpoints.
@@ -373,8 +373,8 @@ class Trainer:
 
     Args:
       machine: Machine for which the run is planned. This process's devices
-        stand in for the machine's devices (`planning.cpu_stand_in`). If None, the
-        run is planned for this process's devices.
+        stand in for the machine's devices (`planning.cpu_stand_in`). If None,
+        the run is planned for this process's devices.
       by: Method by which memory and times are determined: compilation for the
         machine, or an estimate.
 

@@ -347,8 +347,8 @@ def configure(options: EvaluateOptions) -> gin_config.Configuration:
     return configuration.with_macros({'MAX_EXAMPLES': options.max_examples})
   except errors.ConfigError as error:
     raise errors.ConfigError(
-      '--max_examples has no effect, because the gin files do not use the macro '
-      'MAX_EXAMPLES',
+      '--max_examples has no effect, because the gin files do not use the '
+      'macro MAX_EXAMPLES',
       got=options.max_examples,
       where='--max_examples',
       fix='Remove --max_examples, or use the macro in the gin file. For '

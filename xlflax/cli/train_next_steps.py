@@ -84,16 +84,16 @@ def next_commands(trainer: Any, result: dict[str, Any]) -> list[str]:
   if not result['finished']:
     if 'rejected_by' in result:
       return [
-        f'Change `{result["rejected_by"]}.before_checkpoint` so that it returns '
-        'True for a state to save. Then run the same command again.'
+        f'Change `{result["rejected_by"]}.before_checkpoint` so that it '
+        'returns True for a state to save. Then run the same command again.'
       ]
     if result['checkpoint'] is None:
       return ['Run the same command again to start the run.']
     stop = trainer.stop_after_steps
     if stop is not None and result['step'] >= stop:
       return [
-        'Run the same command again without --stop_after_steps, or with a larger '
-        f'value than {stop:,}, to resume from the checkpoint of step '
+        'Run the same command again without --stop_after_steps, or with a '
+        f'larger value than {stop:,}, to resume from the checkpoint of step '
         f'{result["checkpoint"]:,}.'
       ]
     return [

@@ -141,8 +141,8 @@ def unused_bindings(
 ) -> list[binding_locations.Binding]:
   """Returns the user's bindings that have no effect.
 
-  A binding in a file may be overridden on purpose by a later file or flag. It is
-  reported only if it has no effect at the end of its file and at all later
+  A binding in a file may be overridden on purpose by a later file or flag. It
+  is reported only if it has no effect at the end of its file and at all later
   stages. Objects of earlier stages, such as the default optimizer of a shipped
   file that the user's file replaces, are not considered.
 
@@ -260,8 +260,8 @@ def unused_error(
     )
     fix = (
       f'%{binding.name} supplies a value only to '
-      f'{", ".join(dict.fromkeys(readers))}, and the command does not construct '
-      f'this object. {remedy}, or remove the binding.'
+      f'{", ".join(dict.fromkeys(readers))}, and the command does not '
+      f'construct this object. {remedy}, or remove the binding.'
     )
   elif matches:
     fix = f'Did you mean {" or ".join(matches)}?'

@@ -297,8 +297,8 @@ def find_gin_file(name: str, search: Sequence[str] = ()) -> pathlib.Path:
     'The gin file does not exist',
     got=name,
     fix='Pass the path of a gin file with --gin_file, or the name of a file '
-    f'that xlflax ships, such as {", ".join(close or shipped[:5])}. Run `xlflax '
-    'configs list` to list these files.',
+    f'that xlflax ships, such as {", ".join(close or shipped[:5])}. Run '
+    '`xlflax configs list` to list these files.',
   )
 
 

@@ -71,16 +71,16 @@ WRONG_ENCODING_HINT = (
 )
 _WRONG_ENCODING_FILE_HINT = (
   'If most lines are affected, convert the original file to UTF-8 again. '
-  'Otherwise, repair or remove the affected lines, for example with the package '
-  'ftfy.'
+  'Otherwise, repair or remove the affected lines, for example with the '
+  'package ftfy.'
 )
 _WRONG_ENCODING_TASK_HINT = (
   'If most texts are affected, decode the original text with the correct '
   'encoding. Otherwise, repair or remove the affected texts, for example with '
   'the package ftfy.'
 )
-# Fraction of quoted pairs above which the quotation marks of a file are probably
-# those of the CSV format.
+# Fraction of quoted pairs above which the quotation marks of a file are
+# probably those of the CSV format.
 _MIN_QUOTED_FRACTION = 0.9
 # Words in the header of a parallel file, in lower case.
 _HEADER_WORDS = frozenset(
@@ -668,8 +668,8 @@ def _find_quoted_pairs(
   if count > max(_MIN_COUNT, _MIN_QUOTED_FRACTION * len(pairs)):
     yield (
       f'In {origin.name}, source and target are enclosed in quotation marks in '
-      f'{count:,} of {len(pairs):,} sampled pairs. The quotation marks are read '
-      'as text. '
+      f'{count:,} of {len(pairs):,} sampled pairs. The quotation marks are '
+      'read as text. '
       + origin.choose(
         'Write the file without quoting.',
         'Remove them in a preprocessor of the task.',
@@ -797,8 +797,8 @@ def _find_tabs(origin: _Origin, lines: Sequence[str]) -> Iterator[str]:
   if count > max(_MIN_COUNT, len(lines) / 2):
     yield (
       f'In {origin.name}, {count:,} of the first {len(lines):,} '
-      f'{origin.choose("lines", "examples")} contain a tab, but all columns are '
-      'read as text. '
+      f'{origin.choose("lines", "examples")} contain a tab, but all columns '
+      'are read as text. '
       + origin.choose(
         'Extract the column with the text, for instance with cut -f2- if each '
         'line starts with an id. If the columns are translations, move the '
@@ -905,11 +905,11 @@ def describe_misalignment(
     f'In {name}, source length and target length are almost uncorrelated: '
     f'their rank correlation is {correlation:.2f} in {len(pairs):,} pairs, but '
     'usually above 0.4 in translations. The sources and the targets were '
-    'probably sorted or shuffled separately, so most pairs are not translations '
-    'of each other. Restore the original order of both sides. To sort or '
-    'shuffle two aligned files, join their lines first, for example with paste. '
-    'If the pairs are related texts other than translations, such as questions '
-    'and passages, ignore this warning.'
+    'probably sorted or shuffled separately, so most pairs are not '
+    'translations of each other. Restore the original order of both sides. To '
+    'sort or shuffle two aligned files, join their lines first, for example '
+    'with paste. If the pairs are related texts other than translations, such '
+    'as questions and passages, ignore this warning.'
   )
 
 
@@ -1039,8 +1039,9 @@ def _describe_swapped_columns(origin: _Origin) -> str:
   if origin.file is None:
     return (
       f'The features `inputs` and `targets` of {origin.name} are probably '
-      f'swapped: `inputs` is more similar to {second} and `targets` to {first}. '
-      'Swap the features in a preprocessor of the task, or register the task '
+      f'swapped: `inputs` is more similar to {second} and `targets` to '
+      f'{first}. Swap the features in a preprocessor of the task, or register '
+      'the task '
       f"with languages=('{second}', '{first}')."
     )
   return (

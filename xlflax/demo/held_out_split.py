@@ -67,9 +67,9 @@ def select_held_out(
       break
   if len(selected) < _MIN_MESSAGES:
     raise errors.CorpusError(
-      f'The demo requires at least {_MIN_MESSAGES} messages that are translated '
-      'into all requested languages. The number of such messages in the '
-      f'catalogs of Django is only {len(selected)} for {", ".join(messages)}',
+      f'The demo requires at least {_MIN_MESSAGES} messages that are '
+      'translated into all requested languages. The number of such messages in '
+      f'the catalogs of Django is only {len(selected)} for {", ".join(messages)}',
       fix='Choose fewer languages, or install a newer version of Django.',
     )
   return [candidates[index] for index in selected]

@@ -200,8 +200,8 @@ class EvalResult:
     """Restores a result from the output of `to_json`. Null metrics become NaN.
 
     Raises:
-      ValueError: If the metrics, tables, notes, layers or limit of examples have
-        the wrong type.
+      ValueError: If the metrics, tables, notes, layers or limit of examples
+        have the wrong type.
     """
     numbers = value['metrics']
     if not isinstance(numbers, dict) or not all(
@@ -433,8 +433,8 @@ class EvalTask(validation.ValidatedFields):
 
     The function's parameters are the options of `xlflax evaluate` that the task
     reads, such as `corpus` and `languages`. Parameters with other names are
-    rejected. Parameters without a default are required. By default, the function is `from_options` of the class of the
-    field `source`.
+    rejected. Parameters without a default are required. By default, the function
+    is `from_options` of the class of the field `source`.
 
     Args:
       name: Name under which the task was requested on the command line.

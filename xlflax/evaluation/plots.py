@@ -486,8 +486,8 @@ def write_task_plots(
   `<task>.<split>.png` shows the primary metric as bars for two results, or as
   curves for more than two results, with the untrained model at step 0.
   `<task>.<split>.layers.png` shows the table `layers` of the last result, and
-  `<task>.<split>.untrained_layers.png` that of the untrained model, if they have
-  one.
+  `<task>.<split>.untrained_layers.png` that of the untrained model, if they
+  have one.
 
   Args:
     directory: Directory to which the figures are written.

@@ -652,13 +652,13 @@ def write_page(
   return run_pages.write_page(
     output,
     'Fine-tuning',
-    f'{_explain_selection(reports.values())} The number after ± and the error bars in figures '
-    'are the standard deviation over seeds, which is not a confidence interval. '
-    'For a single seed, there is no standard deviation. "majority" and "chance" '
-    'are the accuracies of always predicting the most frequent class and of '
-    'guessing. Settings named "untrained" are randomly initialized and then '
-    'fine-tuned in the same way. Their scores are due to the training data of '
-    'the task alone.',
+    f'{_explain_selection(reports.values())} The number after ± and the error '
+    'bars in figures are the standard deviation over seeds, which is not a '
+    'confidence interval. For a single seed, there is no standard deviation. '
+    '"majority" and "chance" are the accuracies of always predicting the most '
+    'frequent class and of guessing. Settings named "untrained" are randomly '
+    'initialized and then fine-tuned in the same way. Their scores are due to '
+    'the training data of the task alone.',
     page_tables,
     chart_paths,
     notes=notes,

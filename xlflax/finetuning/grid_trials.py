@@ -367,11 +367,11 @@ class TrialRunner:
     raise errors.RunDirectoryError(
       message,
       got=str(record.directory),
-      fix='Pass a different --output. To resume the trial with the new settings, '
-      'pass --on_config_mismatch=continue.'
+      fix='Pass a different --output. To resume the trial with the new '
+      'settings, pass --on_config_mismatch=continue.'
       if trial.trainer.can_resume()
-      else 'Pass a different --output. The trial cannot be resumed with the new '
-      'settings, because its checkpoint does not fit the new model.',
+      else 'Pass a different --output. The trial cannot be resumed with the '
+      'new settings, because its checkpoint does not fit the new model.',
     )
 
   def _warn_if_not_trained(self, record: TrialResult, trial: MadeTrial) -> None:

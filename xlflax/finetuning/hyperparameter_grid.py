@@ -100,8 +100,8 @@ def parse_axis(text: str) -> Axis:
     parsed_values = tuple(map(_to_gin_value, _split_values(values)))
   if not equals or not _MACRO_PATTERN.fullmatch(macro) or not parsed_values:
     raise errors.ConfigError(
-      'Each axis given with --grid must have the format MACRO=VALUE,VALUE, such '
-      'as LEARNING_RATE=1e-5,2e-5',
+      'Each axis given with --grid must have the format MACRO=VALUE,VALUE, '
+      'such as LEARNING_RATE=1e-5,2e-5',
       got=text,
     )
   if len(set(parsed_values)) < len(parsed_values):

@@ -16,8 +16,8 @@ from xlflax.storage import checksums, manifests
 from xlflax.utils import errors
 
 _FIX = (
-  'Run the same `xlflax preprocess` command again, with the same text, to write '
-  'the missing files.'
+  'Run the same `xlflax preprocess` command again, with the same text, to '
+  'write the missing files.'
 )
 
 

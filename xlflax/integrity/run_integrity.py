@@ -256,8 +256,8 @@ RUN = ArtifactType(
     ArtifactFiles(
       patterns=('metrics.jsonl',),
       consequence='a resumed run logs a warning and keeps the readable lines',
-      detection='digest of the lines up to the last checkpoint, or of all lines '
-      'of a finished run; later lines must be JSON',
+      detection='digest of the lines up to the last checkpoint, or of all '
+      'lines of a finished run; later lines must be JSON',
       recovery='-',
     ),
     *result_integrity.FILES,

@@ -31,8 +31,8 @@ _LAUNCHER_FLAGS = (
 )
 # Instruction for gin files that only this machine has.
 _OWN_GIN_FILE = (
-  'Copy the file to the image, to a volume or, with --setup_command, to the TPU '
-  'workers, and pass its absolute path, or pass the bindings as '
+  'Copy the file to the image, to a volume or, with --setup_command, to the '
+  'TPU workers, and pass its absolute path, or pass the bindings as '
   '--gin.NAME=VALUE.'
 )
 MULTILINE = 'multiline'  # Key in the metadata of a dataclass field.
@@ -275,9 +275,9 @@ def check_gin_files(
 def check_model_dir(command: Sequence[str]) -> None:
   """Checks that a training command specifies its run directory.
 
-  Commands that do not require a run directory are not checked (`--dry_run`), and
-  neither are commands with gin files that are not shipped with xlflax, because
-  such files may bind MODEL_DIR.
+  Commands that do not require a run directory are not checked (`--dry_run`),
+  and neither are commands with gin files that are not shipped with xlflax,
+  because such files may bind MODEL_DIR.
 
   Raises:
     ConfigError: If the run directory is not specified.

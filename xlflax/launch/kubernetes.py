@@ -499,9 +499,9 @@ def apply_manifests(job: KubernetesJob, environment: dict[str, str]) -> str:
       'A job with this name already exists, so no job was started',
       got=job.name,
       where='--name',
-      fix='To start the job again, delete the existing one with `kubectl delete '
-      f'{job.manifest.value} {job.name}{namespace}`. To keep it, pass another '
-      '--name.',
+      fix='To start the job again, delete the existing one with `kubectl '
+      f'delete {job.manifest.value} {job.name}{namespace}`. To keep it, pass '
+      'another --name.',
     )
   if result.returncode:
     raise errors.ConfigError(

@@ -259,10 +259,10 @@ class EncoderConfig(TransformerConfig):
       uses this module, whereas `Encoder.encode` does not.
     sharing: Plan of the parameters that are separate for each language (ECS).
       If None, all languages share all parameters.
-    adapters: Adapter or adapters of the layers (`xlflax.models.adapter_config`), in
-      the order in which they are applied. A run then trains only adapters and
-      heads, unless `Optimizer.trainable` is set. If None, there are no
-      adapters.
+    adapters: Adapter or adapters of the layers
+      (`xlflax.models.adapter_config`), in the order in which they are applied.
+      A run then trains only adapters and heads, unless `Optimizer.trainable` is
+      set. If None, there are no adapters.
 
   The attributes of `TransformerConfig` apply as well.
 

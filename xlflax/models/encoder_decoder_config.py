@@ -194,8 +194,8 @@ class EncoderDecoderConfig(encoder_config.TransformerConfig):
       and self.attention_backend is encoder_config.AttentionBackend.CUDNN
     ):
       raise errors.ConfigError(
-        "attention_backend='cudnn' does not support the relative position biases "
-        "of family='t5'. Supported backends are 'auto', 'xla' and 'fused'",
+        "attention_backend='cudnn' does not support the relative position "
+        "biases of family='t5'. Supported backends are 'auto', 'xla' and 'fused'",
         where=errors.field_location(self, 'attention_backend'),
         fix="Set attention_backend to 'auto'.",
       )

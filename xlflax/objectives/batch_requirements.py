@@ -43,9 +43,9 @@ _ERRORS: Mapping[Rows, tuple[str, str]] = {
     'Use a dataset with ExampleLayout.BLOCKS, SENTENCES or PAIRS.',
   ),
   Rows.PAIR: (
-    'Objective {objective} requires that both texts of a pair are joined in one '
-    'sequence. Dataset {dataset} must provide sequences such as <s> text </s> '
-    '</s> translation </s>',
+    'Objective {objective} requires that both texts of a pair are joined in '
+    'one sequence. Dataset {dataset} must provide sequences such as <s> text '
+    '</s> </s> translation </s>',
     'Use a dataset over a parallel mixture with ExampleLayout.PAIRS, or train '
     'MaskedLM on monolingual text.',
   ),
@@ -131,8 +131,8 @@ def check_class_names(
   dataset_names = getattr(featurizer, field, None)
   if dataset_names is not None and tuple(dataset_names) != tuple(class_names):
     raise errors.ConfigError(
-      f'Objective {objective!r} and dataset {dataset.name!r} must have the same '
-      f'names in `{field}`, in the same order. The objective has '
+      f'Objective {objective!r} and dataset {dataset.name!r} must have the '
+      f'same names in `{field}`, in the same order. The objective has '
       f'{", ".join(class_names)}, but the dataset has {", ".join(dataset_names)}',
       fix=(
         f'Pass the same tuple as `{field}` to the objective and to the dataset.'

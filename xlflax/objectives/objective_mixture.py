@@ -161,8 +161,8 @@ class ObjectiveMixture:
       if by_name.setdefault(name, entry.objective) != entry.objective:
         raise errors.ConfigError(
           'Different objectives of a mixture must have different names, but '
-          f'entry {i}, which uses dataset {entry.dataset!r}, has the name of an '
-          'earlier objective',
+          f'entry {i}, which uses dataset {entry.dataset!r}, has the name of '
+          'an earlier objective',
           got=repr(name),
           fix='Set a different `name` for one of them.',
         )

@@ -51,13 +51,13 @@ def make_plan(
 
   Returns:
     'learning_rate' (description of the default, '' if the run sets it),
-    'max_learning_rates' (fields of `schedule_checks.MaxRate` for each schedule),
-    'parameters' (total, trainable, by top-level module), 'memory' (bytes on each
-    device for parameters, optimizer, batch and temporary arrays), 'datasets'
-    (rows and expected batches per language), 'flops_per_step',
-    'seconds_per_step' (an estimate) and 'total_steps'. If some steps are
-    computed twice, also 'replay': the bytes per device, the seconds and the
-    fraction of steps. For a target machine, also the result of
+    'max_learning_rates' (fields of `schedule_checks.MaxRate` for each
+    schedule), 'parameters' (total, trainable, by top-level module), 'memory'
+    (bytes on each device for parameters, optimizer, batch and temporary
+    arrays), 'datasets' (rows and expected batches per language),
+    'flops_per_step', 'seconds_per_step' (an estimate) and 'total_steps'. If
+    some steps are computed twice, also 'replay': the bytes per device, the
+    seconds and the fraction of steps. For a target machine, also the result of
     `planning.compiled_plan.analyze_run`, 'basis' (a description) and 'compiled'
     (whether the compiler of the machine was used).
   """

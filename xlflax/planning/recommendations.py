@@ -96,9 +96,9 @@ def _describe_kept_dimension(
   shard_size = plan_report.format_mebibytes(memory.shard_bytes(leaf))
   return (
     f'{dimension.name} {list(dimension.shape)}: dimension '
-    f'{dimension.dimension} ({dimension.logical}) of {size} is not divisible by '
-    f'{dimension.axes} = {dimension.parts}. Each device stores {shard_size}. '
-    f'{fix}.'
+    f'{dimension.dimension} ({dimension.logical}) of {size} is not divisible '
+    f'by {dimension.axes} = {dimension.parts}. Each device stores '
+    f'{shard_size}. {fix}.'
   )
 
 

@@ -154,8 +154,8 @@ def estimate_step(
   temporary, xla_costs = int(costs.peak_bytes / machine.count), {}
   if machine.count > 1 or machine.accelerator is None:
     logging.info(
-      'Partitioning the step of %s over %s CPU devices to find its collectives. '
-      'This takes minutes for large models.',
+      'Partitioning the step of %s over %s CPU devices to find its '
+      'collectives. This takes minutes for large models.',
       ', '.join(_objectives(setup, active)),
       f'{machine.count:,}',
     )

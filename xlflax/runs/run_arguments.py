@@ -115,8 +115,8 @@ def language_ids(
         f'texts, {len(texts)}'
       )
     raise errors.ConfigError(
-      'The argument `languages` of `Run.encode` must be one language code for all '
-      f'texts, or one code for each text. {problem}'
+      'The argument `languages` of `Run.encode` must be one language code for '
+      f'all texts, or one code for each text. {problem}'
     )
   vocabulary_languages = eval_model.vocabulary.spec.languages
   unknown = [
@@ -197,8 +197,8 @@ def select_prompt(encoding: SentenceEmbedding, name: str | None) -> str:
   )
   if name is not None and name not in accepted_names:
     raise errors.ConfigError(
-      'The argument `prompt_name` of `Run.encode` must be the name of a prompt of '
-      'the run',
+      'The argument `prompt_name` of `Run.encode` must be the name of a prompt '
+      'of the run',
       got=repr(name),
       expected='one of ' + ', '.join(accepted_names),
       fix=name_suggestions.did_you_mean(name, accepted_names)

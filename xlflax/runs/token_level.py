@@ -129,8 +129,8 @@ def attention_weights(
   plan = parameter_sharing.get_sharing_plan(eval_model.model)
   if plan is not None and len(set(language_ids)) > 1:
     raise errors.ConfigError(
-      '`Run.attention_weights` requires texts in a single language, because the '
-      'model has language-specific parameters. The texts are in '
+      '`Run.attention_weights` requires texts in a single language, because '
+      'the model has language-specific parameters. The texts are in '
       f'{len(set(language_ids))} languages'
     )
   weights = models_attention_weights.compute_attention_weights(
@@ -168,8 +168,8 @@ def fill_mask(
   for text in texts:
     if text.count(MASK) != 1:
       raise errors.ConfigError(
-        f'`Run.fill_mask` requires that each text contains {MASK} exactly once, '
-        f'but a text contains it {text.count(MASK)} times',
+        f'`Run.fill_mask` requires that each text contains {MASK} exactly '
+        f'once, but a text contains it {text.count(MASK)} times',
         got=repr(text),
       )
   vocabulary = eval_model.vocabulary

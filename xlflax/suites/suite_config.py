@@ -68,12 +68,12 @@ class SuiteTask:
       )
     if self.grid and self.trials != self.name:
       raise errors.ConfigError(
-        f'The task {self.name!r} is not fine-tuned, so its `grid` would have no '
-        'effect',
+        f'The task {self.name!r} is not fine-tuned, so its `grid` would have '
+        'no effect',
         got=', '.join(self.grid),
         where=errors.field_location(self, 'grid'),
-        fix='Bind the grid in the scopes of the tasks that are fine-tuned, such '
-        'as xnli/suite_config.SuiteTask.grid.',
+        fix='Bind the grid in the scopes of the tasks that are fine-tuned, '
+        'such as xnli/suite_config.SuiteTask.grid.',
       )
 
 

@@ -78,12 +78,13 @@ class Problems(NamedTuple):
 
 _MESSAGES = {
   'ignores_segments': 'is computed by calling the encoder without '
-  '`segment_ids`, so the tokens of a text attend to padding and to other texts. '
-  'Use `model_calls.encode_batch`, or pass `**model_calls.model_kwargs(batch)` '
-  'to the model.',
+  '`segment_ids`, so the tokens of a text attend to padding and to other '
+  'texts. Use `model_calls.encode_batch`, or pass '
+  '`**model_calls.model_kwargs(batch)` to the model.',
   'reads_padding': 'depends on the hidden states of padding. For example, a '
-  'mean over all positions of a sequence includes padding. Select the positions '
-  'with `masking.is_text(batch, context.vocabulary)` or `masking.is_present`.',
+  'mean over all positions of a sequence includes padding. Select the '
+  'positions with `masking.is_text(batch, context.vocabulary)` or '
+  '`masking.is_present`.',
   'has_mean_total': 'does not grow with the number of examples, but its weight '
   'does. The field `total` of a WeightedMean is a sum: do not divide it by the '
   'weight.',
@@ -223,8 +224,8 @@ def find_problems(
     and double_weight > _MIN_SUM_GROWTH * weight > 0
     and double_total < _MAX_MEAN_GROWTH * total,
     repeats_random_numbers=is_random and total == other_total,
-    # The loss decreases by almost 1 for each label -100. Otherwise, it increases,
-    # because the token with this index does not occur in the batch.
+    # The loss decreases by almost 1 for each label -100. Otherwise, it
+    # increases, because the token with this index does not occur in the batch.
     has_ignored_labels=unraised_total - raised_total
     > _MIN_IGNORED_RATIO * weight
     > 0,

@@ -318,9 +318,9 @@ def _length_warnings(
     if len(task.languages) == 1:
       remedy += ', or split the text into shorter lines'
     messages.append(
-      f'{task.truncated:,} of {num_kept:,} examples of {where} are truncated to '
-      f'sequences of {dataset.length:,} tokens, and the rest of their text is '
-      f'not read. {remedy}.'
+      f'{task.truncated:,} of {num_kept:,} examples of {where} are truncated '
+      f'to sequences of {dataset.length:,} tokens, and the rest of their text '
+      f'is not read. {remedy}.'
     )
   return messages
 

@@ -94,8 +94,8 @@ class Plateau:
     self.reached = step
     return (
       f'{self.name}: the loss ({loss:.2f}) is close to the unigram entropy '
-      f'({self.entropy}). Until it falls below {self._threshold:.2f}, the model '
-      'has only learned token frequencies.'
+      f'({self.entropy}). Until it falls below {self._threshold:.2f}, the '
+      'model has only learned token frequencies.'
     )
 
   @property

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from xlflax.utils import errors, live_display, signals
 
-# Argument `extra` of warnings about files and settings, which a command may read
-# several times, for example in each trial of a grid. If a command repeats such a
-# warning, only the first one is logged.
+# Argument `extra` of warnings about files and settings, which a command may
+# read several times, for example in each trial of a grid. If a command repeats
+# such a warning, only the first one is logged.
 ONCE = {'is_logged_once': True}
 
 

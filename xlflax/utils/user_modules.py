@@ -56,15 +56,15 @@ _TRACING_ERRORS = frozenset(
 )
 _TRACING_HINT = (
   'The values of arrays are not available in Python while JAX compiles a step. '
-  'Use jax.numpy.where or jax.lax.cond in place of `if`, and jax.numpy in place '
-  'of `float`, `int` and NumPy (docs/extending.md#exceptions-in-your-code).'
+  'Use jax.numpy.where or jax.lax.cond in place of `if`, and jax.numpy in '
+  'place of `float`, `int` and NumPy (docs/extending.md#exceptions-in-your-code).'
 )
 # The errors of JAX for an array whose memory a computation has reused.
 _DELETED_ARRAY = re.compile('Array has been deleted|deleted or donated')
 _DELETED_ARRAY_HINT = (
-  'A training step reuses the memory of the train state that it updates, so the '
-  'arrays of `run.state` are valid only until the next step. To use their values '
-  'later, copy them before the step, for example with '
+  'A training step reuses the memory of the train state that it updates, so '
+  'the arrays of `run.state` are valid only until the next step. To use their '
+  'values later, copy them before the step, for example with '
   'jax.device_get(run.state.params) (docs/extending.md#add-a-hook).'
 )
 # The status with which the messages of XLA's runtime start.

@@ -319,8 +319,8 @@ class Corpus:
     else:
       hint = name_suggestions.did_you_mean(name, available)
     raise errors.CorpusError(
-      f'The {split} split of the corpus contains no {kind.name.lower()} text in '
-      f'{name}',
+      f'The {split} split of the corpus contains no {kind.name.lower()} text '
+      f'in {name}',
       expected=', '.join(available) or None,
       where=str(self.directory),
       fix=hint,
@@ -732,20 +732,21 @@ def _two_directions_error(
     if swapped:
       source, target = group[0].languages
       hints.append(
-        f'The text of {format_files(swapped)} suggests that the first column is '
-        f'in {target} and the second column is in {source}. If this is correct, '
-        f'only replace {source}-{target} with {target}-{source} in the name.'
+        f'The text of {format_files(swapped)} suggests that the first column '
+        f'is in {target} and the second column is in {source}. If this is '
+        f'correct, only replace {source}-{target} with {target}-{source} in the '
+        'name.'
       )
   hints.append(
-    'Use the same order of the languages in all names. If the columns of a file '
-    'are not in the order of its name, only rename the file. Otherwise, swap the '
-    f'columns of the {second}-{first} files and rename them to '
+    'Use the same order of the languages in all names. If the columns of a '
+    'file are not in the order of its name, only rename the file. Otherwise, '
+    f'swap the columns of the {second}-{first} files and rename them to '
     f'{first}-{second}.'
   )
   return errors.CorpusError(
     f'The corpus must not contain files for both {first}-{second} and '
-    f'{second}-{first}. Files for one direction are sufficient, because the two '
-    'columns can be read in either order',
+    f'{second}-{first}. Files for one direction are sufficient, because the '
+    'two columns can be read in either order',
     got=f'{format_files(files)} for {first}-{second}; '
     f'{format_files(opposite_files)} for {second}-{first}',
     where=str(directory),

@@ -135,9 +135,9 @@ _IGNORED_MACROLANGUAGES = frozenset({'ms', 'sh'})
 _RETIRED_CODES = frozenset({'eml'})
 # Scripts that include other scripts.
 _INCLUDED_SCRIPTS = {'Hani': frozenset({'Hans', 'Hant'})}
-# Scripts that CLDR's table of likely subtags lacks, that differ from those of the
-# macrolanguage, or that CLDR lists although texts use another script (such as
-# the Cypriot syllabary for Ancient Greek).
+# Scripts that CLDR's table of likely subtags lacks, that differ from those of
+# the macrolanguage, or that CLDR lists although texts use another script (such
+# as the Cypriot syllabary for Ancient Greek).
 _LIKELY_SCRIPTS = {
   'anp': 'Deva',
   'azb': 'Arab',
@@ -172,8 +172,8 @@ class LanguageCode:
     code: Language code in its original spelling.
     language: Shortest ISO 639 code, such as `zh` for `cmn` and `zho`. Codes
       that are not registered, such as `xx1`, are kept.
-    script: ISO 15924 code of the script. If the language code does not contain a
-      script, the most likely script. None if the script is unknown.
+    script: ISO 15924 code of the script. If the language code does not contain
+      a script, the most likely script. None if the script is unknown.
     region: ISO 3166 code, such as `TW`. None if the code has no region.
     macrolanguage: Code of the macrolanguage, such as `zh` for `yue`. Equal to
       `language` if there is no macrolanguage.
@@ -257,8 +257,9 @@ def parse_language_code(code: str) -> LanguageCode:
 def is_registered(code: str) -> bool:
   """Returns whether a code denotes a language of ISO 639.
 
-  Private-use codes (`qaa` to `qtz`) and codes of language groups are registered.
-  For example, `ja`, `jpn`, `ja_JP` and `roa` are registered, and `jp` is not.
+  Private-use codes (`qaa` to `qtz`) and codes of language groups are
+  registered. For example, `ja`, `jpn`, `ja_JP` and `roa` are registered, and
+  `jp` is not.
 
   Args:
     code: Language code in any spelling that `parse_language_code` supports.

@@ -37,10 +37,10 @@ _MIN_SHIFTED_CORRELATION = 0.6
 # in text that is sorted by length, whose windows correlate by chance.
 _MIN_STANDARD_DEVIATION = 0.15
 # The lengths of pairs are uncorrelated if the rank correlation is below the
-# maximum. It is computed for at least the minimum number of pairs, whose lengths
-# have at least the minimum standard deviation. The lengths of single words and
-# their translations may be uncorrelated, so the median length in characters must
-# reach the minimum on one side.
+# maximum. It is computed for at least the minimum number of pairs, whose
+# lengths have at least the minimum standard deviation. The lengths of single
+# words and their translations may be uncorrelated, so the median length in
+# characters must reach the minimum on one side.
 _MAX_RANK_CORRELATION = 0.1
 _MIN_PAIRS = 200
 _MIN_RANK_STANDARD_DEVIATION = 0.2

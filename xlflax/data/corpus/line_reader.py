@@ -629,8 +629,8 @@ def _conversion_hint(path: pathlib.Path) -> str:
   decompress, file = _readable_file(path)
   return (
     f'{decompress}If the complete file is in a different encoding, such as '
-    f'Latin-1, convert it with `iconv -f ISO-8859-1 -t UTF-8 {file}`, and replace '
-    'the file with the output. Otherwise, correct the line.'
+    f'Latin-1, convert it with `iconv -f ISO-8859-1 -t UTF-8 {file}`, and '
+    'replace the file with the output. Otherwise, correct the line.'
   )
 
 
@@ -638,8 +638,8 @@ def _surplus_columns_hint(path: pathlib.Path, num_columns: int) -> str:
   """Returns the hint for a parallel file with more than two columns."""
   decompress, file = _readable_file(path)
   return (
-    f'{decompress}If all lines have {num_columns} columns, of which the first two '
-    f'are source and target, select these two with `cut -f1,2 {file}`, and '
+    f'{decompress}If all lines have {num_columns} columns, of which the first '
+    f'two are source and target, select these two with `cut -f1,2 {file}`, and '
     'replace the file with the output. Otherwise, correct the line.'
   )
 

@@ -25,8 +25,8 @@ _ANY = _CONTROL + _LETTERS + _PUNCTUATION + _SYMBOLS
 _LOWER = 'a-zß-ÿ'
 _NOT_IN_CAPITALS = '(?<![A-ZÀ-Þ]{2})'
 
-# A necessary condition for `_WRONG_ENCODING`. Its search is much faster, because
-# the expression starts with a set of characters.
+# A necessary condition for `_WRONG_ENCODING`. Its search is much faster,
+# because the expression starts with a set of characters.
 _CANDIDATE = re.compile(
   f'[\ufffd{_CONTROL}Â-ô](?:(?<=[\ufffd{_CONTROL}])|[{_ANY}]|(?<=[Â-Å])(?= |$))'
 )
@@ -36,8 +36,8 @@ _WRONG_ENCODING = re.compile(
       # U+FFFD, and control characters, such as in `Å\x93` (œ). U+0085 separates
       # lines in some texts.
       f'\ufffd|[Â-ô]?[{_CONTROL}]+',
-      # `Ã©` (é) and `Â»` (»), but not the ends of words in capital letters, such
-      # as `IRMÃ»`.
+      # `Ã©` (é) and `Â»` (»), but not the ends of words in capital letters,
+      # such as `IRMÃ»`.
       f'Ã[{_LETTERS}{_SYMBOLS}]|{_NOT_IN_CAPITALS}Ã[{_PUNCTUATION}]',
       f'{_NOT_IN_CAPITALS}Â[\u00a0-¿]',
       # `â€™` (’), `ðŸ˜€` (an emoji) and `ÄŒ` (Č).

@@ -48,8 +48,9 @@ _MIN_IDENTIFIED_LINES = 200
 _MAX_LANGUAGE_ID_KEY = (1 << 64) // _LANGUAGE_ID_INTERVAL
 # Minimum probability of the language of a file.
 _MIN_LANGUAGE_PROBABILITY = 0.5
-# Fraction of lines in other languages above which a file is reported. Fewer lines
-# may be identified incorrectly (docs/measured/large_corpora.md, "Short lines").
+# Fraction of lines in other languages above which a file is reported. Fewer
+# lines may be identified incorrectly (docs/measured/large_corpora.md, "Short
+# lines").
 _MAX_OTHER_LANGUAGE = 0.05
 # Id at the beginning of a line, in a separate column.
 _ID = re.compile(r'[\w.:/-]*\d[\w.:/-]*\t')
@@ -475,8 +476,8 @@ _FINDINGS = (
     'have 13 consecutive words in common with held-out or evaluation text, or '
     'the complete text if it is shorter',
     'To drop these lines, pass the files with this text to xlflax preprocess '
-    '--decontaminate_against=FILES. --dedup=exact drops only lines that equal a '
-    'held-out line.',
+    '--decontaminate_against=FILES. --dedup=exact drops only lines that equal '
+    'a held-out line.',
   ),
 )
 
@@ -543,8 +544,8 @@ def _describe_file(
   for problem in counts.problems:
     yield (
       f'{counts.path}: {problem.count:,} '
-      f'{"line or record" if problem.count == 1 else "lines or records"} cannot '
-      'be used. '
+      f'{"line or record" if problem.count == 1 else "lines or records"} '
+      'cannot be used. '
       f'{problem.problem}. Examples: {"; ".join(problem.examples)}. '
       + _describe_fix(problem, counts)
     )

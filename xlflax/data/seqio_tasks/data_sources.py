@@ -27,8 +27,8 @@ _INVALID_TEXT = (
   tf.errors.DataLossError,
   tf.errors.PermissionDeniedError,
 )
-# Messages of SeqIO for examples that lack an output feature of their task, or in
-# which its type or rank is different.
+# Messages of SeqIO for examples that lack an output feature of their task, or
+# in which its type or rank is different.
 _INVALID_FEATURE = re.compile(
   'Task dataset (is missing expected output feature|has incorrect)'
 )

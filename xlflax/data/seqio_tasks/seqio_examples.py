@@ -74,8 +74,8 @@ def source_size(task: str, split: str) -> int | None:
 def count_source(task: str, split: str) -> int | None:
   """Counts a source's examples; see `text_tasks.Tasks.count_source`.
 
-  Numbers that are passed to a SeqIO source as `num_input_examples` may be wrong.
-  Corpus directories and TensorFlow Datasets provide their own numbers.
+  Numbers that are passed to a SeqIO source as `num_input_examples` may be
+  wrong. Corpus directories and TensorFlow Datasets provide their own numbers.
   """
   source = task_registry.get_task(task, split=split).source
   if isinstance(source, data_sources.TextSource | seqio.TfdsDataSource):

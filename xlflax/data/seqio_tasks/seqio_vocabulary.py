@@ -234,8 +234,8 @@ def _check_same(
     task_model = getattr(task_vocabulary, 'sp_model', b'')
   except (tf.errors.OpError, message.DecodeError) as error:
     raise errors.VocabularyError(
-      f'The vocabulary of the feature {feature!r} of the task {task!r} cannot be '
-      'read',
+      f'The vocabulary of the feature {feature!r} of the task {task!r} cannot '
+      'be read',
       got=str(error),
       where=getattr(task_vocabulary, 'sentencepiece_model_file', None),
       fix=_vocabulary_hint(run_vocabulary),
@@ -280,8 +280,8 @@ def _vocabulary_hint(vocabulary: SeqioVocabulary) -> str:
     else "seqio_vocabulary.SeqioVocabulary(Vocabulary.load('DIR'))"
   )
   return (
-    'Create the vocabulary of the task from DIR, the directory that is passed as '
-    f'--vocabulary: `{call}`. Alternatively, register the task without a '
+    'Create the vocabulary of the task from DIR, the directory that is passed '
+    f'as --vocabulary: `{call}`. Alternatively, register the task without a '
     'vocabulary (`task_registry.add_monolingual_task` or `add_parallel_task`) '
     'and without the preprocessor `tokenize`.'
   )

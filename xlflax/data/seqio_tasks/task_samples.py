@@ -37,10 +37,10 @@ def find_anomalies(tasks: Iterable[str], split: str = TRAIN) -> list[str]:
   The first examples of each task are read. If the split is not a training
   split, they are compared with the training examples (`find_equal_splits`). The
   text itself is then checked for defects. Tasks of the registered corpus
-  directory, whose files are checked separately, are only compared with the other
-  tasks, including those that are not in `tasks`. Tasks that provide token ids or
-  code-switched text are not checked. Errors of reading a task are ignored,
-  because they are raised when the task is used.
+  directory, whose files are checked separately, are only compared with the
+  other tasks, including those that are not in `tasks`. Tasks that provide token
+  ids or code-switched text are not checked. Errors of reading a task are
+  ignored, because they are raised when the task is used.
 
   Args:
     tasks: Names of registered tasks. Tasks without the split are ignored.
@@ -72,9 +72,9 @@ def find_equal_splits(tasks: Iterable[str], split: str) -> list[str]:
       num_equal = _count_equal_examples(name, split)
     if num_equal >= _MIN_COMPARED:
       messages.append(
-        f'The first {num_equal:,} examples of the splits {TRAIN} and {split} of '
-        f'the task {name} are identical, so results on the split {split} do not '
-        f'measure generalization. {_suggest_source_change(name)}'
+        f'The first {num_equal:,} examples of the splits {TRAIN} and {split} '
+        f'of the task {name} are identical, so results on the split {split} do '
+        f'not measure generalization. {_suggest_source_change(name)}'
       )
   return messages
 

@@ -236,8 +236,8 @@ def _parse_languages(part: str, format: Format) -> tuple[str, ...]:
       "The name of the language split must be a language code, such as 'fr', "
       "or two language codes, such as 'es-en'"
       if allows_two
-      else "The name of the language split must be a language code, such as 'fr' "
-      "or 'zh_Hans'",
+      else 'The name of the language split must be a language code, such as '
+      "'fr' or 'zh_Hans'",
       got=part,
     )
   return languages

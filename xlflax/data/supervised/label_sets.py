@@ -64,8 +64,8 @@ def labels_of(
     logging.warning(
       'In %s, labels differ only in case or spaces, but they are different '
       'classes: %s. Use the same spelling in all lines, or, if the file is a '
-      'TSV or JSON file, map its labels to class names with the option `labels` '
-      '(macro TRAIN_OPTIONS).',
+      'TSV or JSON file, map its labels to class names with the option '
+      '`labels` (macro TRAIN_OPTIONS).',
       name_suggestions.format_names(list(dict.fromkeys(files))),
       name_suggestions.format_names(
         [' and '.join(map(repr, group)) for group in groups]

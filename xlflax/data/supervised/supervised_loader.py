@@ -187,8 +187,8 @@ def _unusable_part_error(
   if is_blind:
     return errors.CorpusError(
       f'The {num_examples} examples of the language split {part!r} cannot be '
-      f'used for training in the dataset {dataset.name!r}, because they have no '
-      'gold labels (a blind test set)',
+      f'used for training in the dataset {dataset.name!r}, because they have '
+      'no gold labels (a blind test set)',
       fix='Use files with labels.',
     )
   return errors.CorpusError(

@@ -232,8 +232,8 @@ def read_reservoirs(directory, origin: Origin) -> dict[str, Reservoir]:
   ]
   if len(counts) != 1 or missing:
     raise errors.CorpusError(
-      'The directory must contain all shards of one text sample, and all shards '
-      'must have the same --num_shards. The missing shards are '
+      'The directory must contain all shards of one text sample, and all '
+      'shards must have the same --num_shards. The missing shards are '
       f'{", ".join(missing[:5])}'
       if missing
       else 'The directory must contain all shards of one text sample, and all '

@@ -2,10 +2,10 @@
 
 The words of a text are segmented by the trained tokenizer. The most frequent
 pair of adjacent tokens is then merged repeatedly, as in the training of
-byte-pair encoding (Sennrich et al., 2016). In contrast to tokens of a separately
-trained tokenizer, each new token therefore consists of tokens into which the
-extended tokenizer segments text (Purason et al., 2025, "Teaching Old Tokenizers
-New Words").
+byte-pair encoding (Sennrich et al., 2016). In contrast to tokens of a
+separately trained tokenizer, each new token therefore consists of tokens into
+which the extended tokenizer segments text (Purason et al., 2025, "Teaching Old
+Tokenizers New Words").
 """
 
 import heapq

@@ -286,8 +286,8 @@ def _extend(
     remedies.insert(0, f'Pass --size=+{max_size}')
   if changes_ids:
     remedies.append(
-      'pass --allow_changed_ids to also add tokens that change the token ids of '
-      'text in the other languages'
+      'pass --allow_changed_ids to also add tokens that change the token ids '
+      'of text in the other languages'
     )
   raise errors.VocabularyError(
     f'The flag --size must be at most +{max_size}, because the text of the new '
@@ -350,9 +350,9 @@ def _select_tokens(
   that change the encoding are replaced by other candidates.
 
   Returns:
-    At most `num_tokens` tokens, and the number of candidates that were discarded
-    because they change the encoding of other languages. If there are fewer
-    tokens, these are all candidates that can be added together.
+    At most `num_tokens` tokens, and the number of candidates that were
+    discarded because they change the encoding of other languages. If there are
+    fewer tokens, these are all candidates that can be added together.
   """
   remaining = _remove_changing_tokens(extender, candidates, other_texts)
   while len(remaining) > num_tokens:

@@ -126,8 +126,8 @@ def _check_models(vocabulary: Vocabulary, output_dir: pathlib.Path) -> None:
         'The output directory already contains the model of a different '
         'vocabulary',
         got=str(path),
-        fix='Pass an empty directory as --output, or replace the vocabulary with '
-        '--overwrite.',
+        fix='Pass an empty directory as --output, or replace the vocabulary '
+        'with --overwrite.',
       )
 
 
@@ -262,8 +262,8 @@ def write_vocabulary(
     raise errors.VocabularyError(
       f'The vocabulary cannot be written ({error.strerror})',
       where=str(error.filename or output_dir),
-      fix='Check the free disk space and the permissions, or choose a different '
-      '--output.',
+      fix='Check the free disk space and the permissions, or choose a '
+      'different --output.',
     ) from error
 
 

@@ -178,8 +178,8 @@ NDCG_10 = Metric(
   Better.HIGHER,
   title='nDCG@10',
   unit=Unit.FRACTION,
-  description='Normalized discounted cumulative gain of the first 10 documents, '
-  'as the mean over queries.',
+  description='Normalized discounted cumulative gain of the first 10 '
+  'documents, as the mean over queries.',
 )
 MRR_10 = Metric(
   'mrr@10',

@@ -90,13 +90,13 @@ def write_report(
     f'Evaluation of {store.run.directory.name}',
     'Each table shows the scores of one task by checkpoint and by language or '
     'language pair. "untrained" is the randomly initialized model before its '
-    'first step. "development set" and "evaluated during training" mark results '
-    'of evaluations during training. "layer 8 of 12" names the layer whose hidden '
-    'states are scored, where layer 0 is the embedding output. Scores of tasks '
-    'that store per-example scores have 95 % confidence intervals: half of the '
-    'width after ±, or [lower … upper] for metrics without a range, such as the '
-    'perplexity. Vertical lines in figures show the same intervals. '
-    + result_tables.EXPLAINED_BASELINES,
+    'first step. "development set" and "evaluated during training" mark '
+    'results of evaluations during training. "layer 8 of 12" names the layer '
+    'whose hidden states are scored, where layer 0 is the embedding output. '
+    'Scores of tasks that store per-example scores have 95 % confidence '
+    'intervals: half of the width after ±, or [lower … upper] for metrics '
+    'without a range, such as the perplexity. Vertical lines in figures show '
+    'the same intervals. ' + result_tables.EXPLAINED_BASELINES,
     tables,
     figures,
     summary=comparisons,

@@ -330,8 +330,8 @@ def _comparable_metric(
   """Returns the primary metric, or one that is independent of tokenization.
 
   Perplexities of tokens can only be compared if all runs have the same recorded
-  vocabulary. Otherwise, a note is added. If the result has no metric of the same
-  text that can be compared, the returned name is ''.
+  vocabulary. Otherwise, a note is added. If the result has no metric of the
+  same text that can be compared, the returned name is ''.
   """
   result = stored[0].result
   names = [
@@ -523,8 +523,8 @@ def _find_language_group(
   Args:
     part: Language, language pair or file of a test set.
     new_languages: Codes of the added languages.
-    start_languages: Languages of the model before the further training. Empty if
-      they are unknown.
+    start_languages: Languages of the model before the further training. Empty
+      if they are unknown.
   """
   codes = part.split('-')
   if not set(codes).isdisjoint(new_languages):

@@ -412,8 +412,8 @@ def _explain_tables(num_runs: int, difference: str | None) -> str:
     explanation += (
       f'The column or row "{difference}" contains the differences between the '
       'scores of the last checkpoints of the two runs, with intervals from the '
-      'paired bootstrap on the same examples. A difference is significant if its 95 % interval does not '
-      'contain 0. '
+      'paired bootstrap on the same examples. A difference is significant if '
+      'its 95 % interval does not contain 0. '
     )
   return explanation + result_tables.EXPLAINED_BASELINES
 

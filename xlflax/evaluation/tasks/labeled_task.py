@@ -53,9 +53,9 @@ class LabeledTask(eval_task.EvalTask):
           f'because none of the {count.num_examples} examples of the '
           f'{eval_task.describe_training_split(self.split)} has a gold label',
           where=part,
-          fix='Pass labeled files (DEV_FILES or, for a test, TEST_FILES). If the '
-          'files are labeled, check their format and columns (DEV_FORMAT and '
-          'DEV_OPTIONS or, for a test, FORMAT and OPTIONS).',
+          fix='Pass labeled files (DEV_FILES or, for a test, TEST_FILES). If '
+          'the files are labeled, check their format and columns (DEV_FORMAT '
+          'and DEV_OPTIONS or, for a test, FORMAT and OPTIONS).',
         )
 
   @classmethod

@@ -484,8 +484,8 @@ def record_unknown_rate(
   )
   if are_scored:
     note += (
-      'which are easy to predict, so that the perplexities and bits per byte of '
-      f'{part} are too low and cannot be compared'
+      'which are easy to predict, so that the perplexities and bits per byte '
+      f'of {part} are too low and cannot be compared'
     )
   else:
     note += (

@@ -270,10 +270,10 @@ class Retrieval(sentence_task.SentenceTask):
       f'accuracy is computed from layer {layer} of '
       f'0..{eval_model.model.config.num_layers}',
       'accuracy is the mean of both directions of a language pair: in each '
-      'direction, the task searches for the translation of every sentence among '
-      'all sentences of the other language. A pair that includes English is '
-      'named after its other language: accuracy/de is the accuracy of German '
-      'and English',
+      'direction, the task searches for the translation of every sentence '
+      'among all sentences of the other language. A pair that includes English '
+      'is named after its other language: accuracy/de is the accuracy of '
+      'German and English',
     ]
     for pair in self.source.pairs():
       name = text_sources.pair_name(pair)

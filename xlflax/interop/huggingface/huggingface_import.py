@@ -175,8 +175,8 @@ def check_import(
     )
   elif (folder / run_directory.MODEL).is_file():
     raise errors.ConfigError(
-      f'The folder must contain a Hugging Face model with {config_json.CONFIG}, '
-      'but it is the model directory of a run',
+      'The folder must contain a Hugging Face model with '
+      f'{config_json.CONFIG}, but it is the model directory of a run',
       got=run_directory.MODEL,
       where=str(folder),
       fix=f'To export the run, use `xlflax convert to-hf {folder} '

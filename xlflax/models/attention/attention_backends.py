@@ -216,8 +216,8 @@ def resolve_backend(backend: _Backend, case: Case) -> _Backend:
       got=value,
       expected=expected,
       where=_BACKEND_LOCATION,
-      fix="Change the unsupported setting, or set attention_backend to 'xla' or "
-      "'auto'.",
+      fix="Change the unsupported setting, or set attention_backend to 'xla' "
+      "or 'auto'.",
     )
   return backend
 

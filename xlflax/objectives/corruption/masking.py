@@ -243,8 +243,8 @@ class MaskingPolicy:
     total = self.mask_probability + self.random_probability
     if total > 1 + 1e-6:
       raise errors.ConfigError(
-        '`mask_probability` and `random_probability` must sum to at most 1, but '
-        f'they are {self.mask_probability} and {self.random_probability}'
+        '`mask_probability` and `random_probability` must sum to at most 1, '
+        f'but they are {self.mask_probability} and {self.random_probability}'
       )
 
   @property

@@ -338,8 +338,8 @@ def missing_sentinels_error(
   return errors.VocabularyError(
     f'Span corruption requires at least {num_spans} sentinel tokens, one for '
     f'each span of a sequence, but the vocabulary contains {num_sentinels}',
-    fix=f'Train another vocabulary with `xlflax vocab --extra_ids={num_spans}`, '
-    'and write the token cache again with this vocabulary. Shorter sequences '
-    '(LENGTH) and longer spans (MEAN_SPAN_LENGTH) require fewer sentinel '
-    'tokens.',
+    fix='Train another vocabulary with `xlflax vocab '
+    f'--extra_ids={num_spans}`, and write the token cache again with this '
+    'vocabulary. Shorter sequences (LENGTH) and longer spans '
+    '(MEAN_SPAN_LENGTH) require fewer sentinel tokens.',
   )

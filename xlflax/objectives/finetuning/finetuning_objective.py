@@ -155,8 +155,8 @@ class FineTuning(objective_base.Objective):
         "`pooling` cannot be 'first' if the head reads the hidden states of a "
         'decoder, because the first position of a decoder is its start symbol',
         where=errors.field_location(self, 'pooling'),
-        fix="Set `pooling` to 'last', 'mean', or None, which selects 'last'. To "
-        "read the first hidden state of the encoder, set states_from='encoder'.",
+        fix="Set `pooling` to 'last', 'mean', or None, which selects 'last'. "
+        "To read the first hidden state of the encoder, set states_from='encoder'.",
       )
     return Pooling.LAST if pooling is None else pooling
 

@@ -49,9 +49,9 @@ class MultipleChoice(finetuning.FineTuning):
     super().check_dataset(dataset)
     if dataset.group_size % self.num_choices:
       raise errors.ConfigError(
-        f'Objective {self.name!r} requires that all choices of a question are in '
-        f'the same batch. The `group_size` of dataset {dataset.name!r} must be a '
-        f'multiple of num_choices={self.num_choices}',
+        f'Objective {self.name!r} requires that all choices of a question are '
+        f'in the same batch. The `group_size` of dataset {dataset.name!r} must '
+        f'be a multiple of num_choices={self.num_choices}',
         got=dataset.group_size,
         fix='Set LabeledDatasetConfig.group_size to the number of choices.',
       )

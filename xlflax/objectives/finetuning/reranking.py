@@ -150,9 +150,9 @@ class Reranking(sequence_regression.SequenceRegression):
     """
     if len(values) % self.group_size:
       raise errors.ConfigError(
-        f'Objective {self.name!r} requires that all documents of a query are in '
-        'the same batch. The number of sequences in a batch must be a multiple '
-        f'of group_size={self.group_size}',
+        f'Objective {self.name!r} requires that all documents of a query are '
+        'in the same batch. The number of sequences in a batch must be a '
+        f'multiple of group_size={self.group_size}',
         got=len(values),
         fix='Set the batch size to a multiple of the macro DOCUMENTS.',
       )

@@ -349,8 +349,8 @@ class Checkpoints:
     source = self.directory / str(step)
     target = self._model_dir / REJECTED / f'{step}-{int(time.time())}'
     logging.warning(
-      'Checkpoint %s is unreadable (%s). Moving it to %s and using the previous '
-      'one.',
+      'Checkpoint %s is unreadable (%s). Moving it to %s and using the '
+      'previous one.',
       source,
       checkpoint_reader.summarize_error(error),
       target,

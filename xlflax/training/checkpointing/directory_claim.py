@@ -133,8 +133,8 @@ def _check_inputs(
   )
   if files:
     logging.warning(
-      'The source code of %s has changed since step %s. The run resumes with the '
-      'new code.',
+      'The source code of %s has changed since step %s. The run resumes with '
+      'the new code.',
       files,
       checkpoint.name,
     )

@@ -363,13 +363,13 @@ def suggest_model_directory(
   folder = directory.parent if directory.is_file() else directory
   if (folder / 'config.json').exists():
     return (
-      f'The directory {folder} contains a Hugging Face model. Convert the model '
-      f'with `xlflax convert from-hf {folder} --output=RUN`, and pass RUN.'
+      f'The directory {folder} contains a Hugging Face model. Convert the '
+      f'model with `xlflax convert from-hf {folder} --output=RUN`, and pass RUN.'
     )
   if (folder / 'adapter_config.json').exists():
     return (
-      f'The directory {folder} contains an adapter of the PEFT library. Add the '
-      f'adapter to a model with `xlflax convert from-peft {folder} '
+      f'The directory {folder} contains an adapter of the PEFT library. Add '
+      f'the adapter to a model with `xlflax convert from-peft {folder} '
       '--model_dir=MODEL_DIR --output=RUN`, and pass RUN.'
     )
   for parent in list(directory.parents)[:2]:

@@ -233,8 +233,8 @@ class Partitioner:
     spec = self._partition_spec(names, shape)
     for unsplit in self._find_unsplit(name, names, shape):
       logging.warning(
-        '%s: dimension %d (%s) of size %d is not divisible by the %d devices of '
-        'mesh axis %s. Replicating it instead.',
+        '%s: dimension %d (%s) of size %d is not divisible by the %d devices '
+        'of mesh axis %s. Replicating it instead.',
         name,
         unsplit.dimension,
         unsplit.logical,

@@ -44,8 +44,8 @@ _JAX_NAMES = {
   Cluster.TPU: None,
 }
 
-# Variables that launchers set but xlflax does not read: the index of the process
-# and the number of processes.
+# Variables that launchers set but xlflax does not read: the index of the
+# process and the number of processes.
 _TORCHRUN = ('RANK', 'WORLD_SIZE')  # Also set by Accelerate and DeepSpeed.
 _OTHER_MPI = (
   ('PMI_RANK', 'PMI_SIZE'),  # MPICH and Intel MPI
@@ -235,9 +235,9 @@ def describe_unread_variables(environment: Mapping[str, str]) -> str | None:
     if index.isdigit() and num_processes.isdigit() and int(num_processes) > 1:
       return (
         f'The environment variables {rank}={index} and {size}={num_processes} '
-        f'describe process {index} of {num_processes}, but xlflax does not read '
-        'these variables, and this process trains alone. Start the processes '
-        'with `xlflax launch local` or `xlflax launch node`, or pass '
+        f'describe process {index} of {num_processes}, but xlflax does not '
+        'read these variables, and this process trains alone. Start the '
+        'processes with `xlflax launch local` or `xlflax launch node`, or pass '
         '--coordinator_address, --num_processes and --process_id to `xlflax '
         'train` (docs/launch.md#process-discovery). If a single process is '
         f'intended, unset {size}, or pass --cluster=none to `xlflax train`.'

@@ -98,8 +98,8 @@ def _find_problem(
     sums.streak >= trainer.max_consecutive_skips or all_skipped
   ):
     message = (
-      f'Too many consecutive steps ({sums.streak}) were skipped because of loss '
-      'spikes'
+      f'Too many consecutive steps ({sums.streak}) were skipped because of '
+      'loss spikes'
       if sums.spikes
       else f'Too many consecutive steps ({sums.streak}) were skipped because '
       'they were not finite'

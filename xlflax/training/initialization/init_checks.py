@@ -125,9 +125,9 @@ def _vocabulary_hint(model_dir: str) -> str:
   """Returns a hint on how to train with the vocabulary of a given run."""
   directory = paths.to_path(model_dir) / run_directory.VOCABULARY
   return (
-    f'To train with the vocabulary of the initial model, pass --vocabulary={directory}. A '
-    'token cache must be written with the same vocabulary (`xlflax cache '
-    f'--vocabulary={directory}`).'
+    'To train with the vocabulary of the initial model, pass '
+    f'--vocabulary={directory}. A token cache must be written with the same '
+    f'vocabulary (`xlflax cache --vocabulary={directory}`).'
   )
 
 
@@ -153,8 +153,8 @@ def _check_languages(init: Any, names: Sequence[str], vocabulary) -> None:
   if source_languages != vocabulary.spec.languages:
     raise errors.VocabularyError(
       'Language-specific parameters of the checkpoint, such as '
-      f'{language_parameters[0]}, cannot be used, because the languages of this '
-      'run must be the languages of the checkpoint',
+      f'{language_parameters[0]}, cannot be used, because the languages of '
+      'this run must be the languages of the checkpoint',
       got=', '.join(vocabulary.spec.languages),
       expected=', '.join(source_languages),
       where=errors.field_location(init, 'model_dir'),
@@ -254,8 +254,8 @@ def mismatch_hint(init: Any, problems: Sequence[str]) -> str:
     return f' {build_hint(init.model_dir)}'
   if any(p.startswith('heads/') and p.endswith(ABSENT) for p in problems):
     return (
-      ' To initialize heads of objectives that the other run did not train, pass '
-      '--gin.INIT_FROM="@initialization.InitFromCheckpoint()" '
+      ' To initialize heads of objectives that the other run did not train, '
+      'pass --gin.INIT_FROM="@initialization.InitFromCheckpoint()" '
       f'--gin.initialization.InitFromCheckpoint.model_dir="\'{init.model_dir}\'" '
       '--gin.initialization.InitFromCheckpoint.exclude="(\'heads/\',)".'
     )

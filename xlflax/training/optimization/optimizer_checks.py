@@ -1,8 +1,8 @@
 """Detection of user-defined optimizers whose updates are wrong.
 
 The updates increase the loss or the parameters, do not depend on the learning
-rate, treat vectors of stacked layers as matrices, or are clipped by their global
-norm.
+rate, treat vectors of stacked layers as matrices, or are clipped by their
+global norm.
 """
 
 import dataclasses
@@ -57,8 +57,8 @@ def warn_of_ascent(optimizer: optimizers.Optimizer, params: Any) -> None:
     logging.warning(
       'The updates of the optimizer %s point in the direction of the gradient '
       'and increase the loss, for example for %s. Updates must contain the '
-      'minus sign: use optax.scale_by_learning_rate(rate) in `%s.make` in place '
-      'of optax.scale_by_schedule(rate) or optax.scale(rate).',
+      'minus sign: use optax.scale_by_learning_rate(rate) in `%s.make` in '
+      'place of optax.scale_by_schedule(rate) or optax.scale(rate).',
       name,
       ascending[0],
       name,
@@ -115,8 +115,8 @@ def warn_of_ignored_rate(optimizer: optimizers.Optimizer, params: Any) -> None:
       'The updates of the optimizer %s do not depend on the learning rate. Use '
       'the argument `rate` in `%s.make`, for example with '
       'optax.scale_by_learning_rate(rate). If the optimizer has no learning '
-      'rate, declare a default value of the field `learning_rate` in %s, and do '
-      'not set it.',
+      'rate, declare a default value of the field `learning_rate` in %s, and '
+      'do not set it.',
       cls.__name__,
       cls.__name__,
       cls.__name__,
@@ -153,8 +153,8 @@ def warn_of_stacked_vectors(
       problem = f'treats {stacked} as a matrix, but not {single}'
       fix = 'Select the matrices by name'
     logging.warning(
-      'The optimizer %s %s. Layers are stacked, so the number of dimensions does '
-      'not distinguish vectors from matrices. %s '
+      'The optimizer %s %s. Layers are stacked, so the number of dimensions '
+      'does not distinguish vectors from matrices. %s '
       '(docs/extending.md#add-an-optimizer).',
       type(optimizer).__name__,
       problem,
@@ -181,9 +181,9 @@ def warn_of_clipped_updates(
     logging.warning(
       'The updates of the optimizer %s are limited by the global norm over all '
       'parameters, so they are much smaller than the learning rate in a model '
-      'with many parameters. Clip the gradients, not the updates: in `%s.make`, '
-      'put optax.clip_by_global_norm before optax.scale_by_adam, or remove it '
-      'and set the field `clip_norm`.',
+      'with many parameters. Clip the gradients, not the updates: in '
+      '`%s.make`, put optax.clip_by_global_norm before optax.scale_by_adam, or '
+      'remove it and set the field `clip_norm`.',
       name,
       name,
       extra=logs.ONCE,

@@ -79,8 +79,8 @@ class Optimizer(validation.ValidatedFields, abc.ABC):
     function, and includes the minus sign.
 
     Args:
-      rate: Learning rate. A float if it is constant, and otherwise a `Schedule`,
-        which is a function of the step.
+      rate: Learning rate. A float if it is constant, and otherwise a
+        `Schedule`, which is a function of the step.
     """
 
   @functools.cached_property
@@ -209,9 +209,9 @@ class Optimizer(validation.ValidatedFields, abc.ABC):
     """Returns the error for a `make` that uses `optax.MultiSteps`."""
     cls = type(self)
     return errors.ConfigError(
-      f'The method `{cls.__name__}.make` must not use optax.MultiSteps. It counts '
-      'only the steps with an update, so the learning rate schedule would change '
-      'more slowly and would not reach its end in the run',
+      f'The method `{cls.__name__}.make` must not use optax.MultiSteps. It '
+      'counts only the steps with an update, so the learning rate schedule '
+      'would change more slowly and would not reach its end in the run',
       got='optax.MultiSteps',
       where=user_modules.find_definition(cls.make),
       fix='Return the inner transformation. To accumulate k batches, set '

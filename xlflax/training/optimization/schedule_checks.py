@@ -24,8 +24,8 @@ _ZERO = 1e-7
 # A higher learning rate of an optimizer such as Adam, whose updates have about
 # the size of the learning rate, is probably a mistake.
 _HIGHEST_RATE = 0.1
-# A schedule may end with a few zeros, such as a decay that reaches 0 at the last
-# step: at most this number of steps, or this fraction of the run.
+# A schedule may end with a few zeros, such as a decay that reaches 0 at the
+# last step: at most this number of steps, or this fraction of the run.
 _MAX_ZERO_STEPS = 2
 _MAX_ZERO_FRACTION = 0.01
 
@@ -68,8 +68,8 @@ def check_learning_rates(
     num_steps: Number of steps in the run.
 
   Raises:
-    ConfigError: If a schedule does not return a scalar, or if a learning rate is
-      negative or not finite at a step of the run.
+    ConfigError: If a schedule does not return a scalar, or if a learning rate
+      is negative or not finite at a step of the run.
   """
   check_scalars(optimizer)
   rates = [
@@ -199,9 +199,9 @@ def warn_of_high_rates(optimizer: optimizers.Optimizer, num_steps: int) -> None:
     if _is_high(maximum):
       name = type(schedule).__name__
       logging.warning(
-        'The maximum learning rate of the schedule %s is %.4g, which is high for '
-        'the optimizer %s, so the loss may diverge. `%s.__call__` must return the '
-        'learning rate itself, not a factor between 0 and 1.',
+        'The maximum learning rate of the schedule %s is %.4g, which is high '
+        'for the optimizer %s, so the loss may diverge. `%s.__call__` must '
+        'return the learning rate itself, not a factor between 0 and 1.',
         name,
         maximum,
         type(optimizer).__name__,
@@ -274,8 +274,8 @@ def suggest_lower_rate(optimizer: optimizers.Optimizer, num_steps: int) -> str:
   maximum = _find_maximum(rate, num_steps)
   value = '' if maximum is None else f' (at most {maximum:.4g} in this run)'
   return (
-    f'Lower the learning rates of the schedule {type(rate).__name__}{value}, or '
-    'increase the number of its warmup steps.'
+    f'Lower the learning rates of the schedule {type(rate).__name__}{value}, '
+    'or increase the number of its warmup steps.'
   )
 
 
@@ -407,9 +407,9 @@ def _warn_of_zeros_before(
   first = int(edges[::2][np.argmax(counts)])
   name = type(schedule).__name__
   logging.warning(
-    'The learning rate of the schedule %s is 0 from step %s to step %s of %s, so '
-    'the parameters do not change in these %s. If this is not intended, correct '
-    '`%s.__call__`. A probable cause is an integer division, as in '
+    'The learning rate of the schedule %s is 0 from step %s to step %s of %s, '
+    'so the parameters do not change in these %s. If this is not intended, '
+    'correct `%s.__call__`. A probable cause is an integer division, as in '
     '`step // warmup_steps` in place of `step / warmup_steps`.',
     name,
     f'{first:,}',
@@ -526,8 +526,8 @@ def _check_rates(schedule: schedules.Schedule, num_steps: int) -> None:
       expected='a finite number of at least 0',
       where=_find_call(schedule),
       fix=f'Correct `{type(schedule).__name__}.__call__`, for example with '
-      'jnp.maximum(value, 0.0). If the schedule sets its number of decay steps, '
-      'set it to at least the number of steps of the run.'
+      'jnp.maximum(value, 0.0). If the schedule sets its number of decay '
+      'steps, set it to at least the number of steps of the run.'
       if values[index] < 0
       else f'Correct `{type(schedule).__name__}.__call__`. Check for divisions '
       'by zero, for example at step 0.',

@@ -354,8 +354,8 @@ def _check_widths(rows, names, path, columns) -> Iterator:
         f'The line must have at least {min_width} columns, but it has '
         + file_reading.format_column_count(fields)
         if width < min_width
-        else f'The line must have {width} columns, as in the first line, but it '
-        f'has {file_reading.format_column_count(fields)}',
+        else f'The line must have {width} columns, as in the first line, but '
+        f'it has {file_reading.format_column_count(fields)}',
         path,
         number,
         got=shown_fields,

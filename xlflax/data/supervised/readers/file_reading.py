@@ -37,9 +37,9 @@ class Reading(NamedTuple):
 # Hint for messages about the options of one file, which may be a training, a
 # development or a test file.
 OPTION_MACROS = (
-  'For `xlflax evaluate`, set OPTIONS. For `xlflax finetune`, OPTIONS applies to '
-  'all files. If only some of the files need the option, set TRAIN_OPTIONS for '
-  'training files or DEV_OPTIONS for development files, or pass '
+  'For `xlflax evaluate`, set OPTIONS. For `xlflax finetune`, OPTIONS applies '
+  'to all files. If only some of the files need the option, set TRAIN_OPTIONS '
+  'for training files or DEV_OPTIONS for development files, or pass '
   '--eval_gin="OPTIONS=…" for test files. For a suite, set the options of the '
   "files in the task's gin file."
 )

@@ -180,8 +180,8 @@ class FileDataset(ExampleSource):
     ):
       return json_hint
     description = (
-      f'The labels are read from column {columns["label"]!r}, where columns are '
-      f'counted from 0, and the first line of {path} has '
+      f'The labels are read from column {columns["label"]!r}, where columns '
+      f'are counted from 0, and the first line of {path} has '
       f'{file_reading.format_column_count(fields)}.'
     )
     if len(fields) == 1:

@@ -165,8 +165,8 @@ def xtreme_examples(
       f'{", ".join(sorted(missing))} in the split {split!r} of the task '
       f'{name!r}'
       if missing
-      else f'The XTREME folder contains no files for the split {split!r} of the '
-      f'task {name!r}',
+      else f'The XTREME folder contains no files for the split {split!r} of '
+      f'the task {name!r}',
       expected=_show_patterns(task, split)
       if split in task.files
       else 'one of the splits ' + ', '.join(task.files),
