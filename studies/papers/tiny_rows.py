@@ -9,7 +9,7 @@ from xlflax.config import gin_config
 def paper_row(
   name: str, table: str, row: str, file: str, *inputs: str, **options: Any
 ) -> runner.Row:
-  """Returns a tiny model's training run for one row in a paper's table.
+  """Returns the training run of a tiny model for one row of a paper's table.
 
   Args:
     name: Name of the run.

@@ -149,8 +149,8 @@ def read_vectors(
     )
   if num_lines < count:
     raise errors.CorpusError(
-      'The word-vector file is truncated. The number of words in it is '
-      f'{num_lines:,}, but its first line specifies {size:,}',
+      'The word-vector file is truncated. It contains '
+      f'{num_lines:,} words, but its first line specifies {size:,}',
       where=str(path),
       fix='Download the file again.',
     )

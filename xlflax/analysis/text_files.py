@@ -36,7 +36,7 @@ class Lines(text_sources.TextSource):
     raise NotImplementedError
 
   def load(self, language: str) -> list[str]:
-    """Reads all lines of a language."""
+    """Reads all lines of the text in a language."""
     return list(self.lines(language))
 
   def fingerprint(self) -> str:

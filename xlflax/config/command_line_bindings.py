@@ -68,7 +68,7 @@ def _check_value(binding: str) -> None:
   quoted = re.fullmatch(r"""(['"])([A-Za-z][\w-]*)\1""", value)
   if quoted and name in CLASSES_BY_MACRO:
     raise errors.ConfigError(
-      f'The value of --gin.{name} must be an object of a class, not text',
+      f'The value of --gin.{name} must be a reference to a class, not text',
       got=value,
       fix=_suggest_class(name, quoted[2]),
     )

@@ -39,7 +39,7 @@ def show_command(task: str) -> str:
 
 
 def suggest_show(task: str) -> str:
-  """Returns the instruction to print a task's examples after each step."""
+  """Returns a hint to print a task's examples after each preprocessor."""
   return (
     f'Run `{show_command(task)}` to print examples after each preprocessor.'
   )

@@ -1,4 +1,4 @@
-"""Text and text-pair classification: accuracy and macro F1."""
+"""Classification of texts and text pairs, scored by accuracy and macro F1."""
 
 import collections
 import dataclasses

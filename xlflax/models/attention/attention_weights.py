@@ -32,7 +32,7 @@ def record_attention_weights(
       stored.
     query: Queries of shape [B, T, N, D].
     key: Keys of shape [B, S, K, D], where K divides N.
-    mask: Mask of the attention. If None, every query attends to every key.
+    mask: Attention mask. If None, every query attends to every key.
   """
   if not module.is_mutable_collection(COLLECTION):
     return

@@ -161,7 +161,7 @@ def _add_variables(flags, environment, cluster):
   for name in ('num_processes', 'process_id'):
     if job_values[name] is not None and not str(job_values[name]).isdigit():
       raise errors.ConfigError(
-        f'`{name}` must be a nonnegative integer. It is set with --{name} or '
+        f'`{name}` must be a nonnegative integer. Set it with --{name} or '
         f'the environment variable {_VARIABLES[name]}',
         got=repr(job_values[name]),
       )

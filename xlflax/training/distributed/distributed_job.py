@@ -1,4 +1,4 @@
-"""Start, failure and end of multi-process jobs.
+"""Startup, failure handling and shutdown of multi-process jobs.
 
 Three parts rely on `jax.distributed`: it connects the processes (`joining`),
 detects lost and frozen processes, and waits for all of them at the end.

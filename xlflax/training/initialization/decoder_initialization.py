@@ -120,7 +120,7 @@ class InitDecoderFromEncoder:
     """Selects the encoder layers that initialize a stack of decoder layers.
 
     Args:
-      depth: Number of layers in the stack of decoder layers.
+      depth: Number of decoder layers.
       available: Number of layers in the encoder.
     """
     depth = min(depth, available)

@@ -84,8 +84,8 @@ def block_mask(options: Options, rows, columns, segments, window):
     options: Static options of the attention kernels.
     rows: Indices of the queries, int32 of shape [queries, 1].
     columns: Indices of the keys, int32 of shape [1, keys].
-    segments: Pair of the queries' segment ids [queries, 1] and the keys'
-      segment ids [1, keys], or None.
+    segments: Segment ids of the queries, of shape [queries, 1], and of the
+      keys, of shape [1, keys]. None if segments are not used.
     window: Maximum distance between a query and a key (inclusive), an int32
       scalar, or None.
 
