@@ -10,7 +10,7 @@ import cyclopts
 
 from xlflax.cli import options as shared_options
 from xlflax.cli import output_paths
-from xlflax.utils import errors
+from xlflax.utils import errors, logs
 
 
 @cyclopts.Parameter(name='*', group=cyclopts.Group('Task registration'))
@@ -246,7 +246,7 @@ def _warn_of_equal_splits(name: str) -> None:
 
   for split in task_registry.get_task(name).splits:
     for message in task_samples.find_equal_splits([name], split):
-      logging.warning('%s', message)
+      logging.warning('%s', message, extra=logs.ONCE)
 
 
 def _show_mixture(options: ShowOptions) -> None:

@@ -10,6 +10,7 @@ import tensorflow as tf
 from tests.errors import assert_mentions
 from xlflax.data import dataset_config
 from xlflax.data.corpus import corpus_directory, corpus_writer
+from xlflax.data.dictionaries.code_switching_config import CodeSwitching
 from xlflax.data.seqio_tasks import (
   corpus_tasks,
   live_loader,
@@ -189,6 +190,79 @@ def test_identical_files_of_two_splits_are_reported(toy_sentences, tmp_path):
   corpus_tasks.register_corpus(corpus_directory.Corpus(tmp_path))
   [message] = task_samples.find_equal_splits(['corpus.mono.en'], 'test')
   assert_mentions(message, 'corpus.mono.en', 'train', 'test', '9', 'files')
+
+
+@pytest.fixture
+def glob_task(tmp_path):
+  """Registers a task whose source reads text files, given by their patterns."""
+  for name in ('news_1.txt', 'news_2.txt', 'news_test.txt', 'dev.txt'):
+    lines = [f'{name} {n}' for n in range(9)]
+    (tmp_path / name).write_text('\n'.join(lines))
+
+  def add(*, add_task=task_registry.add_monolingual_task, **options):
+    patterns = options.pop('patterns')
+    add_task(
+      'news.en',
+      seqio.TextLineDataSource(
+        {
+          split: [str(tmp_path / pattern) for pattern in names]
+          for split, names in patterns.items()
+        }
+      ),
+      language='en',
+      preprocessors=[lambda lines: lines.map(lambda line: {'text': line})],
+      **options,
+    )
+    return 'news.en'
+
+  yield add
+  seqio.TaskRegistry.remove('news.en')
+
+
+@pytest.mark.parametrize('split', ['train', 'test'])
+def test_files_in_two_splits_are_reported(glob_task, split):
+  """The pattern of the training files also matches the test file."""
+  name = glob_task(
+    patterns={
+      'train': ['news*.txt'],
+      'validation': ['dev.txt'],
+      'test': ['./news_test.txt'],
+    }
+  )
+  [message] = task_samples.find_equal_splits([name], split)
+  assert_mentions(message, name, 'train', 'test', 'news_test.txt')
+  assert 'news_1.txt' not in message
+  assert f'{pathlib.Path(__file__).name}:' in message
+  assert message in task_samples.find_anomalies([name], split)
+  assert task_samples.find_equal_splits([name], 'validation') == []
+
+
+def test_files_of_code_switched_tasks_are_compared(glob_task, tmp_path):
+  (tmp_path / 'en-de.tsv').write_text('news\tNachrichten\n')
+  name = glob_task(
+    add_task=task_registry.add_code_switched_task,
+    patterns={'train': ['*.txt'], 'test': ['news_test.txt']},
+    dictionaries=[tmp_path / 'en-de.tsv'],
+    settings=CodeSwitching(num_copies=2),
+  )
+  [message] = task_samples.find_equal_splits([name], 'test')
+  assert_mentions(message, name, 'news_test.txt')
+
+
+@pytest.mark.parametrize(
+  'patterns',
+  [
+    {'train': ['news_?.txt'], 'test': ['news_test.txt']},
+    {'train': ['*.txt'], 'train_small': ['news_1.txt']},
+    {'train': ['*.txt'], 'test': ['missing.txt']},
+    {'train': ['missing.txt'], 'test': ['news_test.txt']},
+    {'validation': ['news_1.txt'], 'test': ['news_1.txt']},
+  ],
+)
+def test_splits_without_shared_files_are_not_reported(glob_task, patterns):
+  name = glob_task(patterns=patterns)
+  for split in ('train', 'validation', 'test'):
+    assert task_samples.find_equal_splits([name], split) == []
 
 
 def test_only_the_first_examples_of_different_splits_are_read(split_task):

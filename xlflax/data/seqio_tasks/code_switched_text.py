@@ -65,6 +65,11 @@ class _Repeated(seqio.DataSource):
     ).repeat(self._copies)
 
 
+def find_original_source(source: seqio.DataSource) -> seqio.DataSource:
+  """Returns the source whose examples `repeat_source` repeats."""
+  return source._source if isinstance(source, _Repeated) else source
+
+
 def repeat_source(source: seqio.DataSource, copies: int) -> seqio.DataSource:
   """Returns a source that yields all examples `copies` times in succession."""
   if copies == 1:

@@ -199,6 +199,11 @@ def record_definition(name: str) -> None:
     _definitions.pop(name, None)
 
 
+def find_definition(name: str) -> str | None:
+  """Returns the line of the user's module that registers a task, if any."""
+  return _definitions.get(name)
+
+
 def step_name(step: Callable) -> str:
   """Returns the name of a preprocessor, for messages."""
   step = getattr(step, 'func', step)  # Unwraps a functools.partial.

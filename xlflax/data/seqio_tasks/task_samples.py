@@ -4,10 +4,12 @@ import contextlib
 import inspect
 import itertools
 import logging
+import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
+import seqio
 import tensorflow as tf
 
 from xlflax.data import corpus_checks
@@ -19,7 +21,7 @@ from xlflax.data.seqio_tasks import (
   seqio_reader,
   task_registry,
 )
-from xlflax.utils import errors, logs, user_modules
+from xlflax.utils import errors, logs, name_suggestions, user_modules
 
 # Number of examples that are read of a task, for one text and for pairs.
 _NUM_EXAMPLES = {1: corpus_checks.LINES, 2: corpus_checks.NUM_PAIRS}
@@ -34,13 +36,13 @@ _NUM_CHARACTERS = 1000
 def find_anomalies(tasks: Iterable[str], split: str = TRAIN) -> list[str]:
   """Returns a warning for each probable defect in the text of SeqIO tasks.
 
-  The first examples of each task are read. If the split is not a training
-  split, they are compared with the training examples (`find_equal_splits`). The
-  text itself is then checked for defects. Tasks of the registered corpus
-  directory, whose files are checked separately, are only compared with the
-  other tasks, including those that are not in `tasks`. Tasks that provide token
-  ids or code-switched text are not checked. Errors of reading a task are
-  ignored, because they are raised when the task is used.
+  The files and the first examples of each task are compared with those of the
+  training split (`find_equal_splits`). The text itself is then checked for
+  defects. Tasks of the registered corpus directory, whose files are checked
+  separately, are only compared with the other tasks, including those that are
+  not in `tasks`. Tasks that provide token ids or code-switched text are not
+  checked. Errors of reading a task are ignored, because they are raised when
+  the task is used.
 
   Args:
     tasks: Names of registered tasks. Tasks without the split are ignored.
@@ -53,19 +55,27 @@ def find_anomalies(tasks: Iterable[str], split: str = TRAIN) -> list[str]:
 def find_equal_splits(tasks: Iterable[str], split: str) -> list[str]:
   """Returns a warning for each task whose split contains its training examples.
 
-  The first examples of the source are compared with the first training
+  The files of the splits are compared first. If no file belongs to both splits,
+  the first examples of the source are compared with the first training
   examples, in the order of the source. Errors of reading a task are ignored.
 
   Args:
     tasks: Names of registered tasks. Tasks without the split or without a
       training split are ignored.
-    split: Name of the split to compare. If it starts with 'train', nothing is
-      compared, because the split may be a part of the training examples.
+    split: Name of the split to compare. If it is 'train', its files are
+      compared with those of all other splits. Splits with other names that
+      start with 'train' are not compared, because they may be a part of the
+      training examples.
   """
-  if split.startswith(TRAIN):
-    return []
   messages: list[str] = []
   for name in tasks:
+    shared_files = _find_shared_files(name, split)
+    messages += [
+      _describe_shared_files(name, other_split, files)
+      for other_split, files in shared_files.items()
+    ]
+    if shared_files or split.startswith(TRAIN):
+      continue
     num_equal = 0
     # The training split may be unreadable, although it is not evaluated.
     with contextlib.suppress(Exception):
@@ -77,6 +87,57 @@ def find_equal_splits(tasks: Iterable[str], split: str) -> list[str]:
         f'not measure generalization. {_suggest_source_change(name)}'
       )
   return messages
+
+
+def _find_shared_files(name: str, split: str) -> dict[str, list[str]]:
+  """Returns the files that belong to the training split and to another split.
+
+  Args:
+    name: Name of a registered task. Only sources that read complete files are
+      compared. A split of a TensorFlow dataset may be a part of a file.
+    split: Name of the other split. If it is 'train', all splits are compared.
+
+  Returns:
+    The shared files by split. Splits without shared files are omitted.
+  """
+  source = code_switched_text.find_original_source(
+    task_registry.get_task(name).source
+  )
+  if not isinstance(source, seqio.FileDataSource):
+    return {}
+  if TRAIN not in source.splits:
+    return {}
+  shared_files: dict[str, list[str]] = {}
+  # The files of a split that is not used may be missing.
+  with contextlib.suppress(Exception):
+    training_files = _list_files(source, TRAIN)
+    for other_split in source.splits if split == TRAIN else [split]:
+      if other_split in source.splits and not other_split.startswith(TRAIN):
+        with contextlib.suppress(Exception):
+          files = training_files & _list_files(source, other_split)
+          if files:
+            shared_files[other_split] = sorted(files)
+  return shared_files
+
+
+def _list_files(source: seqio.FileDataSource, split: str) -> set[str]:
+  """Returns the files of a split, without redundant parts of local paths."""
+  return {
+    file if '://' in file else os.path.normpath(file)
+    for file in map(os.fspath, source.list_shards(split))
+  }
+
+
+def _describe_shared_files(name: str, split: str, files: list[str]) -> str:
+  """Returns the warning for a split that contains training files."""
+  definition = data_sources.find_definition(name)
+  where = f' ({definition})' if definition else ''
+  return (
+    f'The splits {TRAIN} and {split} of the task {name}{where} both contain '
+    f'{name_suggestions.format_names(files)}, so results on the split {split} '
+    'do not measure generalization. In the source of the task, exclude the '
+    f'files of the split {split} from the split {TRAIN}.'
+  )
 
 
 def _suggest_source_change(name: str) -> str:
