@@ -488,6 +488,37 @@ def test_bindings_replaced_by_a_later_shipped_file_are_rejected(
   assert error.value.got == 'LENGTH'  # A flag sets TRAIN_STEPS.
 
 
+@pytest.mark.parametrize('binds_head', [False, True])
+def test_model_sizes_replaced_by_a_later_model_file_are_rejected(
+  binds_head, tmp_path
+):
+  mine = _write(
+    tmp_path / 'mine.gin',
+    'from xlflax.models import encoder_config',
+    "include 'pretrain/mlm.gin'",
+    'encoder_config.EncoderConfig.num_layers = 4',
+    'encoder_config.EncoderConfig:\n  num_heads = 4' if binds_head else '',
+    'LENGTH = 32',
+  )
+  with pytest.raises(errors.ConfigError) as error:
+    _configuration([mine, 'models/tiny.gin'])
+  name = 'encoder_config.EncoderConfig'
+  assert error.value.got == ', '.join(
+    [f'{name}.num_layers', *([f'{name}.num_heads'] if binds_head else [])]
+  )
+  assert error.value.where.startswith(f'{mine}:{_FIRST_LINE + 2}')
+  assert_mentions(error.value.fix, mine, "include 'models/tiny.gin'")
+  # The suggested correction is valid.
+  text = (
+    pathlib.Path(mine)
+    .read_text()
+    .replace("mlm.gin'\n", "mlm.gin'\ninclude 'models/tiny.gin'\n")
+  )
+  pathlib.Path(mine).write_text(text)
+  config = _configuration([mine]).build(trainer.Trainer).model.config
+  assert config.num_layers == 4
+
+
 def test_valid_orders_of_files(tmp_path):
   mine = _write(tmp_path / 'mine.gin', 'LENGTH = 32')
   other = _write(tmp_path / 'other.gin', 'LENGTH = 48')
@@ -497,6 +528,12 @@ def test_valid_orders_of_files(tmp_path):
     "include 'models/small.gin'",
     'LENGTH = 32',
     'MODEL = None',
+  )
+  objectives = _write(
+    tmp_path / 'objectives.gin',
+    "include 'pretrain/mlm.gin'",
+    'WARMUP_STEPS = 20',
+    'masked_lm.MaskedLM.mask_probability = 0.7',
   )
   required = _write(
     tmp_path / 'required.gin', 'MODEL = %gin.REQUIRED', 'TRAIN_STEPS = 9'
@@ -508,6 +545,7 @@ def test_valid_orders_of_files(tmp_path):
     ('pretrain/mlm.gin', mine, 'models/tiny.gin'),
     (mine, *_FILES, other),
     (recipe, 'models/tiny.gin'),
+    (objectives, 'recipes/small.gin'),
   ):
     _configuration(files)
 

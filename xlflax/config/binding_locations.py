@@ -234,8 +234,11 @@ def check_file_order(
   """Raises an error if a later gin file of xlflax overrides a user's bindings.
 
   A file that is a complete configuration may be followed by a file of xlflax
-  that changes it, such as models/tiny.gin, and is not checked. Values
-  that another file must set (`%gin.REQUIRED`) are not checked either.
+  that changes it, such as models/tiny.gin. Its bindings are reported only if
+  they configure an object that the later file defines, such as the model: the
+  complete configuration itself has no other value of the parameter, and
+  requires a macro that the later file sets, such as MODEL. Values that another
+  file must set (`%gin.REQUIRED`) are not checked.
 
   Args:
     trees: Gin files of a configuration, in order, each with the files that it
@@ -249,40 +252,64 @@ def check_file_order(
   """
   if all(tree.file.is_shipped for tree in trees[:-1]):
     return
-  pending: dict[tuple[str, str, str], tuple[Binding, str]] = {}
-  replaced: dict[tuple[str, str, str], tuple[Binding, str, str]] = {}
+  pending: dict[
+    tuple[str, str, str], tuple[Binding, config_files.Tree, bool]
+  ] = {}
+  replaced: dict[
+    tuple[str, str, str], tuple[Binding, config_files.Tree, config_files.Tree]
+  ] = {}
   for tree in trees:
-    bindings = {
-      _order_key(binding): binding
-      for binding in read_bindings(list(tree.files()), ())
-    }
-    for key, binding in bindings.items():
+    first: dict[tuple[str, str, str], Binding] = {}
+    last: dict[tuple[str, str, str], Binding] = {}
+    for binding in read_bindings(list(tree.files()), ()):
+      first.setdefault(_order_key(binding), binding)
+      last[_order_key(binding)] = binding
+    for key, binding in last.items():
       if not binding.is_shipped:
         replaced.pop(key, None)
       elif key in pending:
-        replaced[key] = *pending[key], tree.file.name
-    if not _is_complete(bindings):
-      pending |= {
-        key: (binding, tree.file.name)
-        for key, binding in bindings.items()
-        if not binding.is_shipped and binding.macros != (_REQUIRED,)
-      }
+        user_binding, user_tree, is_complete = pending[key]
+        if not is_complete or _completes(tree, user_tree):
+          replaced[key] = user_binding, user_tree, tree
+    is_complete = _is_complete(last)
+    pending |= {
+      key: (binding, tree, is_complete)
+      for key, binding in last.items()
+      if not binding.is_shipped
+      and binding.macros != (_REQUIRED,)
+      and not (is_complete and first[key].is_shipped)
+    }
   for binding in read_bindings((), flags):
     replaced.pop(_order_key(binding), None)
   if not replaced:
     return
-  _, name, later_name = next(iter(replaced.values()))
+  _, user_tree, later_tree = next(iter(replaced.values()))
   ineffective = [
     binding
-    for binding, *names in replaced.values()
-    if names == [name, later_name]
+    for binding, *pair in replaced.values()
+    if pair == [user_tree, later_tree]
   ]
+  name, later_name = user_tree.file.name, later_tree.file.name
   raise errors.ConfigError(
     f'The bindings in {name} have no effect, because the later gin file '
     f'{later_name} replaces their values',
     got=', '.join(binding.name for binding in ineffective),
     where=', '.join(binding.location for binding in ineffective),
-    fix=f'Pass {name} after {later_name}.',
+    # If the order of the files were reversed, the user's file would reset the
+    # macros to `%gin.REQUIRED`.
+    fix=f"Add the statement `include '{later_name}'` to {name} above these "
+    f'bindings, and remove --gin_file={later_name}.'
+    if _completes(later_tree, user_tree)
+    else f'Pass {name} after {later_name}.',
+  )
+
+
+def _completes(tree: config_files.Tree, other: config_files.Tree) -> bool:
+  """Returns whether a gin file sets a macro that another file requires."""
+  macros = tree.macros()
+  required = set(config_files.required_macros(macros))
+  return any(
+    name in macros and name not in required for name in other.required()
   )
 
 
