@@ -676,6 +676,38 @@ def test_pretraining_files_that_replace_objectives_cause_a_warning(
   assert not caplog.records
 
 
+def test_included_pretraining_files_that_replace_objectives_cause_a_warning(
+  caplog, tmp_path
+):
+  both = ["include 'pretrain/mlm_tlm.gin'", "include 'pretrain/mlm.gin'"]
+  mine = _write(tmp_path / 'mine.gin', '\n'.join(both))
+  first = _write(tmp_path / 'first.gin', both[0])
+  second = _write(tmp_path / 'second.gin', f"include '{first}'\n{both[1]}")
+  for files, parents in (
+    ([mine], ([mine], [mine])),
+    ([second], ([first], [second])),
+    ([first, 'pretrain/mlm.gin'], ([first], [])),
+  ):
+    gin_config.load_gin_files((*files, 'models/tiny.gin'), _GIVEN)
+    (record,) = caplog.records
+    last, earlier, scopes = record.args
+    assert_mentions(earlier, 'pretrain/mlm_tlm.gin', *parents[0])
+    assert_mentions(last, 'pretrain/mlm.gin', *parents[1])
+    assert scopes == 'tlm'
+    caplog.clear()
+  reverse = _write(tmp_path / 'reverse.gin', '\n'.join(both[::-1]))
+  chosen = _write(
+    tmp_path / 'chosen.gin',
+    'from xlflax.objectives import objective_mixture\n'
+    + '\n'.join(both)
+    + '\nobjective_mixture.ObjectiveMixture.entries = '
+    '[@tlm/objective_mixture.WeightedObjective()]',
+  )
+  for path in (first, reverse, chosen):
+    gin_config.load_gin_files((path, 'models/tiny.gin'), _GIVEN)
+  assert not caplog.records
+
+
 @pytest.mark.parametrize('in_flag', [False, True])
 def test_a_flag_for_a_macro_whose_binding_is_replaced(tmp_path, in_flag):
   name = 'masked_lm.MaskedLM.mask_ratio'

@@ -21,6 +21,8 @@ from xlflax.utils import errors
 _ROOTS = frozenset({'Trainer', 'Evaluation', 'Suite', 'evaluate'})
 # Gin's constant for a value that another file or a flag must set.
 _REQUIRED = 'gin.REQUIRED'
+# Parameter that lists the objectives of pretraining.
+_ENTRIES = ('ObjectiveMixture', 'entries')
 # Parameters that a complete configuration of training or evaluation sets.
 _COMPLETE = (
   {('Trainer', 'datasets'), ('WeightedObjective', 'objective')},
@@ -333,7 +335,8 @@ def find_replaced_objectives(
 ) -> list[tuple[str, str, list[str]]]:
   """Finds objectives that are lost when gin files in pretrain/ are combined.
 
-  Only the files that xlflax ships in the folder pretrain/ are compared. The
+  Only the files that xlflax ships in the folder pretrain/ are compared, whether
+  they are passed on the command line or included in files of the user. The
   result is empty if a file of the user or a flag sets the objectives.
 
   Args:
@@ -343,38 +346,66 @@ def find_replaced_objectives(
 
   Returns:
     Tuples of the name of the earlier file, the name of the last file, and the
-    scopes of the objectives that only the earlier file trains.
+    scopes of the objectives that only the earlier file trains. The name of an
+    included file is followed by the file that includes it, in parentheses.
 
   Raises:
     ConfigError: If a statement is malformed.
   """
-  entries = ('ObjectiveMixture', 'entries')
   scopes: dict[str, list[str]] = {}
-  for tree in trees:
+  labels: dict[str, str] = {}
+  for tree, parent in _shipped_trees(trees):
     bindings = [
       binding
       for binding in read_bindings(list(tree.files()), ())
-      if _order_key(binding)[1:] == entries
+      if _order_key(binding)[1:] == _ENTRIES
     ]
     if not bindings:
       continue
-    if not tree.file.is_shipped or tree.file.path.parent.name != 'pretrain':
+    if tree.file.path.parent.name != 'pretrain':
       return []
-    scopes.pop(tree.file.name, None)
-    scopes[tree.file.name] = [
+    name = tree.file.name
+    labels[name] = f'{name} (included in {parent})' if parent else name
+    scopes.pop(name, None)
+    scopes[name] = [
       reference.rpartition('/')[0] for reference in bindings[-1].references
     ]
-  is_set_by_flag = any(
-    _order_key(binding)[1:] == entries for binding in read_bindings((), flags)
-  )
-  if len(scopes) < 2 or is_set_by_flag:
+  if len(scopes) < 2:
+    return []
+  user_files = [
+    file for tree in trees for file in tree.files() if not file.is_shipped
+  ]
+  if any(
+    _order_key(binding)[1:] in (_ENTRIES, ('Trainer', 'objectives'))
+    for binding in read_bindings(user_files, flags)
+  ):
     return []
   *earlier, last = scopes
   dropped = [
-    (name, last, [x for x in scopes[name] if x not in scopes[last]])
+    (
+      labels[name],
+      labels[last],
+      [scope for scope in scopes[name] if scope not in scopes[last]],
+    )
     for name in earlier
   ]
   return [entry for entry in dropped if entry[2]]
+
+
+def _shipped_trees(
+  trees: Iterable[config_files.Tree], parent: str | None = None
+) -> Iterator[tuple[config_files.Tree, str | None]]:
+  """Yields the outermost shipped files, each with the file that includes it.
+
+  Args:
+    trees: Gin files of a configuration, in order.
+    parent: Name of the user's file that includes `trees`, or None.
+  """
+  for tree in trees:
+    if tree.file.is_shipped:
+      yield tree, parent
+    else:
+      yield from _shipped_trees(tree.includes, tree.file.name)
 
 
 def find_replacement(bindings: Sequence[Binding], macro: str) -> Binding | None:

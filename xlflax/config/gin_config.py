@@ -598,7 +598,10 @@ def _warn_of_replaced_objectives(
   ):
     logging.warning(
       'The gin file %s replaces the objectives of %s, so this configuration '
-      'does not train the objectives: %s. Pass only one gin file of pretrain/.',
+      'does not train the objectives: %s. Pass or include only one gin file of '
+      'pretrain/. To combine the objectives of several files, list them in '
+      '`objective_mixture.ObjectiveMixture.entries`, and their datasets in '
+      '`trainer.Trainer.datasets`.',
       last,
       name,
       ', '.join(scopes),
