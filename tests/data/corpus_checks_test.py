@@ -448,6 +448,91 @@ def test_identical_files_are_logged(tmp_path, caplog):
   assert record.levelname == 'WARNING'
 
 
+def _find_repeated_text(directory):
+  return list(
+    corpus_checks.find_repeated_text(
+      file.path for file in corpus_directory.Corpus(directory).files
+    )
+  )
+
+
+def _numbered(start, stop):
+  """Returns lines of different text."""
+  return [f'{n} {_EN}' for n in range(start, stop)]
+
+
+@pytest.mark.parametrize(
+  'lines',
+  [
+    _numbered(0, 30) * 2,
+    _numbered(0, 30) * 7,
+    # The second copy has new text, and is followed by other text.
+    _numbered(0, 300) + _numbered(0, 300) + _numbered(500, 900),
+    _numbered(0, 60) + _numbered(100, 200) + _numbered(0, 60),
+    # A header of 40 lines occurs twice in each copy.
+    2
+    * (
+      _numbered(0, 40)
+      + _numbered(100, 300)
+      + _numbered(0, 40)
+      + _numbered(500, 2000)
+    ),
+  ],
+)
+def test_text_that_was_appended_twice_is_reported(tmp_path, lines):
+  path = _write_lines(tmp_path / 'mono/en.txt', lines)
+  [warning] = _find_repeated_text(tmp_path)
+  assert_mentions(warning, path, '--dedup=exact')
+
+
+def test_repeated_text_without_a_final_newline_is_reported(tmp_path):
+  text = '\n'.join(_numbered(0, 50))
+  path = _write_lines(tmp_path / 'mono/en.txt', [])
+  path.write_text(text + text)
+  [warning] = _find_repeated_text(tmp_path)
+  assert_mentions(warning, path, f'{len(text):,}')
+
+
+def test_repeated_text_of_a_large_file_is_reported(tmp_path, monkeypatch):
+  """The second copy starts after the part that is searched."""
+  monkeypatch.setattr(corpus_checks, '_MAX_SEARCHED_BYTES', 8192)
+  monkeypatch.setattr(corpus_checks, '_MIN_SEARCHED_BYTES', 8192)
+  monkeypatch.setattr(corpus_checks, '_MAX_COMPARED_BYTES', 8192)
+  path = _write_lines(tmp_path / 'mono/en.txt', _numbered(0, 500) * 3)
+  [warning] = _find_repeated_text(tmp_path)
+  assert_mentions(warning, path)
+
+
+@pytest.mark.parametrize(
+  'lines',
+  [
+    _numbered(0, 100),
+    [_EN] * 100,
+    # Each document has a header.
+    [
+      line
+      for n in range(200)
+      for line in (*_numbered(0, 40), *_numbered(100 * n, 100 * n + 50))
+    ],
+    [_EN, _DE] * 100,
+  ],
+)
+def test_text_with_repeated_lines_is_not_reported(tmp_path, lines):
+  _write_lines(tmp_path / 'mono/en.txt', lines)
+  assert _find_repeated_text(tmp_path) == []
+
+
+def test_repeated_pairs_are_logged(tmp_path, caplog):
+  pairs = [f'{line}\t{_DE} {n}' for n, line in enumerate(_numbered(0, 40))]
+  path = _write_lines(tmp_path / 'parallel/de-en.tsv', 2 * pairs)
+  corpus_checks.log_anomalies(corpus_directory.Corpus(tmp_path))
+  [record] = [
+    record for record in caplog.records if 'dedup' in record.getMessage()
+  ]
+  assert record.levelname == 'WARNING'
+  assert_mentions(record.getMessage(), path)
+
+
 @pytest.mark.parametrize('name', ['en', 'en.news'])
 def test_text_files_with_json_objects_are_reported(tmp_path, name):
   lines = [f'{{"id": {n}, "sentence": "{_EN}"}}' for n in range(20)]

@@ -12,6 +12,8 @@ import functools
 import itertools
 import json
 import logging
+import mmap
+import pathlib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -63,6 +65,21 @@ _FEW_UPPER_CASE = 0.002
 _MANY_UPPER_CASE = 0.01
 # Number of bytes below which files may be identical by chance.
 _MIN_IDENTICAL_BYTES = 1024
+# The beginning of a file is searched in the rest of the file if it has at least
+# this number of distinct lines. Text counts as repeated if this fraction of the
+# file, or this number of bytes, equals the beginning of the file.
+_NUM_SEARCHED_BYTES = 4096
+_MIN_SEARCHED_LINES = 10
+_MIN_REPEATED_FRACTION = 0.1
+_MAX_COMPARED_BYTES = 1 << 24
+# Number of bytes that are searched in all files of a corpus together, and in a
+# file of a corpus with many files. In larger files, the text that starts at one
+# half to one fifth of the file is compared as well.
+_MAX_SEARCHED_BYTES = 1 << 28
+_MIN_SEARCHED_BYTES = 1 << 20
+_MAX_COPIES = 5
+# Number of occurrences after which the search ends, as for a repeated header.
+_MAX_OCCURRENCES = 100
 # Recommendations for text that results from a wrong encoding.
 WRONG_ENCODING_HINT = (
   'If most lines are affected, convert the original file to UTF-8 again. '
@@ -78,6 +95,10 @@ _WRONG_ENCODING_TASK_HINT = (
   'If most texts are affected, decode the original text with the correct '
   'encoding. Otherwise, repair or remove the affected texts, for example with '
   'the package ftfy.'
+)
+_REPEATED_TEXT_HINT = (
+  'Write the file again, or run xlflax preprocess --dedup=exact to drop '
+  'repeated lines.'
 )
 # Fraction of quoted pairs above which the quotation marks of a file are
 # probably those of the CSV format.
@@ -441,6 +462,11 @@ def log_anomalies(corpus: corpus_directory.Corpus) -> None:
   for anomaly in [
     *find_anomalies(corpus),
     *find_identical_files(corpus.files),
+    *find_repeated_text(
+      file.path
+      for file in corpus.files
+      if file.kind is not corpus_files.Kind.DICTIONARY
+    ),
     *find_held_out_lines(corpus),
   ]:
     logging.warning('%s', anomaly, extra=logs.ONCE)
@@ -604,6 +630,83 @@ def _have_same_content(
   return len(first_paths) == len(second_paths) and all(
     filecmp.cmp(first_path, second_path, shallow=False)
     for first_path, second_path in zip(first_paths, second_paths, strict=True)
+  )
+
+
+def find_repeated_text(
+  paths: Iterable[pathlib.Path], hint: str = _REPEATED_TEXT_HINT
+) -> Iterator[str]:
+  """Yields a message for each file that contains its first lines several times.
+
+  An example is a file to which a script has appended the same text twice. The
+  content of the files is compared byte for byte. Of large files, only the first
+  part and the positions at which complete copies would start are compared, so
+  that the search takes less than a second. `xlflax inspect` counts repeated
+  lines.
+
+  Args:
+    paths: Paths of the files. Paths of directories and of missing files are
+      ignored.
+    hint: Recommendation for the user at the end of the message.
+  """
+  paths = [path for path in paths if path.is_file()]
+  max_bytes = max(
+    _MIN_SEARCHED_BYTES, _MAX_SEARCHED_BYTES // max(1, len(paths))
+  )
+  for path in paths:
+    size = path.stat().st_size
+    if size < 2 * _MIN_IDENTICAL_BYTES:
+      continue
+    with (
+      path.open('rb') as file,
+      mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content,
+    ):
+      offset = _find_repetition(content, max_bytes)
+      if offset is None:
+        continue
+      first_line = content[:_NUM_SEARCHED_BYTES].splitlines()[0]
+    text = first_line.decode('utf-8', 'replace')[:60]
+    yield (
+      f'The beginning of {path}, {text!r}, occurs again at byte {offset:,} of '
+      f'{size:,}, followed by the same text. The file probably contains its '
+      'text several times, for example because a script appended to the file '
+      f'twice, so its text is sampled too often. {hint}'
+    )
+
+
+def _find_repetition(content: mmap.mmap, max_bytes: int) -> int | None:
+  """Returns the offset at which a file repeats its beginning, if there is any.
+
+  Args:
+    content: Content of the file.
+    max_bytes: Number of bytes in which the beginning is searched.
+  """
+  size = len(content)
+  beginning = content[: min(_NUM_SEARCHED_BYTES, size // 2)]
+  if len(set(beginning.split(b'\n')[:-1])) < _MIN_SEARCHED_LINES:
+    return None
+  for copies in range(2, _MAX_COPIES + 1):
+    if size % copies == 0 and _has_same_text(content, size // copies):
+      return size // copies
+  offset = 0
+  for _ in range(_MAX_OCCURRENCES):
+    offset = content.find(beginning, offset + 1, max_bytes)
+    if offset < 0:
+      return None
+    if _has_same_text(content, offset):
+      return offset
+  return None
+
+
+def _has_same_text(content: mmap.mmap, offset: int) -> bool:
+  """Returns whether a long text at an offset equals the beginning of a file."""
+  num_bytes = min(
+    int(_MIN_REPEATED_FRACTION * len(content)), _MAX_COMPARED_BYTES
+  )
+  num_bytes = max(num_bytes, _MIN_IDENTICAL_BYTES)
+  return (
+    offset + num_bytes <= len(content)
+    and content[:num_bytes] == content[offset : offset + num_bytes]
   )
 
 

@@ -265,6 +265,21 @@ def test_splits_without_shared_files_are_not_reported(glob_task, patterns):
     assert task_samples.find_equal_splits([name], split) == []
 
 
+def test_repeated_text_of_a_file_is_reported(
+  glob_task, tmp_path, toy_sentences
+):
+  lines = ''.join(f'{n} {text}\n' for n, text in enumerate(toy_sentences['en']))
+  (tmp_path / 'news_1.txt').write_text(lines + lines)
+  name = glob_task(patterns={'train': ['news_?.txt'], 'test': ['dev.txt']})
+  [message] = [
+    message
+    for message in task_samples.find_anomalies([name])
+    if f'{len(lines):,}' in message
+  ]
+  assert_mentions(message, tmp_path / 'news_1.txt')
+  assert task_samples.find_anomalies([name], 'test') == []
+
+
 def test_only_the_first_examples_of_different_splits_are_read(split_task):
   positions = []
 

@@ -5,6 +5,7 @@ import inspect
 import itertools
 import logging
 import os
+import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -49,7 +50,11 @@ def find_anomalies(tasks: Iterable[str], split: str = TRAIN) -> list[str]:
     split: Name of the split to read.
   """
   tasks = list(tasks)
-  return find_equal_splits(tasks, split) + _find_text_anomalies(tasks, split)
+  return [
+    *find_equal_splits(tasks, split),
+    *_find_repeated_text(tasks, split),
+    *_find_text_anomalies(tasks, split),
+  ]
 
 
 def find_equal_splits(tasks: Iterable[str], split: str) -> list[str]:
@@ -118,6 +123,32 @@ def _find_shared_files(name: str, split: str) -> dict[str, list[str]]:
           if files:
             shared_files[other_split] = sorted(files)
   return shared_files
+
+
+def _find_repeated_text(tasks: list[str], split: str) -> list[str]:
+  """Returns a warning for each local file that contains its text twice.
+
+  Files of the corpus directory are not read, because they are checked
+  separately.
+
+  Args:
+    tasks: Names of registered tasks.
+    split: Name of the split whose files are read.
+  """
+  paths: set[str] = set()
+  for name in tasks:
+    source = code_switched_text.find_original_source(
+      task_registry.get_task(name).source
+    )
+    if isinstance(source, seqio.FileDataSource) and split in source.splits:
+      with contextlib.suppress(Exception):
+        paths |= _list_files(source, split)
+  return list(
+    corpus_checks.find_repeated_text(
+      (pathlib.Path(path) for path in sorted(paths) if '://' not in path),
+      hint='Write the file again.',
+    )
+  )
 
 
 def _list_files(source: seqio.FileDataSource, split: str) -> set[str]:
