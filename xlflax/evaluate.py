@@ -125,7 +125,7 @@ def evaluate(
     metric_for_best_model: Metric that selects the checkpoint for 'best'. It
       must be an evaluation metric that was recorded during training, such as
       'retrieval/accuracy/mean'.
-    untrained: Whether to evaluate the randomly initialized model as well. Its
+    untrained: Whether to also evaluate a randomly initialized model. Its
       step is called 'untrained'.
     watch: Whether to evaluate new checkpoints as well, until training has
       finished or no checkpoint was written for `timeout_seconds`.

@@ -64,8 +64,8 @@ class EvaluateOptions:
     metric_for_best_model: Metric by which --checkpoint_steps=best selects the
       checkpoint, such as retrieval/accuracy/mean. It must be recorded during
       training.
-    random_init_baseline: Also evaluate the randomly initialized model, as a
-      baseline.
+    random_init_baseline: Also evaluate a randomly initialized model of the same
+      architecture, as a baseline.
     continuous: Evaluate new checkpoints as they are written, until training
       ends.
     poll_interval: Seconds between checks for new checkpoints.
@@ -190,7 +190,7 @@ Evaluate the last checkpoint on the test split of a corpus:
   xlflax evaluate --model_dir=runs/mlm --tasks=retrieval,perplexity \
       --corpus=corpus
 
-Evaluate every checkpoint and the randomly initialized model on Tatoeba:
+Evaluate every checkpoint and a randomly initialized model on Tatoeba:
   xlflax evaluate --model_dir=runs/mlm --tasks=tatoeba --tatoeba=data/tatoeba \
       --checkpoint_steps=all --random_init_baseline
 

@@ -89,8 +89,8 @@ def write_report(
     directory,
     f'Evaluation of {store.run.directory.name}',
     'Each table shows the scores of one task by checkpoint and by language or '
-    'language pair. "untrained" is the randomly initialized model before its '
-    'first step. "development set" and "evaluated during training" mark '
+    'language pair. "untrained" is a randomly initialized model of the same '
+    'architecture. "development set" and "evaluated during training" mark '
     'results of evaluations during training. "layer 8 of 12" names the layer '
     'whose hidden states are scored, where layer 0 is the embedding output. '
     'Scores of tasks that store per-example scores have 95 % confidence '

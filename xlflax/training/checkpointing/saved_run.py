@@ -82,6 +82,9 @@ class SavedRun:
   ):
     """Initializes random parameters, which serve as a baseline in evaluations.
 
+    These are not the parameters with which the run started, not even if the
+    seeds are equal, because a run derives further keys from its seed.
+
     Args:
       seed: Random seed for the initialization.
       partitioner: Partitioner that shards the parameters. If None, they are
