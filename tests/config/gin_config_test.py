@@ -708,6 +708,47 @@ def test_included_pretraining_files_that_replace_objectives_cause_a_warning(
   assert not caplog.records
 
 
+def test_file_that_replaces_a_list_of_another_file_causes_a_warning(
+  caplog, tmp_path
+):
+  def write(name, *lines):
+    return _write(
+      tmp_path / name, 'from xlflax.training.hooks import hook_base', *lines
+    )
+
+  hooks = 'trainer.Trainer.hooks = '
+  first = write(
+    'first.gin', f'{hooks}[@a/hook_base.Hook(), @b/hook_base.Hook()]'
+  )
+  second = write('second.gin', f'{hooks}[@b/hook_base.Hook()]')
+  both = write('both.gin', f'{hooks}[@b/hook_base.Hook(), @a/hook_base.Hook()]')
+  none = write('none.gin', f'{hooks}()')
+  variant = write(
+    'variant.gin', f'include {first!r}', f'{hooks}[@b/hook_base.Hook()]'
+  )
+  siblings = write('siblings.gin', f'include {first!r}', f'include {second!r}')
+  for files in ([first, second], [siblings], [variant, first, second]):
+    gin_config.load_gin_files((*_FILES, *files), _GIVEN, partial=True)
+    (record,) = caplog.records
+    assert_mentions(
+      record.getMessage(),
+      f'{first}:4',
+      f'{second}:4',
+      'a/hook_base.Hook',
+      'trainer.Trainer.hooks = [@a/hook_base.Hook(), @b/hook_base.Hook()]',
+    )
+    caplog.clear()
+  for files, flags in (
+    ([second, first], []),
+    ([first, second, both], []),
+    ([first, none], []),
+    ([variant], []),
+    ([first, second], ['Trainer.hooks=()']),
+  ):
+    gin_config.load_gin_files((*_FILES, *files), [*_GIVEN, *flags])
+  assert not caplog.records
+
+
 @pytest.mark.parametrize('in_flag', [False, True])
 def test_a_flag_for_a_macro_whose_binding_is_replaced(tmp_path, in_flag):
   name = 'masked_lm.MaskedLM.mask_ratio'

@@ -42,6 +42,7 @@ class Binding:
     macros: Names of the macros that the value refers to.
     references: Scopes and selectors of the configurables that the value refers
       to, such as 'train/example_source.FileDataset'.
+    is_list: Whether the value is a list or tuple.
     location: Location of the statement, 'FILE:LINE' or '--gin.NAME'.
     is_shipped: Whether the statement is in a gin file that xlflax ships.
     is_flag: Whether the binding is a command-line flag.
@@ -55,6 +56,7 @@ class Binding:
   macros: tuple[str, ...]
   location: str
   references: tuple[str, ...] = ()
+  is_list: bool = False
   is_shipped: bool = False
   is_flag: bool = False
   file_index: int = dataclasses.field(default=0, compare=False)
@@ -408,6 +410,78 @@ def _shipped_trees(
       yield from _shipped_trees(tree.includes, tree.file.name)
 
 
+def find_replaced_lists(
+  trees: Sequence[config_files.Tree], flags: Sequence[str]
+) -> list[tuple[Binding, Binding]]:
+  """Finds lists of objects that a later file of the user replaces.
+
+  Files that are passed one after the other, and files that one file includes,
+  are compared. A file may replace the lists of the files that it includes. A
+  list that contains all objects of the earlier list is not returned, and an
+  empty list or a list with macros is not either.
+
+  Args:
+    trees: Gin files of a configuration, in order, each with the files that it
+      includes.
+    flags: Bindings from the command line, such as 'SEED=1'. A list that one of
+      these bindings sets is not returned.
+
+  Returns:
+    Pairs of the replaced binding and the binding that replaces it.
+
+  Raises:
+    ConfigError: If a statement is malformed.
+  """
+  set_by_flags = {_order_key(binding) for binding in read_bindings((), flags)}
+  final = _last_bindings(trees)
+  return [
+    (earlier, later)
+    for earlier, later in _replaced_lists(trees)
+    if later == final[_order_key(later)]
+    and _order_key(later) not in set_by_flags
+  ]
+
+
+def _replaced_lists(
+  trees: Sequence[config_files.Tree],
+) -> Iterator[tuple[Binding, Binding]]:
+  """Yields the pairs of `find_replaced_lists`, regardless of later bindings."""
+  for tree in trees:
+    if not tree.file.is_shipped:
+      yield from _replaced_lists(tree.includes)
+  final = _last_bindings(trees)
+  earlier_bindings = [
+    binding for tree in trees for binding in _last_bindings([tree]).values()
+  ]
+  for earlier in dict.fromkeys(earlier_bindings):
+    later = final[_order_key(earlier)]
+    if (
+      earlier.is_list
+      and later.is_list
+      and later.references
+      and not (later.macros or earlier.is_shipped or later.is_shipped)
+      and not _class_names(earlier) <= _class_names(later)
+    ):
+      yield earlier, later
+
+
+def _last_bindings(
+  trees: Iterable[config_files.Tree],
+) -> dict[tuple[str, str, str], Binding]:
+  """Returns the last binding of each parameter in gin files."""
+  files = [file for tree in trees for file in tree.files()]
+  return {_order_key(binding): binding for binding in read_bindings(files, ())}
+
+
+def _class_names(binding: Binding) -> set[tuple[str, str]]:
+  """Returns scopes and classes of the references, without their modules."""
+  names = set()
+  for reference in binding.references:
+    scope, _, selector = reference.rpartition('/')
+    names.add((scope, selector.rpartition('.')[2]))
+  return names
+
+
 def find_replacement(bindings: Sequence[Binding], macro: str) -> Binding | None:
   """Returns the binding that overrides a use of a macro, or None.
 
@@ -705,6 +779,7 @@ def _to_binding(
     parameter=statement.arg_name or '',
     macros=tuple(_names(statement.value, _Macro)),
     references=tuple(_names(statement.value, _Reference)),
+    is_list=isinstance(statement.value, list | tuple),
     location=location,
     **origin,
   )

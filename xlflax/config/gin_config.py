@@ -482,6 +482,7 @@ def load_gin_files(
     binding_locations.check_order(tree)
   binding_locations.check_file_order(trees, bindings)
   _warn_of_replaced_objectives(trees, bindings)
+  _warn_of_replaced_lists(trees, bindings)
   files = [file for tree in trees for file in tree.files()]
   _import_user_modules(files)
   stages: list[gin_errors.Bound] = []
@@ -605,6 +606,31 @@ def _warn_of_replaced_objectives(
       last,
       name,
       ', '.join(scopes),
+      extra=logs.ONCE,
+    )
+
+
+def _warn_of_replaced_lists(
+  trees: Sequence[config_files.Tree], bindings: Sequence[str]
+) -> None:
+  """Logs a warning if a file of the user drops objects of another one."""
+  for earlier, later in binding_locations.find_replaced_lists(trees, bindings):
+    references = dict.fromkeys((*earlier.references, *later.references))
+    logging.warning(
+      '%s at %s replaces the list of %s. The run does not use these objects of '
+      'the earlier list: %s. To use all objects, list them in the last file: '
+      '`%s = [%s]`. If the list must be replaced, include the earlier file in '
+      'the file that replaces it, instead of passing both files.',
+      later.name,
+      later.location,
+      earlier.location,
+      ', '.join(
+        reference
+        for reference in earlier.references
+        if reference not in later.references
+      ),
+      later.name,
+      ', '.join(f'@{reference}()' for reference in references),
       extra=logs.ONCE,
     )
 
