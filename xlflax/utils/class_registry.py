@@ -90,11 +90,11 @@ def find_class(name: str) -> type:
     _import_packages()
   if name not in _classes:
     raise errors.RunDirectoryError(
-      'The run was trained with a class that is not registered',
+      'The run uses a class, and no imported module registers this class',
       got=name,
-      fix='In a gin file or in Python, import the module that registers the '
-      'class, or pass --task_module=MODULE to commands with this option. The '
-      'class must have the decorator @xlflax.register(NAME).',
+      fix='Import the module in which the class has the decorator '
+      f'@xlflax.register({name!r}): pass --task_module=MODULE to commands with '
+      'this option, or import the module in a gin file or in Python.',
     )
   return _classes[name]
 
