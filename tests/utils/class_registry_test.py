@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from tests.errors import raises_error
 from xlflax.utils import class_registry, errors
 
 
@@ -28,7 +29,7 @@ def test_duplicate_name_is_rejected():
 
 
 def test_unknown_name_is_rejected():
-  with pytest.raises(errors.RunDirectoryError, match='not registered. Got: no'):
+  with raises_error(errors.RunDirectoryError, got='no', mentions="'no'"):
     class_registry.find_class('no')
 
 
