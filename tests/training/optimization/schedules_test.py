@@ -160,6 +160,26 @@ def test_fixed_warmup_longer_than_the_run_is_reported(caplog, schedule):
   assert_mentions(caplog.text, 'warmup of 40', 'run of 40', field)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _SquareRootDecay(schedules.Peaked):
+  """Schedule of a user, with a warmup of its own."""
+
+  warmup_steps: int = 1000
+  total_steps: int | None = None
+
+  def __call__(self, step):
+    warmup = jnp.minimum(1.0, (step + 1) / self.warmup_steps)
+    return self.peak_value * warmup * (1 - step / self.total_steps) ** 0.5
+
+
+@pytest.mark.parametrize('total_steps', [None, 40])
+def test_long_warmup_of_user_defined_schedules_is_reported(caplog, total_steps):
+  schedule = _SquareRootDecay(peak_value=1.0, total_steps=total_steps)
+  resolved = schedules.resolve_schedules(schedule, 40)
+  assert (resolved.warmup_steps, resolved.total_steps) == (1000, 40)
+  assert_mentions(caplog.text, '1,000', 40, '_SquareRootDecay.warmup_steps')
+
+
 def test_numbers_of_steps_in_messages_agree_with_their_nouns(caplog):
   schedules.resolve_schedules(
     schedules.Linear(peak_value=1.0, warmup_steps=1000), 10

@@ -241,6 +241,8 @@ def warn_of_unfinished_warmup(
   if num_steps < 10:
     return
   for schedule in _find_user_schedules(optimizer.learning_rate):
+    if (getattr(schedule, 'warmup_steps', 0) or 0) >= num_steps:
+      continue  # `schedules.resolve_schedules` has logged a warning.
     values = _evaluate(schedule, _sample_steps(0, num_steps - 1))
     if values is not None and np.all(np.diff(values) > 0):
       logging.warning(

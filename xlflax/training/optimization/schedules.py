@@ -273,9 +273,9 @@ def resolve_schedules(value: Any, total_steps: int) -> Any:
 
   Schedules that set it already are not changed. A warmup that is at least as
   long as the run is shortened to a tenth of the run, so that default settings
-  can be used in short test runs. In a schedule without `total_steps`, or with a
-  `total_steps` that is already set, such a warmup is not changed, but a warning
-  is logged.
+  can be used in short test runs. In a schedule without `total_steps`, with a
+  `total_steps` that is already set, or of a class that xlflax does not define,
+  such a warmup is not changed, but a warning is logged.
 
   Args:
     value: Dataclass, tuple, list or plain value. Nested values are resolved,
@@ -301,10 +301,10 @@ def resolve_schedules(value: Any, total_steps: int) -> Any:
       changed[field.name] = new
   if isinstance(value, Schedule) and getattr(value, 'total_steps', 0) is None:
     changed['total_steps'] = total_steps
-    if isinstance(value, _Decay):
-      warmup_steps = _resolve_steps(value.warmup_steps, total_steps)
-      if warmup_steps >= max(total_steps, 1):
-        changed['warmup_steps'] = _shorten_warmup(warmup_steps, total_steps)
+  if 'total_steps' in changed and isinstance(value, _Decay):
+    warmup_steps = _resolve_steps(value.warmup_steps, total_steps)
+    if warmup_steps >= max(total_steps, 1):
+      changed['warmup_steps'] = _shorten_warmup(warmup_steps, total_steps)
   else:
     _warn_about_long_warmup(value, total_steps)
   return dataclasses.replace(value, **changed) if changed else value
@@ -328,11 +328,12 @@ def _warn_about_long_warmup(schedule: Any, total_steps: int) -> None:
   """Logs a warning if a fixed warmup is not shorter than the run."""
   if isinstance(schedule, _Decay):
     warmup_steps = schedule._num_warmup_steps()
-  elif isinstance(schedule, (Constant, InverseSqrt)):
-    warmup_steps = schedule.warmup_steps
+  elif isinstance(schedule, Schedule):
+    # Schedules of users may have a warmup, too.
+    warmup_steps = getattr(schedule, 'warmup_steps', None)
   else:
     return
-  if warmup_steps >= max(total_steps, 1):
+  if isinstance(warmup_steps, int) and warmup_steps >= max(total_steps, 1):
     logging.warning(
       'The warmup of %s is not shorter than the run of %s, so the schedule '
       'does not reach its peak value. Decrease %s, or train for more steps.',
