@@ -361,6 +361,8 @@ def test_vocabulary_is_extended(corpus, tmp_path, capsys):
   ('options', 'fields'),
   [
     (['--size=+20'], {'mentions': ('--size=+20', '--extend')}),
+    # The temperature of T5 in place of its reciprocal.
+    (['--size=20', '--alpha=5'], {'got': 5, 'mentions': ('--alpha', 0.2)}),
     (['--extend=v', '--size=20'], {'got': 20, 'mentions': '--extend'}),
     (
       ['--extend=v', '--size=+20', '--alpha=0.5'],

@@ -58,6 +58,8 @@ def test_unknown_value_names_the_choices():
       ('ExampleLayout.SENTENCES', "dataset 'mono'"),
     ),
     ({'alpha': -0.5}, ('DatasetConfig.alpha', 'mono', -0.5)),
+    # The temperature of T5 in place of its reciprocal.
+    ({'alpha': 5}, ('DatasetConfig.alpha', 'mono', 5, 0.2)),
     (
       {'packing': 'next_fit'},
       ('DatasetConfig.packing', 'ExampleLayout.BLOCKS', "dataset 'mono'"),

@@ -20,7 +20,12 @@ import pydantic
 import rich.console
 
 from xlflax.cli import options as shared_options
-from xlflax.utils import equivalent_settings, errors, name_suggestions
+from xlflax.utils import (
+  equivalent_settings,
+  errors,
+  name_suggestions,
+  validation,
+)
 
 Main = Callable[[Any], int | None]
 _HELP_FLAGS = ('--help', '-h')
@@ -454,6 +459,9 @@ def _convert_value_error(
   choices = (argument.get_choices() if argument is not None else None) or ()
   if isinstance(error.__cause__, pydantic.ValidationError):
     expected: str | None = _describe_constraint(error.__cause__)
+    value = error.__cause__.errors(include_url=False)[0]['input']
+    hint = argument.field_info.annotation if argument is not None else None
+    help_hint = validation.suggest_correction(value, hint) or help_hint
   elif choices:
     expected = name_suggestions.format_choices(choices)
   elif (

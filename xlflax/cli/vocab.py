@@ -21,7 +21,7 @@ from xlflax.data.tokenizers.vocabulary_config import (
   VocabularyConfig,
 )
 from xlflax.storage import bucket_staging, paths
-from xlflax.utils import errors, progress_reporting
+from xlflax.utils import errors, progress_reporting, validation
 
 _MAX_CHANGED_RATE = 0.01
 # Options that have no effect on the sampling of a shard.
@@ -156,7 +156,7 @@ class VocabOptions:
   vocab_sharing: Literal['joint', 'shared', 'none', 'separate'] = 'joint'
   extra_ids: shared_options.NonNegativeInt = 0
   model_type: Literal['unigram', 'bpe'] = 'unigram'
-  alpha: Annotated[float, annotated_types.Interval(ge=0, le=1)] | None = None
+  alpha: validation.SamplingExponent | None = None
   byte_fallback: bool = False
   character_coverage: Annotated[
     float, annotated_types.Interval(ge=0.98, le=1)

@@ -79,7 +79,11 @@ FractionBelowOne = Annotated[float, at.Interval(ge=0, lt=1)]
 OpenFraction = Annotated[float, at.Interval(gt=0, lt=1)]
 # The exponent of dataset sizes in sampling rates: 0 is uniform sampling, 1 is
 # sampling in proportion to the sizes.
-SamplingExponent = Annotated[float, at.Interval(ge=0, le=10)]
+SamplingExponent = Annotated[
+  float,
+  at.Interval(ge=0, le=1),
+  pydantic.Field(description='a sampling exponent between 0 and 1'),
+]
 
 
 def check_path(path: str | os.PathLike[str]) -> str | os.PathLike[str]:
@@ -713,7 +717,7 @@ def _invalid_value(
     got=_shorten(invalid),
     expected=_description(hint) or ' or '.join(expected),
     where=(where or name) + path + suffix,
-    fix=_suggest(invalid, hint),
+    fix=suggest_correction(invalid, hint),
   )
 
 
@@ -748,13 +752,19 @@ def _shorten(value: Any) -> str:
   return f'{text[: _MAX_REPR_LENGTH - 1]}…'
 
 
-def _suggest(value: Any, hint: Any) -> str | None:
+def suggest_correction(value: Any, hint: Any) -> str | None:
   """Returns a hint on how to correct a common mistake, or None.
 
   A class or protocol whose instances are opened from a path can describe this
   in its attribute `OPENED_BY`, such as 'xlflax.load_run({})'.
   """
   members = list(_members(hint))
+  if _is_number(value) and value > 1 and _contains(hint, SamplingExponent):
+    return (
+      f'If {value:g} is the temperature of the sampling, as in T5, set its '
+      f'reciprocal {1 / value:.3g}. An exponent above 1 would sample large '
+      'languages even more often than in proportion to their text.'
+    )
   if isinstance(value, type):
     module = value.__module__.rpartition('.')[2]
     return (
@@ -1087,6 +1097,13 @@ def _members(hint: Any) -> Iterator[Any]:
     yield from _members(typing.get_args(hint)[0])
   else:
     yield hint
+
+
+def _contains(hint: Any, member: Any) -> bool:
+  """Returns whether a type annotation is `member` or a union with it."""
+  if typing.get_origin(hint) in _UNIONS:
+    return any(_contains(arg, member) for arg in typing.get_args(hint))
+  return hint == member
 
 
 def _accepts(hint: Any, value: Any) -> bool:

@@ -239,6 +239,17 @@ def test_alpha_may_be_scheduled():
   np.testing.assert_array_equal(counts, [[36, 4], [36, 4], [20, 20], [20, 20]])
 
 
+def test_scheduled_alpha_above_one_is_rejected():
+  rates = mixing_schedule.dataset_rates(
+    _dataset(lambda step: 0.5 if step < 16 else 4.0), [900, 100], [1, 1]
+  )
+  rates(0)
+  with raises_error(
+    errors.ConfigError, got='4.0', mentions=('DatasetConfig.alpha', 16, 0.25)
+  ):
+    rates(16)
+
+
 def test_concurrent_threads_get_the_slots_of_one_thread():
   """A prefetcher and a token counter use different steps concurrently."""
 

@@ -171,7 +171,7 @@ def test_invalid_sizes_are_rejected(tmp_path, toy_corpus, size, values):
 @pytest.mark.parametrize(
   'setting, values',
   [
-    ({'alpha': 2.0}, (2.0, 'VocabularyConfig.alpha')),
+    ({'alpha': 2.0}, (2.0, 'VocabularyConfig.alpha', 0.5)),
     ({'character_coverage': 0.5}, (0.5, 'VocabularyConfig.character_coverage')),
     ({'normalization': 'nfx'}, ('nmt_nfkc', 'nfx')),
     ({'languages': ('zh-Hans',)}, ('zh-Hans',)),

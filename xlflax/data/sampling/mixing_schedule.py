@@ -20,7 +20,7 @@ import numpy as np
 from xlflax.config import setting_names
 from xlflax.data import dataset_config
 from xlflax.data.sampling import hashing
-from xlflax.utils import errors
+from xlflax.utils import errors, validation
 
 BLOCK_STEPS = 128
 
@@ -136,9 +136,17 @@ def dataset_rates(
   alpha = dataset.alpha
   max_share = dataset.max_rate
   if callable(alpha):
-    return lambda step: limit_rates(
-      sampling_rates(sizes, float(alpha(step))), max_share
-    )
+
+    def scheduled_rates(step: int) -> np.ndarray:
+      exponent = validation.validate(
+        float(alpha(step)),
+        validation.SamplingExponent,
+        name='DatasetConfig.alpha',
+        where=f'step {step} of the dataset {dataset.name!r}',
+      )
+      return limit_rates(sampling_rates(sizes, exponent), max_share)
+
+    return scheduled_rates
   if alpha is None:
     rates = _normalize_rates(np.asarray(mixture_rates, np.float64))
   else:

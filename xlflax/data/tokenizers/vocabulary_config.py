@@ -87,7 +87,7 @@ class VocabularyConfig:
   anchors: Anchors = Anchors.JOINT
   sentinels: validation.NonNegativeInt = 0
   model_type: ModelType = ModelType.UNIGRAM
-  alpha: validation.Fraction | None = None
+  alpha: validation.SamplingExponent | None = None
   byte_fallback: bool = False
   character_coverage: Annotated[
     float, annotated_types.Interval(ge=0.98, le=1)
