@@ -326,6 +326,7 @@ def _shorten_warmup(warmup_steps: int, total_steps: int) -> int:
 
 def _warn_about_long_warmup(schedule: Any, total_steps: int) -> None:
   """Logs a warning if a fixed warmup is not shorter than the run."""
+  warmup_steps: int | None
   if isinstance(schedule, _Decay):
     warmup_steps = schedule._num_warmup_steps()
   elif isinstance(schedule, Schedule):
