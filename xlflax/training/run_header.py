@@ -10,7 +10,10 @@ import jax
 from xlflax.config import setting_names
 from xlflax.data import corpus_checks, loader_base
 from xlflax.data.corpus import corpus_directory
+from xlflax.data.dataset_config import ExampleLayout
 from xlflax.data.sampling import sampling_order
+from xlflax.data.supervised.featurizers import featurizer
+from xlflax.data.tokenizers import base_vocabulary
 from xlflax.models import (
   compile_targets,
   encoder_config,
@@ -59,6 +62,10 @@ def log_run_header(
     logging.warning('%s', line, extra=logs.ONCE)
   if setup.vocabulary is not None:
     for line in language_warnings(setup.vocabulary.spec.languages, tasks):
+      logging.warning('%s', line, extra=logs.ONCE)
+    for line in pair_template_warnings(
+      setup.vocabulary, setup.settings.datasets
+    ):
       logging.warning('%s', line, extra=logs.ONCE)
   settings = setup.settings
   for line in untrained_decoder_warnings(setup):
@@ -353,6 +360,41 @@ def pooling_warnings(setup: training_setup.Setup) -> list[str]:
     if isinstance(objective, sentence_alignment.SentenceAlignment)
     and (objective.pooling is Pooling.FIRST) != (pooling is Pooling.FIRST)
   ]
+
+
+def pair_template_warnings(
+  vocabulary: base_vocabulary.Vocabulary, datasets: Iterable[Any]
+) -> list[str]:
+  """Returns warnings about pairs with other special tokens than in pretraining.
+
+  The template of each dataset with text pairs in one sequence is compared with
+  the template in the tokenizer files of a published model. For labeled
+  datasets, `featurizer.warn_of_template_mismatch` logs such a warning.
+
+  Args:
+    vocabulary: Vocabulary of the run.
+    datasets: Datasets of the run.
+  """
+  templates = featurizer.find_tokenizer_templates(vocabulary)
+  if templates is None:
+    return []
+  messages = []
+  for dataset in datasets:
+    if getattr(dataset, 'layout', None) is not ExampleLayout.PAIRS:
+      continue
+    separator = dataset.pairs.separator
+    if separator in templates:
+      continue
+    message = (
+      f'The text pairs of the dataset {dataset.name} have the special tokens of '
+      f'separator={separator.value!r}, but the tokenizer of the pretrained '
+      'model uses different special tokens for pairs.'
+    )
+    if templates:
+      setting = setting_names.name_setting(dataset.name, 'pairs.separator')
+      message += f' Set {setting} to {templates[0].value!r}.'
+    messages.append(message)
+  return messages
 
 
 def untrained_decoder_warnings(setup: training_setup.Setup) -> list[str]:

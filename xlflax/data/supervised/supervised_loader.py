@@ -65,7 +65,7 @@ class LabeledLoader:
       CacheError: If the cached sequences are damaged.
     """
     self.dataset = dataset
-    featurizer.warn_of_frame(dataset.featurizer, vocabulary)
+    featurizer.warn_of_template_mismatch(dataset.featurizer, vocabulary)
     self._fields = dataset.featurizer.fields(dataset.length, vocabulary.spec)
     self._spec = dataset.batch_spec(vocabulary.spec)
     self._tables = _load_or_create_tables(dataset, vocabulary, cache_dir)

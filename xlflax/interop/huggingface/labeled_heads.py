@@ -102,12 +102,7 @@ def head_input_settings(
   Returns:
     Mapping from the name of each objective to its input settings.
   """
-  template = vocabulary.encode_empty_pair()
-  separators = [
-    separator
-    for separator in SpecialTokenTemplate
-    if template == featurizer.pair_frame(vocabulary.spec, separator)
-  ]
+  separators = featurizer.find_tokenizer_templates(vocabulary) or []
   settings_by_objective: dict[str, dict[str, Any]] = {}
   for objective in objectives:
     question_rows = question_featurizer.QuestionAnsweringFeaturizer(

@@ -8,6 +8,7 @@ import transformers
 from tests.errors import assert_mentions
 from tests.interop.huggingface import reference_tokenizers
 from tests.interop.huggingface.huggingface_export_test import run_of
+from xlflax.data import dataset_config
 from xlflax.data.dataset_config import SpecialTokenTemplate
 from xlflax.data.supervised.featurizers import (
   classification_featurizer,
@@ -20,6 +21,7 @@ from xlflax.interop.huggingface.tokenizers import (
   tokenizer_reader,
 )
 from xlflax.interop.huggingface.verification import tokenizer_checks
+from xlflax.training import run_header
 from xlflax.training.checkpointing import objective_config, run_directory
 
 pytest_plugins = ['tests.evaluation.fixtures']
@@ -69,15 +71,37 @@ def test_separators_that_differ_from_the_tokenizer_are_reported(bert, caplog):
   fitting = classification_featurizer.ClassificationFeaturizer(
     separator='bert', **options
   )
-  featurizer.warn_of_frame(fitting, vocabulary)
-  featurizer.warn_of_frame(
+  featurizer.warn_of_template_mismatch(fitting, vocabulary)
+  featurizer.warn_of_template_mismatch(
     tagging_featurizer.TaggingFeaturizer(**options), vocabulary
   )
   assert not caplog.text
-  featurizer.warn_of_frame(
+  featurizer.warn_of_template_mismatch(
     classification_featurizer.ClassificationFeaturizer(**options), vocabulary
   )
   assert_mentions(caplog.text, 'bert', 'SEPARATOR=')
+
+
+@pytest.mark.parametrize(
+  ('layout', 'separator', 'num_warnings'),
+  [('pairs', 'xlmr', 1), ('pairs', 'bert', 0), ('dual', 'xlmr', 0)],
+)
+def test_separators_of_parallel_datasets_are_reported(
+  bert, layout, separator, num_warnings
+):
+  _, vocabulary = bert
+  dataset = dataset_config.DatasetConfig(
+    name='tlm',
+    mixture='corpus.parallel',
+    layout=layout,
+    length=32,
+    batch_size=4,
+    pairs=dataset_config.PairOptions(separator=separator),
+  )
+  messages = run_header.pair_template_warnings(vocabulary, [dataset])
+  assert len(messages) == num_warnings
+  for message in messages:
+    assert_mentions(message, 'tlm', 'xlmr', 'bert', 'pairs.separator')
 
 
 def _write_trainer(directory, *datasets):

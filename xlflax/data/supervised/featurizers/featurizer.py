@@ -202,32 +202,50 @@ def text_row(
   }
 
 
-def warn_of_frame(row_maker: Featurizer, vocabulary: Any) -> None:
+def warn_of_template_mismatch(row_maker: Featurizer, vocabulary: Any) -> None:
   """Warns if text pairs get different special tokens than in pretraining.
 
   The template of this featurizer is compared with the special-token template in
   the tokenizer files of a published model.
   """
-  template = vocabulary.encode_empty_pair() if row_maker.reads_pairs else None
-  if template is None or template == pair_frame(
-    vocabulary.spec, row_maker.separator
-  ):
+  templates = (
+    find_tokenizer_templates(vocabulary) if row_maker.reads_pairs else None
+  )
+  if templates is None or row_maker.separator in templates:
     return
-  matching = [
-    separator.value
-    for separator in SpecialTokenTemplate
-    if template == pair_frame(vocabulary.spec, separator)
-  ]
   logging.warning(
     "Text pairs use separator=%r, but the pretrained model's tokenizer uses "
     'different special tokens for pairs.%s',
     row_maker.separator.value,
-    f' Set SEPARATOR={matching[0]!r}.' if matching else '',
+    f' Set SEPARATOR={templates[0].value!r}.' if templates else '',
     extra=logs.ONCE,
   )
 
 
-def pair_frame(
+def find_tokenizer_templates(
+  vocabulary: Any,
+) -> list[SpecialTokenTemplate] | None:
+  """Returns the templates that give the special tokens of a tokenizer's pairs.
+
+  Args:
+    vocabulary: Vocabulary, which may be that of a published model.
+
+  Returns:
+    The templates with the same special tokens as the text-pair template in the
+    tokenizer's own files. Empty if no template has these tokens, and None if
+    the files contain no text-pair template.
+  """
+  tokenizer_ids = vocabulary.encode_empty_pair()
+  if tokenizer_ids is None:
+    return None
+  return [
+    template
+    for template in SpecialTokenTemplate
+    if tokenizer_ids == empty_pair_ids(vocabulary.spec, template)
+  ]
+
+
+def empty_pair_ids(
   spec: VocabularySpec, separator: SpecialTokenTemplate
 ) -> list[int]:
   """Returns the ids of the special tokens around and between two texts."""
