@@ -85,7 +85,10 @@ class Trainer:
       Parameters of a later run replace those of an earlier run.
     seed: Random seed for parameter initialization, data order, masking and
       dropout.
-    gradient_accumulation_steps: Number of micro-batches per step.
+    gradient_accumulation_steps: Number of micro-batches per step. The batch of
+      a dataset, `batch_size` sequences, is divided into these micro-batches, so
+      that the number does not change the batch size of an optimizer update. In
+      Hugging Face Transformers, the number multiplies the batch size instead.
     ema_decay: Decay rate of the exponential moving average of the parameters.
       If None, no average is kept.
     non_finite: Policy for steps with a loss or gradient that is not finite.

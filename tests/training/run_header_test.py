@@ -94,8 +94,8 @@ def test_header_lines(setup, tmp_path):
     f'Model: Encoder, 2 layers of 16, {count:,} parameters, float32 '
     'compute, float32 parameters, xla attention.',
     'Objective mlm: MaskedLM on dataset mono, weight 0.5.',
-    'Dataset mono: 64 sequences of 256 tokens per step in 2 micro-batches, '
-    'en 75.0 %, de 25.0 %.',
+    'Dataset mono: 64 sequences of 256 tokens per optimizer update, in 2 '
+    'micro-batches of 32, en 75.0 %, de 25.0 %.',
     'Learning rate: 0.1, by a rule.',
     'Maximum learning rate: 0.001 (constant).',
     'Devices: 1 x cpu, data 1 x fsdp 1 x tensor 1, 1 process.',

@@ -98,11 +98,6 @@ def run_header_lines(
   settings = setup.settings
   mesh = settings.partitioner.mesh
   device = mesh.devices.flat[0]
-  micro_batches = (
-    f' in {settings.gradient_accumulation_steps} micro-batches'
-    if settings.gradient_accumulation_steps > 1
-    else ''
-  )
   lines = [f'Model: {_describe_model(setup)}.']
   lines += [
     f'Objective {name}: {type(entry.objective).__name__} on dataset '
@@ -123,9 +118,16 @@ def run_header_lines(
   for dataset in settings.datasets:
     if dataset.name in tasks:
       shares = format_sequence_shares(tasks[dataset.name])
+      count = settings.gradient_accumulation_steps
+      unit = (
+        f'optimizer update, in {count:,} micro-batches of '
+        f'{dataset.batch_size // count:,}'
+        if count > 1
+        else 'step'
+      )
       lines.append(
         f'Dataset {dataset.name}: {dataset.batch_size:,} sequences of '
-        f'{dataset.length:,} tokens per step{micro_batches}, {shares}.'
+        f'{dataset.length:,} tokens per {unit}, {shares}.'
       )
   if setup.rate_description:
     lines.append(f'Learning rate: {setup.rate_description}.')

@@ -83,13 +83,15 @@ _EPOCHS = Setting(
 _BATCH_SIZE = Setting(
   train=('--gin.BATCH_SIZE=N',),
   parameters=('batch_size',),
-  note='The batch size is the total number of sequences per step on all '
-  'devices.',
+  note='The batch size is the total number of sequences per optimizer update, '
+  'on all devices and in all micro-batches.',
 )
 _ACCUMULATION = Setting(
   train=('--gin.Trainer.gradient_accumulation_steps=N',),
   parameters=('gradient_accumulation_steps',),
-  note='The batch of BATCH_SIZE sequences is divided into N micro-batches.',
+  note='The batch of BATCH_SIZE sequences of an optimizer update is divided '
+  'into N micro-batches. In Hugging Face Transformers, N multiplies the batch '
+  'size instead.',
 )
 _LENGTH = Setting(
   train=('--gin.LENGTH=N',),
