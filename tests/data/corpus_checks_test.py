@@ -669,6 +669,50 @@ def _write_cases(directory, language, *, train, test, repetitions=12):
   return corpus_checks.find_anomalies(corpus_directory.Corpus(directory))
 
 
+def _tokenize(text):
+  """Separates punctuation from words, as Moses does."""
+  return re.sub(r"(?<=\w)([,.;:!?。、]|'\w)", r' \1', text)
+
+
+@pytest.mark.parametrize(
+  ('language', 'text'),
+  [('en', _EN.replace(' and', ', and')), ('de', _DE), ('ja', _JA)],
+)
+@pytest.mark.parametrize('is_training', [True, False])
+def test_tokenized_text_of_a_split_is_reported(
+  tmp_path, language, text, is_training
+):
+  train, test = _tokenize(text), text
+  if not is_training:
+    train, test = test, train
+  corpus_writer.write_monolingual(tmp_path, 'nl', [[_DE] * 60], split='test')
+  corpus_writer.write_monolingual(tmp_path, 'nl', [[_DE] * 60])
+  [message] = _write_cases(
+    tmp_path, language, train=train, test=test, repetitions=60
+  )
+  assert_mentions(message, language, '0.0', '100.0')
+  assert 'nl:' not in message
+
+
+@pytest.mark.parametrize(
+  ('train', 'test', 'repetitions'),
+  [
+    (_tokenize(_DE), _tokenize(_DE), 60),
+    (_tokenize(_DE), _DE, 10),  # The sample is too small.
+    ('Il vient ; elle part !', 'Il vient; elle part!', 90),
+    ('En 2004, 10 .5 ou .5 . . .', 'Voir .txt, ... etc.', 90),
+    # A part of the training text is tokenized.
+    (f'{_DE} {_DE} {_DE} {_tokenize(_DE)}', _DE, 60),
+  ],
+)
+def test_equal_spacing_of_punctuation_is_not_reported(
+  tmp_path, train, test, repetitions
+):
+  assert not _write_cases(
+    tmp_path, 'fr', train=train, test=test, repetitions=repetitions
+  )
+
+
 def test_other_letter_case_of_held_out_text_is_reported(tmp_path):
   corpus_writer.write_monolingual(tmp_path, 'de', [[_DE] * 12], split='test')
   corpus_writer.write_monolingual(tmp_path, 'de', [[_DE] * 12])

@@ -15,7 +15,14 @@ import logging
 import mmap
 import pathlib
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+  Callable,
+  Collection,
+  Iterable,
+  Iterator,
+  Mapping,
+  Sequence,
+)
 from typing import NamedTuple
 
 from xlflax.data.corpus import (
@@ -63,6 +70,19 @@ _NUM_LAST_BYTES = 1 << 14
 _MIN_CASED_LETTERS = 1000
 _FEW_UPPER_CASE = 0.002
 _MANY_UPPER_CASE = 0.01
+# The spaces before punctuation of two splits are compared if both samples have
+# at least this number of commas and periods. They differ if the fraction of
+# marks after a space is below the first value in one split and above the second
+# value in the other.
+_MIN_MARKS = 50
+_FEW_SPACES = 0.05
+_MANY_SPACES = 0.25
+# Comma or period at the end of a word or quotation, and the space before it.
+# Commas and periods in numbers and ellipses are excluded, and so are marks that
+# may follow a space, such as the French semicolon.
+_PUNCTUATION = re.compile(
+  r'(?<=[\w"\')\]”’»])( ?)(?:[.,](?!\S| [.,])|[。，、])'
+)
 # Number of bytes below which files may be identical by chance.
 _MIN_IDENTICAL_BYTES = 1024
 # The beginning of a file is searched in the rest of the file if it has at least
@@ -221,7 +241,7 @@ def find_anomalies(
         report_encoding=report_encoding,
       )
   anomalies += _find_wrong_languages(samples)
-  anomalies += _find_case_differences(corpus)
+  anomalies += _find_split_differences(corpus)
   return anomalies
 
 
@@ -1086,10 +1106,12 @@ def _find_wrong_languages(
       )
 
 
-def _find_case_differences(corpus: corpus_directory.Corpus) -> list[str]:
-  """Returns a message if held-out text differs in letter case from training text.
+def _find_split_differences(corpus: corpus_directory.Corpus) -> list[str]:
+  """Returns messages on held-out text whose format differs from training text.
 
-  An example is lower-cased training text and test text in ordinary case.
+  The differences are the letter case, such as lower-cased training text and
+  test text in ordinary case, and spaces before punctuation, such as tokenized
+  training text and test text that is not tokenized.
   """
   counts: dict[str, dict[str, collections.Counter[str]]] = {}
   for file in corpus.files:
@@ -1103,14 +1125,76 @@ def _find_case_differences(corpus: corpus_directory.Corpus) -> list[str]:
         count['letters'] += sum(map(str.isalpha, text))
         count['upper'] += sum(map(str.isupper, text))
         count['lower'] += sum(map(str.islower, text))
+        spaces = [match[1] for match in _PUNCTUATION.finditer(text)]
+        count['marks'] += len(spaces)
+        count['spaces'] += len(list(filter(None, spaces)))
 
+  messages: list[str] = []
+  case_differences = _compare_splits(
+    counts, _upper_case_rate, _FEW_UPPER_CASE, _MANY_UPPER_CASE
+  )
+  if case_differences:
+    messages.append(
+      'The training text and the held-out text differ in letter case, so the '
+      'same words have different tokens. Fraction of upper-case letters in a '
+      f'sample of {case_differences}. Use the same letter case in all splits, '
+      'or train the vocabulary with --normalization=nmt_nfkc_cf, which ignores '
+      'case.'
+    )
+  spacing_differences = _compare_splits(
+    counts, _space_rate, _FEW_SPACES, _MANY_SPACES
+  )
+  if spacing_differences:
+    messages.append(
+      'The training text and the held-out text differ in the spaces before '
+      'punctuation, so one of them was probably tokenized, for example with '
+      'Moses. Fraction of commas and periods after a space in a sample of '
+      f'{spacing_differences}. Use text without tokenization in all splits, '
+      'because xlflax segments text with its own vocabulary.'
+    )
+  return messages
+
+
+def _upper_case_rate(count: Mapping[str, int]) -> float | None:
+  """Returns the fraction of upper-case letters, or None for a small sample."""
+  cased = count['upper'] + count['lower']
+  if cased < max(_MIN_CASED_LETTERS, count['letters'] / 2):
+    return None
+  return count['upper'] / cased
+
+
+def _space_rate(count: Mapping[str, int]) -> float | None:
+  """Returns the fraction of marks after a space, or None for a small sample."""
+  if count['marks'] < _MIN_MARKS:
+    return None
+  return count['spaces'] / count['marks']
+
+
+def _compare_splits(
+  counts: Mapping[str, Mapping[str, Mapping[str, int]]],
+  compute_rate: Callable[[Mapping[str, int]], float | None],
+  low_rate: float,
+  high_rate: float,
+) -> str:
+  """Describes languages in which a rate is low in one split and high in another.
+
+  Args:
+    counts: Counts of a sample by language and split.
+    compute_rate: Function that computes the rate from the counts of a split. If
+      it returns None, the split is not compared.
+    low_rate: Rate below which a rate is low.
+    high_rate: Rate above which a rate is high.
+
+  Returns:
+    The rates of the languages whose training text differs from held-out text,
+    or an empty string if there are none.
+  """
   differences: list[str] = []
   for language, counts_by_split in counts.items():
     rates = {
-      split: count['upper'] / (count['upper'] + count['lower'])
+      split: rate
       for split, count in counts_by_split.items()
-      if count['upper'] + count['lower']
-      >= max(_MIN_CASED_LETTERS, count['letters'] / 2)
+      if (rate := compute_rate(count)) is not None
     }
     training_rate = rates.pop(corpus_directory.TRAIN, None)
     if training_rate is None:
@@ -1118,23 +1202,15 @@ def _find_case_differences(corpus: corpus_directory.Corpus) -> list[str]:
     different_rates = [
       f'{100 * rate:.1f} % in the {split} text'
       for split, rate in rates.items()
-      if min(rate, training_rate) < _FEW_UPPER_CASE
-      and max(rate, training_rate) > _MANY_UPPER_CASE
+      if min(rate, training_rate) < low_rate
+      and max(rate, training_rate) > high_rate
     ]
     if different_rates:
       differences.append(
         f'{language}: {100 * training_rate:.1f} % in the training text, '
         f'{", ".join(different_rates)}'
       )
-  if not differences:
-    return []
-  return [
-    'The training text and the held-out text differ in letter case, so the '
-    'same words have different tokens. Fraction of upper-case letters in a '
-    f'sample of {"; ".join(differences)}. Use the same letter case in all '
-    'splits, or train the vocabulary with --normalization=nmt_nfkc_cf, which '
-    'ignores case.'
-  ]
+  return '; '.join(differences)
 
 
 def _describe_swapped_columns(origin: _Origin) -> str:
