@@ -89,8 +89,10 @@ class Trainer:
       a dataset, `batch_size` sequences, is divided into these micro-batches, so
       that the number does not change the batch size of an optimizer update. In
       Hugging Face Transformers, the number multiplies the batch size instead.
-    ema_decay: Decay rate of the exponential moving average of the parameters.
-      If None, no average is kept.
+    ema_decay: Decay rate d of the exponential moving average of the parameters.
+      The average starts with the initial parameters, whose weight after n steps
+      is d^n. Evaluation and export use the average. If None, no average is
+      kept.
     non_finite: Policy for steps with a loss or gradient that is not finite.
     max_consecutive_skips: Number of consecutive skipped steps after which the
       run ends with an error.

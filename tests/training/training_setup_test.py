@@ -308,6 +308,30 @@ def test_exception_in_init_heads_is_reported_with_its_line():
   assert_mentions(error.value.where, "`return {'kernel': rng / 0}`")
 
 
+@pytest.mark.parametrize(
+  ('decay', 'percentage', 'suggested'),
+  [(0.9999, 99.0, '0.955'), (0.98, 13.3, '0.955'), (0.955, None, None)],
+)
+def test_average_close_to_the_initial_parameters_causes_a_warning(
+  decay, percentage, suggested, caplog
+):
+  # 0.9999^100 = 0.990, 0.98^100 = 0.133 and 0.955^100 = 0.01.
+  training_setup.Setup(
+    make_settings(ema_decay=decay, partitioner=tiny.one_device())
+  )
+  if percentage is None:
+    assert not caplog.records
+  else:
+    (record,) = caplog.records
+    assert_mentions(
+      record.getMessage(),
+      decay,
+      percentage,
+      100,
+      f'--gin.trainer.Trainer.ema_decay={suggested}',
+    )
+
+
 def test_user_optimizer_that_ascends_causes_a_warning(caplog):
   @dataclasses.dataclass(frozen=True, kw_only=True)
   class _Ascending(optimizers.Optimizer):

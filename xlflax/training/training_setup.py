@@ -38,10 +38,14 @@ from xlflax.training.optimization import (
   optimizer_checks,
   schedule_checks,
 )
-from xlflax.utils import errors, logs
+from xlflax.utils import errors, logs, plurals
 
 if TYPE_CHECKING:
   from xlflax.trainer import Trainer
+
+# Weight of the initial parameters in the averaged parameters at the last step
+# from which a warning is logged.
+_MAX_INITIAL_WEIGHT = 0.1
 
 
 class Setup:
@@ -99,6 +103,8 @@ class Setup:
     schedule_checks.warn_of_unfinished_warmup(
       settings.optimizer, settings.steps
     )
+    if settings.ema_decay is not None:
+      warn_of_slow_average(settings.ema_decay, settings.steps)
     self.factory = train_state.StateFactory(
       self.model,
       settings.objectives,
@@ -394,6 +400,34 @@ class Setup:
   def model_dir(self) -> pathlib.Path:
     """Directory in which the run is stored."""
     return paths.to_path(self.settings.model_dir)
+
+
+def warn_of_slow_average(ema_decay: float, num_steps: int) -> None:
+  """Logs a warning if averaged parameters are still close to the initial ones.
+
+  The average starts with the initial parameters, without a correction of the
+  bias. After n steps with the decay rate d, their weight in it is d^n.
+
+  Args:
+    ema_decay: Decay rate of the exponential moving average of the parameters.
+    num_steps: Number of steps in the run.
+  """
+  initial_weight = ema_decay**num_steps
+  if initial_weight <= _MAX_INITIAL_WEIGHT:
+    return
+  # With this decay rate, the weight of the initial parameters is 1 %.
+  update_weight = 1 - 0.01 ** (1 / num_steps)
+  logging.warning(
+    'With ema_decay=%s, the initial parameters have a weight of %.1f %% in the '
+    'averaged parameters after the %s of the run. Evaluation and export use '
+    'the averaged parameters. Pass --gin.trainer.Trainer.ema_decay=%s, or '
+    'None to disable the average.',
+    f'{ema_decay:.12g}',
+    100 * initial_weight,
+    plurals.format_count(num_steps, 'step'),
+    f'{1 - float(f"{update_weight:.2g}"):.12g}',
+    extra=logs.ONCE,
+  )
 
 
 def check_models(
