@@ -399,6 +399,30 @@ def test_macro_of_unconstructed_objects_is_rejected():
   )
 
 
+def test_fields_of_user_classes_that_could_use_a_macro_are_suggested(
+  tmp_path, monkeypatch
+):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'bet_decay.py').write_text(
+    'import dataclasses\n\n'
+    'from xlflax.training.optimization import schedules\n\n\n'
+    '@dataclasses.dataclass(frozen=True, kw_only=True)\n'
+    'class Root(schedules.Peaked):\n'
+    '  warmup_steps: int = 10\n\n'
+    '  def __call__(self, step):\n'
+    '    return self.peak_value * (step + 1) ** -0.5\n'
+  )
+  mine = _write(
+    tmp_path / 'mine.gin',
+    'import bet_decay',
+    'SCHEDULE = @bet_decay.Root()',
+    'bet_decay.Root.peak_value = %LEARNING_RATE',
+  )
+  error = _error(_configuration([*_FILES, mine], ['WARMUP_STEPS=3']))
+  assert error.got == 'WARMUP_STEPS'
+  assert 'bet_decay.Root.warmup_steps = %WARMUP_STEPS' in error.fix
+
+
 def test_macro_that_constructs_the_object_is_suggested():
   error = _error(_configuration(bindings=['schedules.WSD.decay_steps=3']))
   assert_mentions(error.fix, '--gin.SCHEDULE=@schedules.WSD()')

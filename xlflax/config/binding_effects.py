@@ -260,9 +260,14 @@ def unused_error(
     )
     fix = (
       f'%{binding.name} supplies a value only to '
-      f'{", ".join(dict.fromkeys(readers))}, and the command does not '
-      f'construct this object. {remedy}, or remove the binding.'
+      f'{", ".join(dict.fromkeys(readers))}, but the command does not '
+      f'construct such an object. {remedy}, or remove the binding.'
     )
+    fields = {reader.rpartition('.')[2] for reader in readers}
+    if user_bindings := _suggest_user_bindings(
+      fields, binding.name, effects, imports
+    ):
+      fix += f' To use the macro in your own class, bind {user_bindings}.'
   elif matches:
     fix = f'Did you mean {" or ".join(matches)}?'
   elif not binding.parameter:
@@ -284,6 +289,36 @@ def unused_error(
     where=binding.location,
     fix=fix + _list_others(unused),
   )
+
+
+def _suggest_user_bindings(
+  fields: Collection[str],
+  macro: str,
+  effects: Effects,
+  imports: Collection[Any],
+) -> str:
+  """Returns bindings by which objects of a user's classes can use a macro.
+
+  Args:
+    fields: Names of fields to which the macro supplies values in classes of
+      xlflax.
+    macro: Name of the macro.
+    effects: Record of the objects that the command builds.
+    imports: Modules that the gin files import, in Gin's internal
+      representation.
+
+  Returns:
+    Bindings such as 'own.Poly.warmup_steps = %WARMUP_STEPS', separated by
+    'or'. Empty if no object of a user's class has one of the fields.
+  """
+  package = __name__.partition('.')[0]
+  names = {
+    f'{gin_errors.short_name(selector, imports)}.{field}'
+    for _, selector in effects.objects
+    if selector.partition('.')[0] not in (package, 'gin')
+    for field in set(gin_errors.parameter_names(selector)) & set(fields)
+  }
+  return ' or '.join(f'{name} = %{macro}' for name in sorted(names))
 
 
 def _constructing_flag(

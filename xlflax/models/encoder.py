@@ -198,9 +198,10 @@ class Encoder(veco.PlugIn):
         "Predicting tokens requires an encoder with mlm_head='transform' or "
         "mlm_head='tied', but found mlm_head='none'",
         where=errors.field_location(self.config, 'mlm_head'),
-        fix='Import a checkpoint with a masked-LM head. To initialize a model '
-        'with a new head from this checkpoint, use '
-        'InitFromCheckpoint(allow_missing=True).',
+        fix='Use a checkpoint with a masked LM head, or add a new head: set '
+        "mlm_head='transform' in the model, and initialize it with "
+        'InitFromCheckpoint(allow_missing=True) '
+        '(docs/huggingface.md#train-a-masked-lm-from-a-checkpoint-without-a-head).',
       )
 
   def logits(self, states: jax.Array) -> jax.Array:

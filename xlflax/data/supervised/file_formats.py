@@ -218,8 +218,8 @@ def two_languages(part: str) -> tuple[str, str]:
   languages = part.split('-')
   if len(languages) != 2 or not all(languages):
     raise errors.ConfigError(
-      'The name of the language split must consist of two language codes, '
-      "such as 'fr-en'",
+      'The key of the files must consist of two language codes, such as '
+      "'fr-en'",
       got=part,
     )
   return languages[0], languages[1]
@@ -233,11 +233,11 @@ def _parse_languages(part: str, format: Format) -> tuple[str, ...]:
   languages = tuple(part.split('-'))
   if not all(languages) or len(languages) > (2 if allows_two else 1):
     raise errors.ConfigError(
-      "The name of the language split must be a language code, such as 'fr', "
-      "or two language codes, such as 'es-en'"
+      f'The key of files in the format {format.name!r} must be a language '
+      "code, such as 'fr', or two language codes, such as 'es-en'"
       if allows_two
-      else 'The name of the language split must be a language code, such as '
-      "'fr' or 'zh_Hans'",
+      else f'The key of files in the format {format.name!r} must be a single '
+      "language code, such as 'fr' or 'zh_Hans'",
       got=part,
     )
   return languages

@@ -99,8 +99,8 @@ def read_objectives(model_dir: pathlib.Path) -> list:
         objectives.append(objective)
     except errors.RunDirectoryError as error:
       logging.warning(
-        'Skipping an objective in %s. This has no effect on tasks that do not '
-        'use the objective. %s',
+        'Skipping an objective that %s records, so its head is not available. '
+        'Tasks that do not use this head are not affected. %s',
         path,
         error,
         extra=logs.ONCE,
