@@ -5,6 +5,7 @@ import logging
 import re
 import shutil
 import threading
+from typing import Any
 
 import jax
 import pytest
@@ -63,7 +64,7 @@ class _Text(_Total):
   """Evaluation task with a source of text, which it does not read."""
 
   name: str = 'text'
-  source: text_sources.TextSource | text_sources.PairSource
+  source: text_sources.TextSource | text_sources.PairSource | Any
 
 
 @pytest.fixture(autouse=True)
@@ -124,6 +125,23 @@ def test_other_settings_are_evaluated_again(run, settings):
   _evaluate(run, _Total())
   task = _Total(**settings.pop('task', {}))
   assert _evaluate(run, task, **settings).computed == 1
+
+
+class _Words:
+  """Source without a fingerprint."""
+
+  def load(self):
+    return ['a']
+
+
+def test_results_on_unidentified_text_are_not_reused(run, caplog):
+  caplog.set_level(logging.INFO)
+  task = _Text(source=_Words())
+  assert _evaluate(run, task).computed == 1
+  assert not [r for r in caplog.records if 'fingerprint' in r.getMessage()]
+  assert _evaluate(run, task).computed == 1
+  (record,) = [r for r in caplog.records if 'fingerprint' in r.getMessage()]
+  assert_mentions(record.getMessage(), '_Text.source (_Words)', 'step 30')
 
 
 def test_another_checkpoint_of_the_same_step_is_evaluated_again(run, make_run):

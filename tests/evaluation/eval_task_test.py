@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from tests.errors import assert_mentions, raises_error
-from xlflax.evaluation import eval_task
+from xlflax.evaluation import eval_task, text_sources
 from xlflax.evaluation.metrics import metric
 from xlflax.evaluation.tasks import retrieval_task
-from xlflax.utils import errors
+from xlflax.storage import content_hash
+from xlflax.utils import class_registry, errors
 
 
 class _Kind(enum.Enum):
@@ -311,6 +312,59 @@ def test_settings_depend_on_text_but_not_on_its_path():
   assert eval_task.settings_hash(first) == eval_task.settings_hash(moved)
   assert eval_task.settings_hash(first) != eval_task.settings_hash(other)
   assert first['kind'] == 'one'
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Words:
+  """Source without a fingerprint."""
+
+  folder: str = 'words'
+
+  @classmethod
+  def from_options(cls, corpus):
+    return cls(folder=corpus)
+
+
+class _Loader:
+  def load(self, language):
+    return [language]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Scaling:
+  factor: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _DataTask(eval_task.EvalTask):
+  name: str = 'data_task'
+  source: object = None
+  scaling: _Scaling = dataclasses.field(default_factory=_Scaling)
+  words: object = None
+  hashed: object = class_registry.path_field(
+    content_hash.hash_paths, default=None
+  )
+
+
+def test_data_without_a_fingerprint_are_found(tmp_path):
+  path = tmp_path / 'words.txt'
+  path.write_text('a')
+  find = eval_task.find_unidentified_data
+  for task in (
+    _DataTask(),
+    _DataTask(source=_Task.source),
+    _DataTask(source=[_Task.source], words='missing.txt', hashed=str(path)),
+    retrieval_task.Retrieval(
+      source=text_sources.ParallelCorpus(directory=str(tmp_path))
+    ),
+  ):
+    assert find(task) is None
+  assert find(_DataTask(source=_Words())) == 'source (_Words)'
+  assert find(_DataTask(source=(_Task.source, _Loader()))) == 'source (_Loader)'
+  assert find(_DataTask(words=str(path))) == f'words ({path})'
+  assert find(_DataTask(words=[path])) == f'words ({path})'
+  for source in (_Words(), _Loader(), path):
+    eval_task.settings_hash(eval_task.task_settings(_DataTask(source=source)))
 
 
 def test_settings_hash_depends_on_all_settings():

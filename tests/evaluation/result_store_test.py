@@ -102,6 +102,7 @@ _OWN_BASE = """
 import dataclasses
 from xlflax.evaluation import eval_task
 from xlflax.evaluation.metrics.metric import ACCURACY
+from PACKAGE import own_helper
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class OwnBase(eval_task.EvalTask):
@@ -111,6 +112,7 @@ class OwnBase(eval_task.EvalTask):
   def score(self):
     return 1.0
 """
+_OWN_HELPER = 'ONE = 1.0\n'
 _OWN_TASK = """
 import dataclasses
 from PACKAGE import own_base
@@ -121,13 +123,15 @@ class OwnTask(own_base.OwnBase):
 """
 
 
-def _import_user_task(folder, package, *, base=_OWN_BASE, task=_OWN_TASK):
+def _import_user_task(
+  folder, package, *, base=_OWN_BASE, task=_OWN_TASK, helper=_OWN_HELPER
+):
   """Writes the modules of a task to a new package and imports them."""
   (folder / package).mkdir()
-  (folder / package / 'own_base.py').write_text(base)
-  (folder / package / 'own_task.py').write_text(
-    task.replace('from PACKAGE', 'from .')
-  )
+  sources = {'own_helper': helper, 'own_base': base, 'own_task': task}
+  for name, source in sources.items():
+    path = folder / package / f'{name}.py'
+    path.write_text(source.replace('from PACKAGE', 'from .'))
   eval_task._tasks.pop('rst_own', None)
   return importlib.import_module(f'{package}.own_task').OwnTask()
 
@@ -142,6 +146,7 @@ def test_changed_code_of_a_user_task_is_evaluated_again(tmp_path, monkeypatch):
   for package, sources in (
     ('rst_task', {'task': _OWN_TASK + '\n# Changed.\n'}),
     ('rst_base', {'base': _OWN_BASE.replace('1.0', '2.0')}),
+    ('rst_import', {'helper': 'ONE = 2.0\n'}),
   ):
     changed = _identity(_import_user_task(tmp_path, package, **sources))
     assert result_store.read_finished(tmp_path, changed, 1) is None

@@ -4,12 +4,17 @@ import contextlib
 import dataclasses
 import json
 import os
+import pathlib
+import types
 
 import pytest
 
+from tests.data import labeled_fake
 from tests.errors import raises_error
 from tests.finetuning import fakes
 from xlflax.config import gin_config
+from xlflax.data.supervised import supervised_dataset
+from xlflax.data.supervised.sources import concatenated_source
 from xlflax.finetuning import finetune_grid, grid_trials, hyperparameter_grid
 from xlflax.storage import directory_lease
 from xlflax.training.checkpointing import data_fingerprint
@@ -277,6 +282,45 @@ def test_source_of_a_finished_trial_must_not_change(
   with raises_error(errors.RunDirectoryError, mentions='--output'):
     begin(moved)
   assert fakes.CALLS == []
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _FileSource(labeled_fake.FakeSource):
+  """User-defined source. `size_file` contains the number of its examples."""
+
+  size_file: str
+
+  def load(self, part):
+    size = int(pathlib.Path(self.size_file).read_text())
+    return super().load(part)[:size]
+
+
+def test_examples_of_a_user_source_identify_a_trial(tmp_path):
+  path = tmp_path / 'size.txt'
+  source = _FileSource(size_file=str(path))
+
+  def fingerprint(source):
+    dataset = supervised_dataset.LabeledDatasetConfig(
+      name='labeled',
+      source=source,
+      featurizer=labeled_fake.FakeRows(),
+      length=8,
+      batch_size=2,
+    )
+    trainer = types.SimpleNamespace(
+      corpus=None, cache_dir=None, init_from=(), datasets=[dataset]
+    )
+    return grid_trials._hash_inputs(trainer)
+
+  nested = concatenated_source.ConcatDataset(sources=(source,))
+  hashes = []
+  for size in ('3', '4', '3', 'invalid'):
+    path.write_text(size)
+    hashes.append((fingerprint(source), fingerprint(nested)))
+  assert hashes[0] == hashes[2]
+  for first, second in ((0, 1), (1, 3)):
+    assert hashes[first][0] != hashes[second][0]
+    assert hashes[first][1] != hashes[second][1]
 
 
 def test_trial_settings_keep_the_best_checkpoint(training_gin, tmp_path):

@@ -14,10 +14,11 @@ import hashlib
 import json
 import logging
 import math
+import os
 import pathlib
 import statistics
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -29,6 +30,7 @@ from xlflax.evaluation.metrics import example_statistics
 from xlflax.evaluation.metrics.metric import Better, Metric
 from xlflax.models.variants import parameter_sharing
 from xlflax.objectives import objective_base
+from xlflax.storage import paths
 from xlflax.training import nonfinite_checks
 from xlflax.training.devices import partitioning
 from xlflax.utils import (
@@ -813,7 +815,61 @@ def task_settings(value: Any) -> Any:
     return value.value
   if isinstance(value, (list, tuple)):
     return [task_settings(item) for item in value]
+  if isinstance(value, os.PathLike):
+    return os.fspath(value)
+  if _is_unidentified_source(value):
+    return {'class': type(value).__name__}
   return value
+
+
+def find_unidentified_data(task: EvalTask) -> str | None:
+  """Finds data of a user-defined task whose changes cannot be detected.
+
+  These are sources without a method `fingerprint`, and paths in fields that are
+  not a `class_registry.path_field`. The results of such a task must not be
+  reused, because the text may have changed since they were computed.
+
+  Returns:
+    The first such field and its class, such as 'source (WordLists)', or None if
+    `task_settings` identifies all data.
+  """
+  return next(_unidentified_fields(task), None)
+
+
+def _unidentified_fields(value: Any) -> Iterator[str]:
+  for field in dataclasses.fields(value):
+    if field.name in ('name', 'split'):
+      continue
+    is_user_field = user_modules.is_user_class(type(value))
+    item = getattr(value, field.name)
+    if class_registry.describe_content(field, item):
+      continue
+    for part in item if isinstance(item, (list, tuple)) else (item,):
+      if hasattr(part, 'fingerprint'):
+        continue
+      if _is_unidentified_source(part):
+        yield f'{field.name} ({type(part).__name__})'
+      elif dataclasses.is_dataclass(part) and not isinstance(part, type):
+        yield from (
+          f'{field.name}.{path}' for path in _unidentified_fields(part)
+        )
+      elif is_user_field and isinstance(part, str | os.PathLike) and part:
+        if _is_existing_path(part):
+          yield f'{field.name} ({os.fspath(part)})'
+
+
+def _is_unidentified_source(value: Any) -> bool:
+  """Returns whether a value reads data but has no method `fingerprint`."""
+  if hasattr(value, 'fingerprint') or isinstance(value, type):
+    return False
+  return hasattr(value, 'load') or hasattr(value, 'from_options')
+
+
+def _is_existing_path(text: str | os.PathLike[str]) -> bool:
+  try:
+    return paths.to_path(text).exists()
+  except (OSError, ValueError, errors.XlflaxError):
+    return False
 
 
 def settings_hash(value: Any) -> str:

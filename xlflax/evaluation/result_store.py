@@ -10,6 +10,8 @@ the run is only read. An output directory records in `eval/run.json` the run
 that its results belong to, so that the results of two runs are never mixed.
 """
 
+import dataclasses
+import hashlib
 import json
 import logging
 import os
@@ -29,6 +31,8 @@ from xlflax.training.checkpointing import (
   saved_run,
 )
 from xlflax.utils import errors, logs, user_modules, validation
+
+_LOG = logging.getLogger(__name__)
 
 UNTRAINED = 'untrained'
 OWNER_FILE = 'run.json'
@@ -80,8 +84,27 @@ class ResultStore:
   def read(
     self, task: eval_task.EvalTask, step: Step
   ) -> eval_task.EvalResult | None:
-    """Returns a task's complete result for a checkpoint, or None."""
-    return read_finished(self.directory, self._identity(task, step), step)
+    """Returns a task's complete result for a checkpoint, or None.
+
+    The result is None if the task reads data that cannot be identified
+    (`eval_task.find_unidentified_data`).
+    """
+    result = read_finished(self.directory, self._identity(task, step), step)
+    data = result and eval_task.find_unidentified_data(task)
+    if not data:
+      return result
+    _LOG.info(
+      '%s: The stored result of step %s is not reused, because xlflax cannot '
+      'detect whether the data in %s.%s have changed. To reuse results, define '
+      'a method `fingerprint` in the class of the source that returns a hash '
+      'of the text, or declare the field of a path as '
+      '`class_registry.path_field(content_hash.hash_paths)`.',
+      task.name,
+      step,
+      type(task).__name__,
+      data,
+    )
+    return None
 
   def write(
     self, task: eval_task.EvalTask, step: Step, result: eval_task.EvalResult
@@ -207,7 +230,8 @@ def result_identity(
   Args:
     task: Evaluation task. Its settings and the text that it reads are part of
       the identity. If its class is not part of xlflax, the source code of the
-      class is also part of the identity.
+      class and of the user's modules that it imports is also part of the
+      identity.
     model: Linen module. If its class is not part of xlflax, the source code of
       the class is part of the identity.
     vocabulary_hash: Hash of the run's vocabulary.
@@ -228,14 +252,34 @@ def result_identity(
   }
   if sentence:
     identity['sentence'] = sentence.describe()
-  task_class: type = type(task)
-  code = user_modules.digest_code(task_class)
+  code = _digest_task_code(task)
   if code:
     identity['code'] = code
   model_code = code_fingerprint.describe_model_code(model)
   if model_code:
     identity['model_code'] = model_code
   return identity
+
+
+def _digest_task_code(task: eval_task.EvalTask) -> str | None:
+  """Returns a hash of the user's source code that computes a task's results.
+
+  The code consists of the task's class and the classes of its settings, each
+  with the user's modules that it imports. Sources with a method `fingerprint`
+  are omitted, because results are identified by their text.
+  """
+  task_class: type = type(task)
+  codes = [user_modules.digest_code(task_class)]
+  for field in dataclasses.fields(task):
+    value = getattr(task, field.name)
+    value_class: type = type(value)
+    if user_modules.is_user_class(value_class):
+      if not hasattr(value, 'fingerprint'):
+        codes.append(user_modules.digest_code(value_class))
+  distinct = list(dict.fromkeys(code for code in codes if code))
+  if len(distinct) < 2:
+    return distinct[0] if distinct else None
+  return hashlib.sha256(''.join(distinct).encode('ascii')).hexdigest()[:16]
 
 
 def result_group(identity: Mapping[str, Any]) -> Group:

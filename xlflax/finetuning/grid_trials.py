@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+import functools
 import json
 import logging
 import pathlib
@@ -12,6 +13,8 @@ from typing import Any
 from xlflax.config import gin_config
 from xlflax.data.cache import cache_format
 from xlflax.data.corpus import corpus_directory
+from xlflax.data.supervised import supervised_dataset
+from xlflax.data.supervised.sources import example_source
 from xlflax.evaluation import (
   checkpoint_selection,
   during_training,
@@ -128,7 +131,7 @@ class MadeTrial:
   trainer: Trainer
   gin_config: Callable[[], str]
 
-  @property
+  @functools.cached_property
   def fingerprint(self) -> str:
     """Hashes of the configuration and of the run's inputs.
 
@@ -141,15 +144,45 @@ class MadeTrial:
 
 
 def _hash_inputs(trainer: Trainer) -> str:
-  """Returns a hash of the current initial checkpoints, corpus and cache."""
+  """Returns a hash of the current initial checkpoints, corpus and cache.
+
+  The examples of user-defined sources are included. The configuration contains
+  only the spelling of the paths in their fields.
+  """
   corpus = trainer.corpus and _list_corpus_files(trainer.corpus)
   cache = trainer.cache_dir and content_hash.hash_paths(
     str(paths.to_path(trainer.cache_dir) / cache_format.CACHE_FILE)
   )
-  checkpoints = init_from.checkpoints_of(trainer.init_from)
-  return checksums.digest_json([checkpoints, corpus, cache]).rpartition(':')[2][
-    :16
+  inputs: list[Any] = [
+    init_from.checkpoints_of(trainer.init_from),
+    corpus,
+    cache,
   ]
+  examples = [
+    _hash_examples(dataset.source)
+    for dataset in trainer.datasets
+    if isinstance(dataset, supervised_dataset.LabeledDatasetConfig)
+    and _is_user_source(dataset.source)
+  ]
+  if examples:
+    inputs.append(examples)
+  return checksums.digest_json(inputs).rpartition(':')[2][:16]
+
+
+def _is_user_source(source: Any) -> bool:
+  """Returns whether a source, or a source that it contains, is user-defined."""
+  if user_modules.is_user_class(type(source)):
+    return True
+  nested = (*getattr(source, 'sources', ()), getattr(source, 'source', None))
+  return any(_is_user_source(part) for part in nested if part is not None)
+
+
+def _hash_examples(source: example_source.ExampleSource) -> str | None:
+  """Returns a hash of a source's examples, or None on errors."""
+  try:
+    return source.fingerprint()
+  except Exception:  # Training raises this error again.
+    return None
 
 
 def _list_corpus_files(corpus: str) -> list[list[Any]] | None:

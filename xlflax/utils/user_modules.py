@@ -482,8 +482,9 @@ def is_user_class(cls: type) -> bool:
 def digest_code(cls: type) -> str | None:
   """Returns a hash of the source files that define a class and its bases.
 
-  The files of xlflax and of Python are not included. The hash does not change
-  when the files are moved. It is computed at the first call for a class.
+  The hash includes the user's modules that these files import. The files of
+  xlflax and of Python are not included. The hash does not change when the files
+  are moved. It is computed at the first call for a class.
 
   Args:
     cls: The class to inspect.
@@ -498,6 +499,11 @@ def digest_code(cls: type) -> str | None:
   if not sources:
     return None
   digests = ''.join(hashlib.sha256(source).hexdigest() for source in sources)
+  modules = {base.__module__ for base in cls.__mro__ if is_user_class(base)}
+  imported = digest_modules(modules)
+  digests += ''.join(
+    sorted({imported[name] for name in imported.keys() - modules})
+  )
   return hashlib.sha256(digests.encode('ascii')).hexdigest()[:16]
 
 

@@ -1,4 +1,5 @@
 import dataclasses
+import importlib
 
 import numpy as np
 import pytest
@@ -152,6 +153,31 @@ def test_cached_rows_of_changed_examples_are_recomputed(tmp_path):
   manifests.record_files(folder, manifests.Kind.ROWS, ['en.npz'])
   assert _open(cache_dir=tmp_path).num_rows == 10
   assert feature_cache.FeatureTable.load(folder / 'en.npz')[1] == cached_rows
+
+
+def test_cached_rows_of_a_changed_featurizer_are_recomputed(
+  tmp_path, monkeypatch
+):
+  """The source code of a user-defined featurizer identifies its rows."""
+  folders = []
+  for package, offset in (('first', 1), ('moved', 1), ('changed', 2)):
+    path = tmp_path / f'slt_{package}' / 'own_rows.py'
+    path.parent.mkdir()
+    path.write_text(
+      'import dataclasses\n'
+      'from tests.data.labeled_fake import FakeRows\n'
+      f'OFFSET = {offset}\n'
+      '@dataclasses.dataclass(frozen=True, kw_only=True)\n'
+      'class OwnRows(FakeRows):\n'
+      '  pass\n'
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    module = importlib.import_module(f'slt_{package}.own_rows')
+    dataset = _dataset(featurizer=module.OwnRows())
+    folders.append(
+      supervised_loader._cache_folder(dataset, _Vocabulary(), tmp_path).name
+    )
+  assert folders[0] == folders[1] != folders[2]
 
 
 def test_cached_rows_of_other_inputs_are_rejected(tmp_path):

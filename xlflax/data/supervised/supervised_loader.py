@@ -28,7 +28,7 @@ from xlflax.data.sampling import hashing, permutation, sampling_order
 from xlflax.data.supervised import supervised_dataset
 from xlflax.data.supervised.featurizers import feature_cache, featurizer
 from xlflax.storage import checksums, manifests, paths
-from xlflax.utils import errors
+from xlflax.utils import errors, user_modules
 
 _LOG = logging.getLogger(__name__)
 _BLOCK = 1024  # Number of examples that are featurized together.
@@ -306,8 +306,9 @@ def _describe_contents(
 def _cache_folder(dataset, vocabulary, cache_dir) -> pathlib.Path:
   """Returns the folder for the sequences of a dataset.
 
-  Its name contains a hash of the dataset's settings, but not of the paths from
-  which the examples are read.
+  Its name contains a hash of the dataset's settings and of the source code of a
+  user-defined featurizer, but not of the paths from which the examples are
+  read.
   """
   settings: list[Any] = [
     _source_settings(dataset.source),
@@ -319,6 +320,10 @@ def _cache_folder(dataset, vocabulary, cache_dir) -> pathlib.Path:
   ]
   if dataset.group_size > 1:
     settings.append(dataset.group_size)
+  featurizer_class: type = type(dataset.featurizer)
+  code = user_modules.digest_code(featurizer_class)
+  if code:
+    settings.append(code)
   text = '\n'.join(map(str, settings))
   settings_hash = hashlib.sha256(text.encode('utf-8')).hexdigest()[:16]
   return (
