@@ -621,6 +621,56 @@ def test_similar_text_is_not_reported_as_subwords(tmp_path, text):
   assert corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path)) == []
 
 
+_ESCAPES = [
+  (rf'{_EN}\nIt was sold.', r'\n'),
+  (rf'{_EN}\n', r'\n'),
+  (rf'{_EN}\r\n\r\n- It was sold.', r'\n'),
+  (rf'{_RU}\nОн был продан.', r'\n'),
+  (rf'{_EN}\tIt was sold.', r'\t'),
+  (rf'{_EN} The caf\u00e9 was sold.', r'\u00e9'),
+  (rf'{_EN} \u0414\u043e\u043c', r'\u0414\u043e\u043c'),
+]
+
+
+@pytest.mark.parametrize(('text', 'sequence'), _ESCAPES)
+def test_escape_sequences_are_reported(tmp_path, text, sequence):
+  lines = [*[_EN] * 40, *[text] * 6]
+  path = _write_lines(tmp_path / 'mono/en.txt', lines)
+  [warning] = corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path))
+  assert_mentions(warning, path, '6 of 46')
+  assert f' {sequence} ' in warning
+
+
+def test_escape_sequences_in_pairs_and_tasks_are_reported(tmp_path):
+  text, sequence = _ESCAPES[0]
+  pairs = [(source, rf'{target}.\nX') for source, target in _pairs(60)]
+  path = corpus_writer.write_parallel(tmp_path, ('en', 'fi'), pairs)
+  [warning] = corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path))
+  assert_mentions(warning, path, '60 of 60')
+  task = corpus_checks.TaskText('news', ('en',), [(text,)] * 20)
+  [warning] = corpus_checks.find_task_anomalies([task])
+  assert_mentions(warning, 'news', '20 of 20', 'preprocessor')
+  assert f' {sequence} ' in warning
+
+
+@pytest.mark.parametrize(
+  'text',
+  [
+    r'\nabla f(x)\neq 0, \tau\to\theta and $\nu_i\neq\nabla$',
+    r'\newline\noindent The text\\\textbf{T}\tiny x',
+    r'printf("%d values\n", n); puts("Done.\n");',
+    r"lines = text.split('\n') + text.split('\t')",
+    r'if re.match(r"[\u4e00-\u9fff]+[^\n]*\n?$", text):',
+    r'Use `\n` for a new line and `\t` for a tab.',
+    r'C:\new\test\names',
+    r'{"text": "One.\nTwo."}',
+  ],
+)
+def test_other_backslashes_are_not_reported(tmp_path, text):
+  _write_lines(tmp_path / 'mono/en.txt', [*[_EN] * 20, *[text] * 15])
+  assert corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path)) == []
+
+
 def test_json_records_are_not_reported(tmp_path):
   _write_lines(tmp_path / 'mono/en.jsonl', [f'{{"text": "{_EN}"}}'] * 20)
   assert corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path)) == []

@@ -116,6 +116,13 @@ _WRONG_ENCODING_TASK_HINT = (
   'encoding. Otherwise, repair or remove the affected texts, for example with '
   'the package ftfy.'
 )
+# Recommendations for text with the escape sequences of JSON.
+_ESCAPES_FILE_HINT = (
+  'Read the original file with a JSON parser, such as json.loads of Python, '
+  'and write the decoded text.'
+)
+_ESCAPES_TASK_HINT = 'Decode the text in a preprocessor of the task.'
+# Recommendation for files that contain their text several times.
 _REPEATED_TEXT_HINT = (
   'Write the file again, or run xlflax preprocess --dedup=exact to drop '
   'repeated lines.'
@@ -158,6 +165,15 @@ _IDENTIFIER = re.compile(
 _SUBWORDS = (
   (re.compile(r'\S+@@ \S'), "sed 's/@@ //g'"),
   (re.compile(r'(?<!\S)▁\S'), "sed 's/ //g; s/▁/ /g; s/^ //'"),
+)
+# Escape sequence of JSON in text that was not decoded, such as `\n` at the end
+# of a sentence and `\u00e9` in a word. Commands of LaTeX (`\nabla`), strings in
+# source code (`"%d\n"`) and character ranges (`[\u4e00-\u9fff]`) do not match.
+_ESCAPE_SEQUENCE = re.compile(
+  r'[\w.,;:!?…)»”’。！？،؟।](?:\\r)?(?P<line>\\n|\\t)'
+  r'(?=\Z|[ 0-9•“«–—-]|\\[nt]|[^\W\d_a-z])'
+  r'|[^\W\d_](?P<letter>\\u[0-9a-fA-F]{4})'
+  r'|(?P<letters>(?:\\u[0-9a-fA-F]{4}){2,})'
 )
 # Number at the beginning of a line.
 _NUMBER = re.compile(r'([0-9]{1,9})[.:)]* +')
@@ -323,6 +339,7 @@ def _check_lines(
   yield from _find_json_lines(origin, lines)
   yield from _find_tabs(origin, lines)
   yield from _find_subwords(origin, [(line,) for line in lines])
+  yield from _find_escape_sequences(origin, [(line,) for line in lines])
   if not (wrong_encoding or wrong_script):
     [language] = origin.languages
     samples.append(
@@ -371,6 +388,7 @@ def _check_pairs(
     yield from _find_identifiers(origin, list(zip(*pairs, strict=True)))
   yield from _find_numbered_pairs(origin, pairs)
   yield from _find_subwords(origin, pairs)
+  yield from _find_escape_sequences(origin, pairs)
   yield from _find_misaligned_pairs(origin, pairs)
 
 
@@ -957,6 +975,50 @@ def _find_subwords(
         'subwords, '
         + origin.choose(f'run {command}.', 'add a preprocessor to the task.')
       )
+
+
+def _find_escape_sequences(
+  origin: _Origin, examples: Sequence[tuple[str, ...]]
+) -> Iterator[str]:
+  """Yields a message if many examples contain the escape sequences of JSON."""
+  message = describe_escape_sequences(
+    examples, origin.name, origin.choose(_ESCAPES_FILE_HINT, _ESCAPES_TASK_HINT)
+  )
+  if message is not None:
+    yield message
+
+
+def describe_escape_sequences(
+  examples: Sequence[tuple[str, ...]], name: str, hint: str = _ESCAPES_FILE_HINT
+) -> str | None:
+  r"""Returns a message if many examples contain the escape sequences of JSON.
+
+  An example is text with a backslash and an n in place of a line break. Lines
+  that are JSON objects are not counted.
+
+  Args:
+    examples: Sampled examples, each of which is a tuple of one text, or of
+      source and target.
+    name: Path of the file, or name of the task.
+    hint: Recommendation for the user at the end of the message.
+  """
+  matches = [
+    next(filter(None, map(_ESCAPE_SEQUENCE.search, example)), None)
+    for example in examples
+    if not _is_json_object(example[0])
+  ]
+  escaped = [match for match in matches if match is not None]
+  if len(escaped) <= max(_MIN_COUNT, _MIN_FRACTION * len(examples)):
+    return None
+  match = escaped[0]
+  sequence = next(filter(None, match.groups()))
+  text = match.string[max(0, match.start() - 20) : match.end() + 20]
+  return (
+    f'In {name}, {len(escaped):,} of {len(examples):,} sampled '
+    f'{"texts" if len(examples[0]) == 1 else "pairs"} contain escape sequences '
+    f'such as {sequence} in the text "{text}", which are read as ordinary '
+    f'characters. The text was probably copied from a JSON file. {hint}'
+  )
 
 
 def _is_json_object(line: str) -> bool:

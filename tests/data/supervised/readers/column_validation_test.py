@@ -279,6 +279,18 @@ def test_wrong_encoding_causes_a_warning(tmp_path, format, caplog):
   assert_mentions(record.getMessage(), path, 'encoding')
 
 
+@pytest.mark.parametrize('format', ['tsv', 'squad'])
+def test_escape_sequences_cause_a_warning(tmp_path, format, caplog):
+  options = {'columns': {'text': 0, 'label': 1}} if format == 'tsv' else {}
+  words = [rf'{word}.\nA' for word in _GREEK]
+  path = _write_texts(tmp_path, format, words)
+  with caplog.at_level(logging.WARNING):
+    _read(path, format, 'el', **options)
+  [record] = caplog.records
+  assert_mentions(record.getMessage(), path)
+  assert r' \n ' in record.getMessage()
+
+
 def test_swapped_languages_are_rejected(tmp_path):
   """Each side is in the script of the other language."""
   pairs = [(_sentence(i), _sentence(i, _GREEK)) for i in range(4)]

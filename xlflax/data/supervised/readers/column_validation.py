@@ -299,7 +299,7 @@ def check_translations(
 
 
 def check_text(language: str, texts: Iterable[str], path: Any) -> None:
-  """Warns if the encoding or the script of the texts seems to be wrong.
+  """Warns if encoding, escape sequences or script of the texts seem to be wrong.
 
   Languages with the same script are not distinguished.
 
@@ -317,6 +317,11 @@ def check_text(language: str, texts: Iterable[str], path: Any) -> None:
   if wrong_encoding is not None:
     logging.warning('%s', wrong_encoding, extra=logs.ONCE)
     return
+  escape_sequences = corpus_checks.describe_escape_sequences(
+    [(text,) for text in first_texts], str(path)
+  )
+  if escape_sequences is not None:
+    logging.warning('%s', escape_sequences, extra=logs.ONCE)
   script = text_language.dominant_script(' '.join(first_texts))
   scripts = text_language.scripts_of_language(language)
   if script is not None and scripts is not None and script not in scripts:
