@@ -64,7 +64,7 @@ class Trainer:
     num_train_steps: Number of optimizer steps. If None, it is computed from
       `epochs`.
     epochs: Number of passes over the labeled examples, used if
-      `num_train_steps` is None. It may be fractional.
+      `num_train_steps` is None, and ignored otherwise. It may be fractional.
     corpus: Corpus directory, whose tasks are registered as `corpus.*`.
     cache_dir: Token cache to read. If None, SeqIO tasks are read live, without
       a cache.

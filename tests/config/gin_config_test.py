@@ -594,6 +594,44 @@ def test_option_overridden_by_a_binding_causes_a_warning(
     assert_mentions(messages[0], '--corpus=a', f'--gin.{binding}')
 
 
+@pytest.mark.parametrize(
+  ('lines', 'flags', 'swept', 'ignored', 'effective'),
+  [
+    ([], ['EPOCHS=1', 'TRAIN_STEPS=20'], (), 'EPOCHS', 'TRAIN_STEPS'),
+    ([], ['TRAIN_STEPS=20'], ('EPOCHS',), 'EPOCHS', 'TRAIN_STEPS'),
+    (['TRAIN_STEPS = 20'], ['EPOCHS=1'], (), 'EPOCHS', 'TRAIN_STEPS'),
+    (['EPOCHS = 1', 'TRAIN_STEPS = 20'], [], (), 'EPOCHS', 'TRAIN_STEPS'),
+    (
+      ['NUM_EVALUATIONS = 3'],
+      ['EVAL_STEPS=9'],
+      (),
+      'EVAL_STEPS',
+      'NUM_EVALUATIONS',
+    ),
+    ([], ['TRAIN_STEPS=20'], (), None, None),
+    ([], ['EPOCHS=None', 'TRAIN_STEPS=20'], (), None, None),
+    ([], ['EPOCHS=1', 'TRAIN_STEPS=None'], (), None, None),
+    # A flag replaces the setting of a file on purpose.
+    (['EPOCHS = 1'], ['TRAIN_STEPS=20'], (), None, None),
+  ],
+)
+def test_macro_that_another_macro_disables_causes_a_warning(
+  caplog, tmp_path, lines, flags, swept, ignored, effective
+):
+  mine = _write(tmp_path / 'mine.gin', *lines)
+  args = types.SimpleNamespace(
+    gin_file=['finetune/classification.gin', mine],
+    gin_bindings=flags,
+    gin_search_paths=(),
+  )
+  gin_config.load_configuration(args, swept=swept, partial=True)
+  messages = [record.getMessage() for record in caplog.records]
+  assert len(messages) == (ignored is not None)
+  for message in messages:
+    assert_mentions(message, ignored, effective)
+    assert message.index(ignored) < message.index(effective)
+
+
 @pytest.fixture
 def custom_modules(tmp_path, monkeypatch):
   """Working directory that is not on the import path."""

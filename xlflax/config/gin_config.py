@@ -40,6 +40,13 @@ from xlflax.utils import errors, logs, user_modules, validation
 
 SHIPPED = config_files.SHIPPED
 
+# Pairs of macros that set the same quantity. If both have a value, the second
+# macro is ignored.
+_EXCLUSIVE_MACROS = (
+  ('TRAIN_STEPS', 'EPOCHS'),
+  ('NUM_EVALUATIONS', 'EVAL_STEPS'),
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
@@ -431,7 +438,7 @@ def load_configuration(
       and name in flag_validation.FLAG_BY_MACRO
     },
   )
-  return load_gin_files(
+  configuration = load_gin_files(
     [*defaults, *args.gin_file],
     args.gin_bindings,
     args.gin_search_paths,
@@ -439,6 +446,8 @@ def load_configuration(
     partial=partial,
     modules=modules,
   )
+  _warn_of_ignored_macros(configuration, set(swept))
+  return configuration
 
 
 def load_gin_files(
@@ -588,6 +597,54 @@ def warn_of_overridden_options(
         name,
         extra=logs.ONCE,
       )
+
+
+def _warn_of_ignored_macros(
+  configuration: Configuration, swept: Collection[str]
+) -> None:
+  """Logs a warning for each macro that another macro of the user disables.
+
+  A macro in a file may be disabled by a later file or by a flag, and defaults
+  of xlflax may be disabled everywhere.
+
+  Args:
+    configuration: Configuration of the command.
+    swept: Names of macros that are set by the option --grid.
+  """
+  last = {binding.name: binding for binding in configuration.bindings}
+  last |= {
+    name: binding_locations.flag_binding(name, '--grid') for name in swept
+  }
+  for names in _EXCLUSIVE_MACROS:
+    bindings = [
+      last[name]
+      for name in names
+      if name in last
+      and not last[name].is_shipped
+      and (
+        name in swept
+        or configuration.bound[name, gin_errors.MACRO]['value'] is not None
+      )
+    ]
+    if len(bindings) < len(names):
+      continue
+    effective, ignored = bindings
+    if not ignored.is_flag and (
+      effective.is_flag or effective.file_index > ignored.file_index
+    ):
+      continue
+    logging.warning(
+      '%s (%s) has no effect, because %s (%s) is set, too. Remove one of the '
+      'two settings.%s',
+      ignored.name,
+      ignored.location,
+      effective.name,
+      effective.location,
+      ''
+      if effective.is_flag
+      else f' To use {ignored.name}, pass --gin.{effective.name}=None.',
+      extra=logs.ONCE,
+    )
 
 
 def _warn_of_replaced_objectives(
