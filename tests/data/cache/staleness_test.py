@@ -1,6 +1,7 @@
 """Tests of caches whose text has changed."""
 
 import functools
+import logging
 
 import pytest
 
@@ -327,3 +328,31 @@ def test_changed_code_of_a_task_causes_a_warning(
   cache_writer.write_cache(make_plan(open_tasks=opened, changed=_REPLACE))
   cache_writer.write_cache(plan)
   assert 'my_tasks' not in caplog.text
+
+
+class _TasksWithoutFiles(CorpusTasks):
+  """Tasks whose sources list no files."""
+
+  def fingerprint(self, task, split):
+    return super().fingerprint(task, split) | {'files': []}
+
+  def files(self, task, split):
+    return None
+
+
+@pytest.mark.parametrize('has_files', [True, False])
+def test_reused_text_that_cannot_be_compared_is_logged(
+  make_plan, tmp_path, caplog, has_files
+):
+  caplog.set_level(logging.INFO)
+  tasks = CorpusTasks if has_files else _TasksWithoutFiles
+  opened = functools.partial(tasks, str(tmp_path / 'corpus'))
+  plan = make_plan(open_tasks=opened)
+  cache_writer.write_cache(plan)
+  assert '--overwrite' not in caplog.text
+  cache_writer.write_cache(plan)
+  assert ('--overwrite' in caplog.text) != has_files
+  assert ('corpus.mono.en (train)' in caplog.text) != has_files
+  caplog.clear()
+  cache_writer.write_cache(make_plan(open_tasks=opened, changed=_REPLACE))
+  assert '--overwrite' not in caplog.text

@@ -241,6 +241,7 @@ def _open_header(
   staleness.check_changes(jobs, plan.members(tasks), header, plan.changed)
   if not replace or is_partition:
     staleness.warn_of_changed_code(jobs, header)
+    staleness.log_unverified_text(jobs, header)
   return header
 
 

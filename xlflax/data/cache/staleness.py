@@ -1,6 +1,7 @@
 """Detection of changes in the source text of a finalized cache."""
 
 import enum
+import json
 import logging
 from collections.abc import Mapping, Sequence
 
@@ -10,6 +11,7 @@ from xlflax.utils import errors, user_modules
 
 # (mixture, split) -> names of its tasks.
 Members = Mapping[tuple[str, str], set[str]]
+_MAX_LISTED = 5  # Maximum number of tasks in a warning.
 
 
 class Changed(enum.Enum):
@@ -98,6 +100,28 @@ def warn_of_changed_code(
         job.task,
         job.directory,
       )
+
+
+def log_unverified_text(
+  jobs: Sequence[write_plan.Job], header: cache_metadata.Header
+) -> None:
+  """Logs the cached tasks whose text cannot be compared.
+
+  The text of a task without files, such as that of a
+  `seqio.FunctionDataSource`, is not read again, so changes are not detected.
+  """
+  tasks = [
+    f'{job.task} ({job.split})'
+    for job in jobs
+    if not json.loads(job.fingerprint)['files'] and is_finalized(job, header)
+  ]
+  if tasks:
+    logging.info(
+      'The cached text of %s is reused without a comparison, because the source '
+      'of the task lists no files. If the text has changed, pass --overwrite.',
+      ', '.join(tasks[:_MAX_LISTED])
+      + (', …' if len(tasks) > _MAX_LISTED else ''),
+    )
 
 
 def needs_generation(
