@@ -27,7 +27,7 @@ from xlflax.objectives.pretraining import sentence_alignment
 from xlflax.training import param_tree, training_setup
 from xlflax.training.checkpointing import run_directory
 from xlflax.training.optimization import schedule_checks
-from xlflax.utils import logs, name_suggestions
+from xlflax.utils import logs, name_suggestions, user_modules
 
 if TYPE_CHECKING:
   from xlflax.trainer import Trainer
@@ -69,6 +69,8 @@ def log_run_header(
       logging.warning('%s', line, extra=logs.ONCE)
   settings = setup.settings
   for line in untrained_decoder_warnings(setup):
+    logging.warning('%s', line, extra=logs.ONCE)
+  for line in untrained_model_warnings(setup):
     logging.warning('%s', line, extra=logs.ONCE)
   for line in pooling_warnings(setup):
     logging.warning('%s', line, extra=logs.ONCE)
@@ -422,6 +424,31 @@ def untrained_decoder_warnings(setup: training_setup.Setup) -> list[str]:
     f'{paths[0]}. Objectives: {", ".join(names)}. Add an objective that trains '
     'the decoder, such as @seq2seq.SequenceToSequence(), or train an '
     '@encoder.Encoder().'
+  ]
+
+
+def untrained_model_warnings(setup: training_setup.Setup) -> list[str]:
+  """Returns a warning if user-defined objectives train only their heads.
+
+  Args:
+    setup: Model, vocabulary, settings and step functions of the run.
+  """
+  objectives = setup.settings.objectives.objectives
+  if not any(user_modules.is_user_extension(type(o)) for o in objectives):
+    return []
+  trainable = {
+    path
+    for path in param_tree.flatten_params(setup.factory.abstract.params)
+    if path.startswith('model/') and setup.settings.optimizer.is_trainable(path)
+  }
+  if not trainable or trainable - set(setup.find_unused_parameters()):
+    return []
+  names = sorted({objective.name for objective in objectives})
+  return [
+    'The gradients of all parameters of the model are 0, so the run does not '
+    f'train the model. Objectives: {", ".join(names)}. Remove '
+    '`jax.lax.stop_gradient` from the hidden states in `__call__`. If you '
+    "intend to train only the heads, set frozen=('model/',) in the optimizer."
   ]
 
 

@@ -13,9 +13,11 @@ def find_unused_parameters(
 ) -> list[str]:
   """Returns the paths of the parameters that a loss does not depend on.
 
-  These parameters have no gradient. The function traces the loss without
-  computing it. A parameter that is passed to a traced inner function, such as a
-  scanned layer, counts as used even if the inner function ignores it.
+  These parameters have no gradient. A parameter that affects the loss only
+  through `jax.lax.stop_gradient` also has none and is included. The function
+  traces the loss without computing it. A parameter that is passed to a traced
+  inner function, such as a scanned layer, counts as used even if the inner
+  function ignores it.
 
   Args:
     loss_fn: Function `(params, *args)` that returns the loss.
@@ -28,6 +30,8 @@ def find_unused_parameters(
   jaxpr = jax.make_jaxpr(loss_fn)(params, *args).jaxpr
   used = set(map(id, jaxpr.outvars))
   for equation in reversed(jaxpr.eqns):
+    if equation.primitive.name == 'stop_gradient':
+      continue
     if any(id(variable) in used for variable in equation.outvars):
       used.update(map(id, equation.invars))
   paths = param_tree.flatten_params(params)
