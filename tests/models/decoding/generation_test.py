@@ -489,6 +489,9 @@ def test_invalid_options_are_rejected(params):
     (dict(method='greedy', num_samples=2), (2, 1, 'greedy')),
     (dict(beam_size=2, num_samples=3), (3, 2)),
     (dict(method='best'), 'best'),
+    (dict(temperature=0.7), ('temperature', 0.7, "method='sample'")),
+    (dict(method='greedy', top_k=5), ('top_k', 5, "method='sample'")),
+    (dict(method='beam', top_p=0.9), ('top_p', 0.9, "method='sample'")),
     (dict(max_length=13), 'max_length'),
     (dict(method='sample', max_length=3), 'rng'),
   ):

@@ -87,6 +87,21 @@ class DecodingOptions:
         got=self.num_samples,
         where=errors.field_location(self, 'num_samples'),
       )
+    if self.method is not Method.SAMPLE:
+      self._check_sampling_fields()
+
+  def _check_sampling_fields(self):
+    """Raises a ConfigError if a field is set that only SAMPLE uses."""
+    for name in ('temperature', 'top_k', 'top_p'):
+      value = getattr(self, name)
+      if value != getattr(type(self), name):
+        raise errors.ConfigError(
+          f'`{name}` has no effect with the decoding method '
+          f'{self.method.value!r}',
+          got=value,
+          where=errors.field_location(self, name),
+          fix=f"Set `method='sample'`, or remove the value of `{name}`.",
+        )
 
   @property
   def rows_per_source(self) -> int:
