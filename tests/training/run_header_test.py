@@ -140,6 +140,20 @@ def test_hooks_and_learning_rates_of_parameters_are_listed(setup):
   assert 'Maximum learning rate of heads/: 5e-06 (constant).' in lines
 
 
+def test_steps_of_the_decay_are_listed(setup):
+  setup.settings.optimizer = optimizers.AdamW(
+    learning_rate=schedules.WSD(
+      peak_value=2e-3, warmup_steps=100, decay_steps=20, total_steps=2000
+    )
+  )
+  (line,) = [
+    line
+    for line in run_header.run_header_lines(setup, {}, first_step=0)
+    if 'WSD' in line
+  ]
+  assert_mentions(line, 0.002, 100, '1,980', '2,000')
+
+
 def test_objective_on_two_datasets_is_named_after_its_metrics(setup):
   setup.settings.objectives = _mixture(
     masked_lm.MaskedLM(), datasets=('mono', 'sents')

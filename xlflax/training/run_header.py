@@ -134,7 +134,7 @@ def run_header_lines(
   if setup.rate_description:
     lines.append(f'Learning rate: {setup.rate_description}.')
   lines += [
-    f'{rate.label}: {rate.description}.'
+    f'{rate.label}: {rate.description}{rate.phases and f", {rate.phases}"}.'
     for rate in schedule_checks.find_max_rates(
       settings.optimizer, settings.steps
     )

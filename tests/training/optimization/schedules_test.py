@@ -229,6 +229,42 @@ def test_wsd_decays_over_a_fraction_of_the_run():
   assert _values(full_schedule, range(5)) == [1.0, 0.75, 0.5, 0.25, 0.0]
 
 
+@pytest.mark.parametrize(
+  ('schedule', 'phases'),
+  [
+    (
+      schedules.WSD(peak_value=1.0, warmup_steps=5, decay_steps=20),
+      'warmup to step 5, decay from step 40 to 60',
+    ),
+    (
+      schedules.WSD(peak_value=1.0, decay_steps=0.2),
+      'decay from step 48 to 60',
+    ),
+    # The decay is limited to the steps after the warmup.
+    (
+      schedules.WSD(peak_value=1.0, warmup_steps=10, decay_steps=70),
+      'warmup to step 10, decay from step 10 to 60',
+    ),
+    (schedules.Cosine(peak_value=1.0), 'decay from step 0 to 60'),
+    (
+      schedules.InverseSqrt(peak_value=1.0, warmup_steps=9),
+      'warmup to step 9, decay from step 9',
+    ),
+    (schedules.Constant(peak_value=1.0, warmup_steps=9), 'warmup to step 9'),
+    (0.5, ''),
+  ],
+)
+def test_description_contains_the_steps_of_warmup_and_decay(schedule, phases):
+  schedule = schedules.resolve_schedules(schedule, 60)
+  assert schedules.describe_phases(schedule) == phases
+  if 'to 60' in phases:
+    start = int(phases.split()[-3])
+    values = [float(schedule(step)) for step in range(61)]
+    assert values[start] == max(values)
+    assert values[start + 1] < values[start]
+    assert values[60] == 0
+
+
 def test_wsd_decay_is_limited_to_the_length_of_the_run():
   trial = schedules.WSD(
     peak_value=1.0,

@@ -38,11 +38,13 @@ class MaxRate(NamedTuple):
       None for the learning rate of all other parameters.
     schedule: Class of the schedule, or 'constant'.
     maximum: Maximum value. None if it could not be computed.
+    phases: Steps of the warmup and the decay (`schedules.describe_phases`).
   """
 
   pattern: str | None
   schedule: str
   maximum: float | None
+  phases: str = ''
 
   @property
   def label(self) -> str:
@@ -120,6 +122,7 @@ def find_max_rates(
       pattern,
       type(rate).__name__ if callable(rate) else 'constant',
       _find_maximum(rate, num_steps),
+      schedules.describe_phases(rate),
     )
     for pattern, rate in rates
   ]

@@ -19,7 +19,14 @@ import jax.numpy as jnp
 import optax
 from flax import linen as nn
 
-from xlflax.utils import class_registry, errors, logs, plurals, validation
+from xlflax.utils import (
+  class_registry,
+  errors,
+  logs,
+  plurals,
+  user_modules,
+  validation,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -115,6 +122,10 @@ class _Decay(Peaked):
   def _make_decay(self, decay_steps: int) -> optax.Schedule:
     """Returns the decay schedule, in which step 0 is the end of the warmup."""
 
+  def _decay_start(self) -> int:
+    """Returns the last step at which the value is `peak_value`."""
+    return self._num_warmup_steps()
+
   def _num_warmup_steps(self) -> int:
     assert self.total_steps is not None
     return _resolve_steps(self.warmup_steps, self.total_steps)
@@ -185,8 +196,9 @@ class WSD(_Decay):
 
   Attributes:
     decay_steps: Number of steps at the end of the run in which the value
-      decays. A number below 1 is a fraction of the total steps, rounded up. The
-      decay is limited to the steps after the warmup.
+      decays. A number below 1 is a fraction of the total steps, rounded up: 0.2
+      is 20 % of the steps, and 20 is 20 steps. The decay is limited to the
+      steps after the warmup. The startup log shows the first and last step.
     decay_shape: Shape of the decay, LINEAR or SQRT (Haegele et al. 2024).
   """
 
@@ -195,10 +207,8 @@ class WSD(_Decay):
 
   def _make_decay(self, decay_steps):
     assert self.total_steps is not None
-    final_steps = min(
-      _resolve_steps(self.decay_steps, self.total_steps), decay_steps
-    )
-    stable_steps = decay_steps - final_steps
+    stable_steps = self._decay_start() - self._num_warmup_steps()
+    final_steps = decay_steps - stable_steps
 
     def decay(step):
       fraction = jnp.clip((step - stable_steps) / final_steps, 0.0, 1.0)
@@ -209,6 +219,11 @@ class WSD(_Decay):
       )
 
     return decay
+
+  def _decay_start(self):
+    assert self.total_steps is not None
+    final_steps = _resolve_steps(self.decay_steps, self.total_steps)
+    return max(self.total_steps - final_steps, self._num_warmup_steps())
 
 
 @class_registry.register('inverse_sqrt')
@@ -266,6 +281,31 @@ class Piecewise(Schedule):
   def __call__(self, step):
     constants = [optax.constant_schedule(value) for value in self.values]
     return optax.join_schedules(constants, list(self.boundaries))(step)
+
+
+def describe_phases(schedule: Any) -> str:
+  """Describes the steps of the warmup and of the decay, for the log.
+
+  An example is 'warmup to step 100, decay from step 800 to 1,000'.
+
+  Args:
+    schedule: Number or schedule. The description of numbers and of user-defined
+      schedules is empty.
+  """
+  if user_modules.is_user_extension(type(schedule)):
+    return ''
+  warmup_steps, decay = 0, ''
+  if isinstance(schedule, _Decay) and schedule.total_steps is not None:
+    warmup_steps = schedule._num_warmup_steps()
+    start, end = schedule._decay_start(), schedule.total_steps
+    decay = f'decay from step {start:,} to {end:,}'
+  elif isinstance(schedule, InverseSqrt):
+    warmup_steps = schedule.warmup_steps
+    decay = f'decay from step {warmup_steps:,}'
+  elif isinstance(schedule, Constant):
+    warmup_steps = schedule.warmup_steps
+  warmup = f'warmup to step {warmup_steps:,}' if warmup_steps else ''
+  return ', '.join(filter(None, (warmup, decay)))
 
 
 def resolve_schedules(value: Any, total_steps: int) -> Any:
