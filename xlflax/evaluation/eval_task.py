@@ -8,6 +8,7 @@ training loop) report all failures at the end.
 
 import collections
 import contextlib
+import contextvars
 import dataclasses
 import enum
 import hashlib
@@ -18,7 +19,7 @@ import os
 import pathlib
 import statistics
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -54,6 +55,10 @@ _tasks: dict[str, type['EvalTask']] = {}
 _metrics: dict[str, Metric] = {}
 # Declarations from stored results.
 _stored_metrics: dict[str, Metric] = {}
+# Hashes of the texts that the current task has encoded, in order.
+_encoded_texts: contextvars.ContextVar[list[int] | None] = (
+  contextvars.ContextVar('encoded_texts', default=None)
+)
 
 
 @validation.validate_fields
@@ -540,12 +545,20 @@ def evaluate_task(task: EvalTask, eval_model: EvalModel) -> EvalResult:
   with progress_reporting.progress_name(task.name), failures.guard():
     # An error in `score_metrics` is raised before the costly evaluation.
     score_metrics = task.score_metrics
-    with user_modules.converting_class_errors(task, 'evaluate'):
-      result = task.evaluate(eval_model)
+    encoded_texts: list[int] = []
+    token = _encoded_texts.set(encoded_texts)
+    try:
+      with user_modules.converting_class_errors(task, 'evaluate'):
+        result = task.evaluate(eval_model)
+    finally:
+      _encoded_texts.reset(token)
     result = _check_result(task, result)
     if not user_modules.is_xlflax(type(task).evaluate.__module__):
+      notes = _check_perfect_metrics(task, result.metrics, encoded_texts)
       result = dataclasses.replace(
-        result, metrics=result.metrics | missing_means(task, result.metrics)
+        result,
+        metrics=result.metrics | missing_means(task, result.metrics),
+        notes=(*result.notes, *notes),
       )
     layers = task.scored_layers(eval_model)
     return dataclasses.replace(
@@ -654,6 +667,60 @@ def _check_result(task: EvalTask, result: Any) -> EvalResult:
   }
   warn_of_unexpected_metrics(task, metrics)
   return dataclasses.replace(result, metrics=metrics)
+
+
+def record_encoded_texts(*call: Any) -> None:
+  """Records texts that a task encodes, to detect that it repeats a side.
+
+  Args:
+    *call: Hashable values that determine the vectors, such as a tuple of texts.
+  """
+  encoded_texts = _encoded_texts.get()
+  if encoded_texts is not None:
+    encoded_texts.append(hash(call))
+
+
+def _check_perfect_metrics(
+  task: EvalTask, metrics: Mapping[str, float], encoded_texts: Sequence[int]
+) -> tuple[str, ...]:
+  """Returns notes on metrics that have the best possible value in each part.
+
+  A warning is logged if the task also encoded the same texts twice instead of
+  two sides.
+
+  Args:
+    task: User-defined task that computed the metrics.
+    metrics: Metric values of the task's result, by name.
+    encoded_texts: Hashes of the texts that the task has encoded, in order.
+  """
+  perfect = []
+  for metric in task.METRICS:
+    values = [
+      value
+      for key, value in metrics.items()
+      if key.split('/')[0] == metric.name
+    ]
+    if values and all(map(metric.is_best_possible, values)):
+      perfect.append(metric.name)
+  if not perfect:
+    return ()
+  names = ', '.join(perfect)
+  sides = list(zip(encoded_texts[::2], encoded_texts[1::2], strict=False))
+  if sides and all(first == second for first, second in sides):
+    _LOG.warning(
+      '%s: `%s.evaluate` encodes the same texts twice in succession, and the '
+      'metrics %s have the best possible value. The vectors are probably '
+      'compared with themselves. Pass the texts of the other side to the second '
+      'call of `self.vectors`.',
+      task.name,
+      type(task).__name__,
+      names,
+      extra=logs.ONCE,
+    )
+  return (
+    f'the metrics {names} have the best possible value everywhere; check that '
+    'the task does not compare the model with itself or read the gold labels',
+  )
 
 
 def _to_number(key: Any, value: Any, *, where: str) -> int | float:

@@ -25,3 +25,19 @@ def test_a_value_that_is_not_a_direction_is_rejected(better):
 
 def test_a_direction_is_accepted_by_its_value():
   assert Metric('error_rate', 'lower').better is Better.LOWER  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+  'better, unit, best',
+  [
+    (Better.HIGHER, Unit.FRACTION, 1.0),
+    (Better.HIGHER, Unit.POINTS, 100.0),
+    (Better.LOWER, Unit.FRACTION, 0.0),
+    (Better.HIGHER, Unit.UNBOUNDED, None),
+    (Better.NEITHER, Unit.FRACTION, None),
+  ],
+)
+def test_the_best_possible_value_follows_direction_and_unit(better, unit, best):
+  declared = Metric('score', better, unit)
+  values = [v for v in (0.0, 0.5, 1.0, 100.0) if declared.is_best_possible(v)]
+  assert values == ([] if best is None else [best])

@@ -76,6 +76,13 @@ class Metric:
     maximum = _MAXIMA.get(self.unit, math.inf)
     return math.isnan(value) or abs(value) <= maximum * (1 + _TOLERANCE)
 
+  def is_best_possible(self, value: float) -> bool:
+    """Returns whether a value of a bounded metric cannot be improved."""
+    if self.unit not in _MAXIMA or self.better is Better.NEITHER:
+      return False
+    best = _MAXIMA[self.unit] if self.better is Better.HIGHER else 0.0
+    return value == best
+
   def __post_init__(self):
     if not self.title:
       object.__setattr__(self, 'title', self.name.replace('_', ' '))

@@ -173,6 +173,7 @@ class SentenceTask(eval_task.EvalTask):
     """
     self._check_languages(languages, texts, 'text')
     encoding = self.encoding(eval_model, notes)
+    eval_task.record_encoded_texts(tuple(texts), str(encoding), tuple(prompts))
     sentence_result = hidden_states.sentence_vectors(
       eval_model,
       texts,
