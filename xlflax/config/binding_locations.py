@@ -301,8 +301,9 @@ def check_file_order(
     where=', '.join(binding.location for binding in ineffective),
     # If the order of the files were reversed, the user's file would reset the
     # macros to `%gin.REQUIRED`.
-    fix=f"Add the statement `include '{later_name}'` to {name} above these "
-    f'bindings, and remove --gin_file={later_name}.'
+    fix=f"Add the statement `include '{later_name}'` to {name}, below its other "
+    f'include statements and above these bindings, and remove '
+    f'--gin_file={later_name}.'
     if _completes(later_tree, user_tree)
     else f'Pass {name} after {later_name}.',
   )
