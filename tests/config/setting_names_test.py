@@ -101,6 +101,29 @@ def test_scoped_location_precedes_unscoped_location():
   assert error.value.where.endswith('--gin.mono/DatasetConfig.alpha')
 
 
+def test_settings_of_the_user_are_not_defaults(tmp_path):
+  """Only the shipped files set a default."""
+
+  def is_default(*bindings, files=()):
+    configuration = gin_config.load_gin_files(
+      ('pretrain/mlm_tlm.gin', 'models/tiny.gin', *files), (*_GIVEN, *bindings)
+    )
+    configuration.build(trainer.Trainer)
+    with setting_names.naming_settings(
+      configuration.find_dataset_binding, configuration.is_default
+    ):
+      return setting_names.is_default_setting('mono', 'alpha')
+
+  assert is_default()
+  assert is_default('BATCH_SIZE=8')
+  assert not is_default('ALPHA=0.7')
+  assert not is_default('mono/DatasetConfig.alpha=0.7')
+  file = tmp_path / 'my.gin'
+  file.write_text('ALPHA = 0.7\n')
+  assert not is_default(files=[str(file)])
+  assert not setting_names.is_default_setting('mono', 'alpha')
+
+
 def test_flags_are_named_only_inside_the_context():
   assert setting_names.name_setting('mono', 'length') == 'DatasetConfig.length'
   with setting_names.naming_settings(_build().find_dataset_binding):

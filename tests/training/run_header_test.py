@@ -296,6 +296,66 @@ def test_length_warnings_contain_the_flags_of_the_dataset(setup):
   assert_mentions(truncated, '--gin.LENGTH')
 
 
+def _mixture_rate_warnings(setup, rates, *, alpha=0.7, is_default=True):
+  """Returns the warnings for tasks of 1,000 and 100 examples.
+
+  Args:
+    setup: Settings of the run.
+    rates: Rates of the mixture.
+    alpha: Sampling exponent of the dataset.
+    is_default: Whether only the shipped gin files set the exponent.
+  """
+  setup.settings.datasets[0].alpha = alpha
+  setup.settings.datasets[0].mixture = 'mix'
+  tasks = [
+    dataclasses.replace(task, mixture_rate=rate)
+    for task, rate in zip(
+      (
+        _task('a', ('en',), 0.834, rows=1000),
+        _task('b', ('ru',), 0.166, rows=100),
+      ),
+      rates,
+      strict=True,
+    )
+  ]
+  with setting_names.naming_settings(
+    lambda dataset, field: 'ALPHA', lambda binding: is_default
+  ):
+    return run_header.mixture_rate_warnings(setup.settings, {'mono': tasks})
+
+
+@pytest.mark.parametrize(
+  'rates, shares',
+  [
+    ((0.1, 0.9), ('10.0', '90.0')),
+    ((3, 1), ('75.0', '25.0')),
+    ((1000**0.3, 100**0.3), ('66.6', '33.4')),
+    ((0, 1), ('0.0', '100.0')),
+  ],
+)
+def test_ignored_rates_of_a_mixture_are_reported(setup, rates, shares):
+  [message] = _mixture_rate_warnings(setup, rates)
+  assert_mentions(
+    message, 'mono', 'mix', *shares, '83.4', '16.6', '--gin.ALPHA=None'
+  )
+  assert '--gin.ALPHA=0.7' in message
+
+
+@pytest.mark.parametrize(
+  'rates, options',
+  [
+    ((0.1, 0.9), {'is_default': False}),
+    ((0.1, 0.9), {'alpha': None}),
+    ((0.5, 0.5), {}),
+    ((1000**0.7, 100**0.7), {'alpha': 0.5}),
+    ((1000, 100), {}),
+    ((None, None), {}),
+  ],
+)
+def test_rates_that_are_not_fixed_are_not_reported(setup, rates, options):
+  assert _mixture_rate_warnings(setup, rates, **options) == []
+
+
 def test_minimum_of_one_token_is_not_suggested(setup):
   setup.settings.steps = 1
   setup.settings.datasets[0].pairs = dataset_config.PairOptions()

@@ -209,7 +209,7 @@ def _plan(
     if options.phases:
       trainer = train_phases.without_missing_checkpoint(trainer)
     with setting_names.naming_settings(
-      phase.configuration.find_dataset_binding
+      phase.configuration.find_dataset_binding, phase.configuration.is_default
     ):
       plans[phase.name] = trainer.plan(
         machine, by=dry_run.By(options.cost_model)
@@ -242,7 +242,9 @@ def _train(
     line = live_display.Line(f'{trainer.model_dir}: starting or saving')
     with (
       contextlib.closing(line),
-      setting_names.naming_settings(phase.configuration.find_dataset_binding),
+      setting_names.naming_settings(
+        phase.configuration.find_dataset_binding, phase.configuration.is_default
+      ),
     ):
       result = trainer.train(gin_config=phase.configuration.operative)
     if distributed_job.is_lead():

@@ -262,6 +262,20 @@ class Configuration:
       self.bound, self.effects.objects, self.imports, name, field
     )
 
+  def is_default(self, name: str) -> bool:
+    """Returns whether only the gin files of xlflax bind a macro.
+
+    Args:
+      name: Name of the macro. Parameters are not searched, and the result is
+        False for them.
+    """
+    bindings = [binding for binding in self.bindings if binding.name == name]
+    return (
+      bool(bindings)
+      and name not in self.flags
+      and all(binding.is_shipped for binding in bindings)
+    )
+
   def operative(self) -> str:
     """Formats the bindings that were used, in the syntax of a gin file.
 

@@ -65,6 +65,8 @@ class TaskStatistics:
       unavailable.
     examples_read: Number of preprocessed examples that were read when `dropped`
       and `truncated` were counted. 0 if unknown.
+    mixture_rate: Rate of the task in the SeqIO mixture, not normalized. None if
+      the dataset reads no mixture.
   """
 
   task: str
@@ -77,6 +79,7 @@ class TaskStatistics:
   tokens: int | None
   unknown: tuple[float, ...] | None = None
   examples_read: int = 0
+  mixture_rate: float | None = None
 
 
 class Loader(Protocol):

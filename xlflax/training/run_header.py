@@ -1,5 +1,6 @@
 """Run summary and data warnings, which are logged at startup."""
 
+import dataclasses
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,6 +41,10 @@ MANY_EPOCHS = 40
 MANY_DROPPED = 0.25
 MANY_TRUNCATED = 0.25
 _MAX_LISTED_LANGUAGES = 12
+# Relative difference below which the rates of a mixture are equal, and the
+# exponent of the task sizes from which rates are assumed to be computed.
+_MAX_RATE_DIFFERENCE = 1e-6
+_MIN_SIZE_EXPONENT = 0.5
 
 
 def log_run_header(
@@ -59,6 +64,8 @@ def log_run_header(
   for line in run_header_lines(setup, tasks, first_step=first_step):
     logging.info('%s', line)
   for line in data_warnings(setup.settings, tasks):
+    logging.warning('%s', line, extra=logs.ONCE)
+  for line in mixture_rate_warnings(setup.settings, tasks):
     logging.warning('%s', line, extra=logs.ONCE)
   if setup.vocabulary is not None:
     for line in language_warnings(setup.vocabulary.spec.languages, tasks):
@@ -297,6 +304,68 @@ def data_warnings(
     for language, rate in zip(task.languages, task.unknown or (), strict=False)
   )
   return messages + corpus_checks.find_unknown_tokens(unknown_rates)
+
+
+def mixture_rate_warnings(
+  settings: 'Trainer', tasks: Mapping[str, list[loader_base.TaskStatistics]]
+) -> list[str]:
+  """Returns a warning for each mixture whose own rates are not used.
+
+  The rates of a mixture are replaced if the dataset has a sampling exponent.
+  There is no warning if the user has set the exponent, if all rates are equal,
+  or if the rates depend on the sizes of the tasks with a similar exponent, as
+  those of a corpus directory.
+
+  Args:
+    settings: Settings of the run, which are the fields of its `Trainer`.
+    tasks: Task statistics by dataset name.
+  """
+  messages = []
+  for dataset in settings.datasets:
+    statistics = tasks.get(dataset.name, [])
+    alpha = getattr(dataset, 'alpha', None)
+    mixture = getattr(dataset, 'mixture', None)
+    if (
+      not isinstance(alpha, int | float)
+      or not setting_names.is_default_setting(dataset.name, 'alpha')
+      or not _are_fixed_rates(statistics)
+    ):
+      continue
+    total = sum(task.mixture_rate or 0.0 for task in statistics)
+    rates = format_sequence_shares(
+      [
+        dataclasses.replace(task, rate=(task.mixture_rate or 0.0) / total)
+        for task in statistics
+      ]
+    )
+    setting = setting_names.name_setting(dataset.name, 'alpha')
+    messages.append(
+      f'Dataset {dataset.name} ignores the rates of the mixture '
+      f'{mixture} ({rates}), because {setting} is {alpha:g} by default. '
+      'Tasks are sampled in proportion to their sizes to the power of this '
+      f'exponent ({format_sequence_shares(statistics)}). To use the rates of '
+      f'the mixture, pass {setting}=None. To keep the exponent, pass '
+      f'{setting}={alpha:g}.'
+    )
+  return messages
+
+
+def _are_fixed_rates(statistics: Sequence[loader_base.TaskStatistics]) -> bool:
+  """Returns whether the rates of a mixture seem to have been set by the user.
+
+  Equal rates and rates of at least N ** 0.5, where N is the size of the task,
+  are not fixed rates.
+  """
+  rates = [task.mixture_rate for task in statistics]
+  known_rates = [rate for rate in rates if rate is not None]
+  if len(known_rates) < len(rates) or sum(known_rates) <= 0:
+    return False
+  return max(known_rates) > min(known_rates) * (
+    1 + _MAX_RATE_DIFFERENCE
+  ) and any(
+    rate < task.examples**_MIN_SIZE_EXPONENT
+    for rate, task in zip(known_rates, statistics, strict=True)
+  )
 
 
 def _length_warnings(

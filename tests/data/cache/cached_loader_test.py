@@ -127,6 +127,9 @@ def test_dataset_is_restricted_to_its_languages(open_both):
       'corpus.mono.ru',
     ]
     assert sum(s.rate for s in loader.statistics()) == pytest.approx(1)
+    total_rate = sum(s.mixture_rate for s in loader.statistics())
+    for s in loader.statistics():
+      assert s.rate == pytest.approx(s.mixture_rate / total_rate)
   for loader in open_both(layout='pairs', languages=('de', 'en')):
     assert [s.task for s in loader.statistics()] == ['corpus.parallel.de_en']
 

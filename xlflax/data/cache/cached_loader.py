@@ -180,12 +180,14 @@ class CachedLoader:
         - index.num_removed_tokens,
         unknown=tuple(side.unknown_rate for side in meta.statistics),
         examples_read=meta.examples,
+        mixture_rate=float(mixture_rate),
       )
-      for meta, index, rows, rate in zip(
+      for meta, index, rows, rate, mixture_rate in zip(
         self._metas,
         self._indices,
         self._num_rows,
         self._schedule.rates(),
+        self._schedule.mixture_rates,
         strict=True,
       )
     ]

@@ -56,8 +56,11 @@ class RowSchedule:
     self._dataset = dataset
     self.tasks: Sequence[str] = sorted(sizes)
     self.sizes = np.array([sizes[task] for task in self.tasks], np.int64)
+    self.mixture_rates = np.array(
+      [rates[task] for task in self.tasks], np.float64
+    )
     self._rates = mixing_schedule.dataset_rates(
-      dataset, self.sizes, [rates[task] for task in self.tasks]
+      dataset, self.sizes, self.mixture_rates
     )
     if languages is not None and dataset.replay is not None:
       self._rates = _add_replay(

@@ -163,12 +163,14 @@ class LiveLoader:
         truncated=task_counts.truncated,
         tokens=None,
         examples_read=task_counts.examples,
+        mixture_rate=float(mixture_rate),
       )
-      for task, languages, size, rate, task_counts in zip(
+      for task, languages, size, rate, mixture_rate, task_counts in zip(
         self._schedule.tasks,
         self._languages,
         self._schedule.sizes,
         self._schedule.rates(),
+        self._schedule.mixture_rates,
         counts,
         strict=True,
       )
