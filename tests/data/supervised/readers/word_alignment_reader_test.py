@@ -1,5 +1,7 @@
 """Tests of the word alignment reader."""
 
+import subprocess
+
 import pytest
 
 from tests.errors import assert_mentions, raises_error
@@ -72,6 +74,59 @@ def test_links_past_the_end_are_dropped_and_listed(write):
   first, second = reading.problems
   assert_mentions(first, 'gold:1', '1-0', 1, 2)
   assert_mentions(second, 'gold:1', '0-2P', 1, 2)
+
+
+_REVERSED_TEXT = 'a b ||| c d e f g h\n' * 3
+_REVERSED_LINKS = '0-0 1-1 2-1 3-1 5-1\n' * 3
+
+
+def test_reversed_links_cause_a_warning(write, caplog):
+  _read(write, _REVERSED_TEXT, _REVERSED_LINKS)
+  [record] = caplog.records
+  assert record.levelname == 'WARNING'
+  assert_mentions(record.getMessage(), 'gold', 9, 15, '2-1', 0, 'sed')
+
+
+def test_suggested_command_reverses_links(write, caplog, tmp_path):
+  _read(write, _REVERSED_TEXT, '0-0S 1-1 2?1 3p1 5-1P\n' * 3)
+  command = caplog.records[0].getMessage().rpartition('with ')[2].rstrip('.')
+  output = subprocess.run(
+    f'{command} gold', shell=True, cwd=tmp_path, capture_output=True, text=True
+  ).stdout
+  assert output == '0-0S 1-1 1?2 1p3 1-5P\n' * 3
+  caplog.clear()
+  assert not _read(write, _REVERSED_TEXT, output).problems
+  assert not caplog.records
+
+
+def test_reversed_links_of_wpt_cause_a_warning(write, caplog, tmp_path):
+  links = ''.join(f'1 {n} 1 S\n' for n in range(1, 8))
+  paths = [
+    write('s', '<s snum=1> a </s>\n'),
+    write('t', '<s snum=1> b c d e f g h </s>\n'),
+    write('g', links),
+  ]
+  word_alignment_reader.read_aligned_sentences(paths, ('de', 'en'))
+  [record] = caplog.records
+  command = record.getMessage().rpartition('with ')[2].rstrip('.')
+  output = subprocess.run(
+    f'{command} g', shell=True, cwd=tmp_path, capture_output=True, text=True
+  ).stdout
+  assert output == ''.join(f'1 1 {n} S\n' for n in range(1, 8))
+
+
+@pytest.mark.parametrize(
+  'links, num_skipped',
+  [('0-0 1-1 9-8 8-9\n', 6), ('0-0 1-1\n', 0), ('0-0 2-1\n', 3)],
+)
+def test_other_skipped_links_are_counted(write, caplog, links, num_skipped):
+  """The links are outside of the sentences in both directions, or few."""
+  _read(write, _REVERSED_TEXT, links * 3)
+  messages = [record.getMessage() for record in caplog.records]
+  assert len(messages) == bool(num_skipped)
+  for message in messages:
+    assert_mentions(message, 'gold', num_skipped)
+    assert 'sed' not in message
 
 
 def test_links_numbered_from_1_are_rejected_if_the_first_index_is_0(write):

@@ -3,6 +3,7 @@
 Sure and possible links are defined by Och and Ney (2003).
 """
 
+import logging
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -11,11 +12,16 @@ from typing import NamedTuple
 from xlflax.data.corpus import line_reader as corpus_lines
 from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.readers import column_validation, file_reading
-from xlflax.utils import errors, plurals
+from xlflax.utils import errors, logs, plurals
 
 _LINK = re.compile(r'(\d+)([-p?])(\d+)([SP]?)')
 _NUMBERED = re.compile(r'(\d+)\t(.*)')
 _SEPARATOR = ' ||| '
+# Links are probably reversed if at least this number of links is past the end of
+# a sentence, and at most this fraction of the number remains after source and
+# target are exchanged.
+_MIN_REVERSED = 5
+_MAX_REVERSED_FRACTION = 0.05
 # Files of the NAACL format, in which WPT 2003 and 2005 are published.
 _NAACL_SENTENCE = re.compile(r'<s snum=(\d+)>\s*(.*?)\s*</s>\s*')
 _NAACL_LINK = re.compile(
@@ -53,7 +59,9 @@ def read_aligned_sentences(
   (1, 1)}.
 
   Links to words past the end of a sentence are skipped and listed as problems,
-  unless the links seem to be numbered from 1 although `first_index` is 0.
+  unless the links seem to be numbered from 1 although `first_index` is 0. Their
+  number is logged. If they are within the sentences after source and target are
+  exchanged, the warning states that the links seem to be reversed.
 
   Args:
     paths: Paths of the files (sentences, links) or (source sentences, target
@@ -114,6 +122,10 @@ def read_aligned_sentences(
   file_reading.check_any(examples, paths[-1])
   if first_index == 0:
     _check_numbered_from_zero(examples, skipped_links)
+  if skipped_links:
+    _warn_of_skipped_links(
+      examples, skipped_links, paths[-1], is_naacl=naacl_links is not None
+    )
   texts_by_side = [
     [' '.join(example.source_words) for example in examples],
     [' '.join(example.target_words) for example in examples],
@@ -175,6 +187,67 @@ def _check_numbered_from_zero(
         fix='If words are numbered from 1, set first_index=1 '
         '(--gin.FIRST_INDEX=1 or --index_base=1). Otherwise, correct the link.',
       )
+
+
+def _warn_of_skipped_links(
+  examples: Iterable[labeled_examples.AlignedSentence],
+  skipped_links: Sequence[_SkippedLink],
+  path: str | os.PathLike,
+  *,
+  is_naacl: bool,
+) -> None:
+  """Logs the number of links past the end of a sentence.
+
+  Args:
+    examples: Examples with the other links.
+    skipped_links: Links past the end of a sentence.
+    path: Path of the file with the links.
+    is_naacl: Whether the links are in the NAACL format.
+  """
+  num_skipped = len(skipped_links)
+  links = [
+    (link, (len(example.source_words), len(example.target_words)))
+    for example in examples
+    for link in example.possible
+  ]
+  links += [(skipped.indices, skipped.num_words) for skipped in skipped_links]
+  num_reversed_skipped = sum(
+    target >= num_source or source >= num_target
+    for (source, target), (num_source, num_target) in links
+  )
+  count = (
+    f'{path}: {num_skipped:,} of {plurals.format_count(len(links), "link")} '
+    f'{"is" if num_skipped == 1 else "are"} past the end of a sentence and '
+    f'will be ignored, such as {skipped_links[0].text} '
+    f'({skipped_links[0].location}).'
+  )
+  if (
+    num_skipped >= _MIN_REVERSED
+    and num_reversed_skipped <= _MAX_REVERSED_FRACTION * num_skipped
+  ):
+    command = (
+      "awk '{t = $2; $2 = $3; $3 = t; print}'"
+      if is_naacl
+      else r"sed -E 's/([0-9]+)([-p?])([0-9]+)/\3\2\1/g'"
+    )
+    logging.warning(
+      '%s The number would be %d if source and target were exchanged, so the '
+      'links are probably in the order target-source, and alignment scores '
+      'would be wrong. If the source and the target file were exchanged, pass '
+      'them in the other order. Otherwise, exchange the words of each link in '
+      'the file, for example with %s.',
+      count,
+      num_reversed_skipped,
+      command,
+      extra=logs.ONCE,
+    )
+    return
+  logging.warning(
+    '%s Check that the links belong to these sentences, and that the sentences '
+    'have the tokenization of the links.',
+    count,
+    extra=logs.ONCE,
+  )
 
 
 def _read_numbered_lines(path) -> dict[int, tuple[int, str]] | None:
