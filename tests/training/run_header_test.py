@@ -69,6 +69,7 @@ def setup(tmp_path):
     last_step=2000,
     log_metrics_every=50,
     hooks=(),
+    task_modules=(),
   )
   return types.SimpleNamespace(
     settings=settings,

@@ -25,8 +25,8 @@ from xlflax.models.attention import attention_backends
 from xlflax.objectives.finetuning import classification_objective
 from xlflax.objectives.model_calls import Pooling
 from xlflax.objectives.pretraining import sentence_alignment
-from xlflax.training import param_tree, training_setup
-from xlflax.training.checkpointing import run_directory
+from xlflax.training import param_tree, training_setup, unread_fields
+from xlflax.training.checkpointing import code_fingerprint, run_directory
 from xlflax.training.optimization import schedule_checks
 from xlflax.utils import logs, name_suggestions, user_modules
 
@@ -79,6 +79,10 @@ def log_run_header(
     logging.warning('%s', line, extra=logs.ONCE)
   for line in untrained_model_warnings(setup):
     logging.warning('%s', line, extra=logs.ONCE)
+  unread_fields.warn_of_unread_fields(
+    code_fingerprint.find_user_classes(settings),
+    code_fingerprint.describe_code(settings),
+  )
   for line in pooling_warnings(setup):
     logging.warning('%s', line, extra=logs.ONCE)
   # If there is a cache, `xlflax cache` has logged the anomalies.

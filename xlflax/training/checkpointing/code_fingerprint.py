@@ -42,6 +42,19 @@ def describe_code(settings: 'Trainer') -> dict[str, str]:
   return user_modules.digest_modules(modules | _find_modules(settings))
 
 
+def find_user_classes(settings: 'Trainer') -> list[type]:
+  """Returns the user-defined classes of a run's settings, without repetition.
+
+  Args:
+    settings: Settings of the run, which are the fields of its `Trainer`.
+  """
+  return [
+    cls
+    for cls in dict.fromkeys(_find_classes(settings))
+    if user_modules.is_user_extension(cls)
+  ]
+
+
 def describe_model_code(model: Any) -> dict[str, str]:
   """Returns the hashes of the source files that define a model.
 

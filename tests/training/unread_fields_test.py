@@ -1,0 +1,87 @@
+"""Tests of finding fields of user-defined classes that no code reads."""
+
+import importlib
+
+import pytest
+
+from tests.errors import assert_mentions
+from xlflax.training import unread_fields
+
+_MODULE = """
+import dataclasses
+
+import optax
+from xlflax import training
+
+
+def clip(optimizer):
+  return optax.clip(optimizer.max_value)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Base(training.Optimizer):
+  momentum: float = 0.9
+  weight_decay: float = 0.1
+  max_value: float = 1.0
+  rates: str = 'rate'
+  total_steps: int | None = None
+
+  def make(self, rate):
+    getattr(self, 'rates')
+    return optax.chain(clip(self), optax.sgd(rate, self.momentum))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Derived(Base):
+  nesterov: bool = False
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Other(training.Optimizer):
+  weight_decay: float = 0.1
+
+  def make(self, rate):
+    return optax.adamw(rate, weight_decay=self.weight_decay)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Printed(training.Optimizer):
+  unread: float = 0.1
+
+  def make(self, rate):
+    return optax.sgd(rate)
+"""
+
+
+@pytest.fixture
+def import_module(tmp_path, monkeypatch):
+  monkeypatch.syspath_prepend(tmp_path)
+
+  def write_and_import(name: str, source: str):
+    (tmp_path / f'{name}.py').write_text(source)
+    return importlib.import_module(name)
+
+  return write_and_import
+
+
+def test_fields_without_a_reader_are_found(import_module, caplog):
+  module = import_module('uft_optimizers', _MODULE)
+  line = _MODULE[: _MODULE.index('weight_decay')].count('\n') + 1
+  unread = {'weight_decay': f'uft_optimizers.py:{line}'}
+  find = unread_fields.find_unread_fields
+  assert find(module.Base, ['uft_optimizers']) == unread
+  assert find(module.Derived, ['uft_optimizers']).keys() == {
+    'weight_decay',
+    'nesterov',
+  }
+  assert find(module.Other, ['uft_optimizers']) == {}
+  unread_fields.warn_of_unread_fields([module.Base], ['uft_optimizers'])
+  assert_mentions(caplog.text, 'Base.weight_decay', *unread.values())
+
+
+def test_fields_of_classes_with_reflection_are_not_reported(import_module):
+  source = _MODULE + '\n\ndef describe(x):\n  return dataclasses.asdict(x)\n'
+  module = import_module('uft_reflection', source)
+  assert not unread_fields.find_unread_fields(
+    module.Printed, ['uft_reflection']
+  )
