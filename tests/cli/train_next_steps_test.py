@@ -198,6 +198,21 @@ def test_hint_mentions_stop_after_steps_if_it_was_reached():
   assert 'stop_after_steps' not in hint
 
 
+def test_commands_after_a_hook_stopped_the_run_use_its_checkpoint():
+  stopped = _RESULT | {
+    'finished': False,
+    'step': 2000,
+    'checkpoint': 2000,
+    'stopped_by': 'EarlyStopping',
+  }
+  hint, *commands = train_next_steps.next_commands(_trainer(), stopped)
+  assert_mentions(hint, 'EarlyStopping', 'Trainer.hooks', '2,000', 'MODEL_DIR')
+  assert commands == train_next_steps.next_commands(_trainer(), _RESULT)
+  stopped |= {'step': 0, 'checkpoint': None}
+  (hint,) = train_next_steps.next_commands(_trainer(), stopped)
+  assert_mentions(hint, 'EarlyStopping', 'Trainer.hooks')
+
+
 def test_export_formats_are_logged(caplog):
   caplog.set_level('INFO')
   train_next_steps.log_export(_trainer())

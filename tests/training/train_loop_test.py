@@ -109,6 +109,25 @@ def test_hook_requests_a_save_and_a_stop(make_run):
   assert not result['finished'] and result['step'] == 6
 
 
+@pytest.mark.parametrize('step', [0, 6, 16])
+def test_hook_that_stops_a_run_is_named(make_run, caplog, step):
+  class _Stop(hook_base.Hook):
+    def before_training(self, run):
+      return hook_base.Request(stop=step == 0)
+
+    def after_step(self, run, current_step, output):
+      return hook_base.Request(stop=current_step == step)
+
+  caplog.set_level('INFO')
+  result = train_loop.run_steps(make_run(hooks=[_Counter(), _Stop()]))
+  assert result['step'] == step
+  assert result['finished'] == (step == 16)
+  # A request after the last step has no effect.
+  assert result.get('stopped_by') == (None if step == 16 else '_Stop')
+  (line,) = [line for line in caplog.messages if f'step {step} of 16' in line]
+  assert ('_Stop' in line) == (step < 16)
+
+
 @pytest.mark.parametrize(('at', 'to'), [(6, 4), (3, 0)])
 def test_hook_requests_a_rewind(make_run, at, to):
   """The state of the hook is also restored, even at the start of training."""

@@ -80,13 +80,14 @@ def next_commands(trainer: Any, result: dict[str, Any]) -> list[str]:
     trainer: Trainer that has finished or stopped training.
     result: Result of `Trainer.train`.
   """
-  directory = shlex.quote(result['model_dir'])
   if not result['finished']:
     if 'rejected_by' in result:
       return [
         f'Change `{result["rejected_by"]}.before_checkpoint` so that it '
         'returns True for a state to save. Then run the same command again.'
       ]
+    if 'stopped_by' in result:
+      return _suggest_after_stop(trainer, result)
     if result['checkpoint'] is None:
       return ['Run the same command again to start the run.']
     stop = trainer.stop_after_steps
@@ -100,6 +101,32 @@ def next_commands(trainer: Any, result: dict[str, Any]) -> list[str]:
       'Run the same command again to resume from the checkpoint of step '
       f'{result["checkpoint"]:,}.'
     ]
+  return _commands_for_checkpoint(trainer, result)
+
+
+def _suggest_after_stop(trainer: Any, result: dict[str, Any]) -> list[str]:
+  """Returns advice and commands for a run that a hook has stopped."""
+  hook, checkpoint = result['stopped_by'], result['checkpoint']
+  if checkpoint is None:
+    return [
+      f'The hook {hook} stopped the run before its first step. Correct it, or '
+      'remove it from Trainer.hooks, and run the same command again.'
+    ]
+  return [
+    f'The hook {hook} stopped the run. If this was intended, use the '
+    f'checkpoint of step {checkpoint:,} as in the commands below. The same '
+    f'command would resume from this checkpoint with the saved state of '
+    f'{hook}, which may stop the run again. To train from step '
+    f'{checkpoint:,} on, remove {hook} from Trainer.hooks and run the same '
+    f'command again. If {hook} stopped the run too early, correct it and train '
+    'with another MODEL_DIR.',
+    *_commands_for_checkpoint(trainer, result),
+  ]
+
+
+def _commands_for_checkpoint(trainer: Any, result: dict[str, Any]) -> list[str]:
+  """Returns commands that use the last checkpoint of a run."""
+  directory = shlex.quote(result['model_dir'])
   corpus = shlex.quote(trainer.corpus or 'CORPUS')
   from xlflax.models import encoder_decoder
   from xlflax.objectives.finetuning import finetuning_objective

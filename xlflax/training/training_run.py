@@ -178,7 +178,7 @@ class TrainingRun:
   def before_training(self) -> None:
     """Opens metric writers and data, and calls the hooks' `before_training`."""
     self._open_metrics(first_time=not self.step)
-    requests = [
+    results = [
       hook_results.check_request(
         hook, 'before_training', hook.before_training(self)
       )
@@ -194,7 +194,13 @@ class TrainingRun:
       )
     # The loaders may be read directly only before the prefetchers use them.
     self._open_prefetchers()
-    self.carry_out([request for request in requests if request])
+    self.carry_out(
+      [
+        (hook, request)
+        for hook, request in zip(self.hooks, results, strict=True)
+        if request is not None
+      ]
+    )
 
   def close(self) -> None:
     """Closes all resources, the checkpoints last, even if an error occurs."""
@@ -227,10 +233,13 @@ class TrainingRun:
       goodput.format_goodput(seconds),
     )
     logging.info(
-      '%s at step %d of %d. %s',
+      '%s at step %d of %d%s. %s',
       'Finished' if finished else 'Stopped',
       self.step,
       self.trainer.steps,
+      f', as requested by the hook {self.results["stopped_by"]}'
+      if 'stopped_by' in self.results
+      else '',
       self.checkpoints.describe_last(),
     )
     return {
@@ -335,8 +344,8 @@ class TrainingRun:
 
   def after_step(
     self, output: train_step.StepOutput
-  ) -> list[hook_base.Request]:
-    """Counts a step, calls the hooks and returns their requests."""
+  ) -> list[tuple[hook_base.Hook, hook_base.Request]]:
+    """Counts a step, calls the hooks and returns them with their requests."""
     self.step += 1
     self.accumulator.add(output)
     self._queue.add(self.step, output.loss)
@@ -344,28 +353,38 @@ class TrainingRun:
     for hook in self.hooks:
       request = hook_results.call_after_step(hook, self, self.step, output)
       if request is not None:
-        requests.append(request)
+        requests.append((hook, request))
         if request.rewind:
           return requests
     with self.clock.waiting():
       self._queue.make_room()
     return requests
 
-  def carry_out(self, requests: Sequence[hook_base.Request]) -> None:
-    """Rewinds, saves and stops the run as requested by the hooks."""
-    for request in requests:
+  def carry_out(
+    self, requests: Sequence[tuple[hook_base.Hook, hook_base.Request]]
+  ) -> None:
+    """Rewinds, saves and stops the run as requested by the hooks.
+
+    Args:
+      requests: Hooks with their requests, in the order of the calls.
+    """
+    for _, request in requests:
       if request.rewind:
         self._rewind(request.reason)
         return
-    if any(request.save for request in requests):
+    if any(request.save for _, request in requests):
       metrics: dict[str, float] = {}
-      for request in requests:
+      for _, request in requests:
         metrics.update(request.metrics or {})
       self.save(metrics or None)
-    for request in requests:
+    for _, request in requests:
       if request.error is not None:
         raise request.error
-    self.stop_requested |= any(request.stop for request in requests)
+    for hook, request in requests:
+      if request.stop:
+        self.stop_requested = True
+        if user_modules.is_user_extension(type(hook)) and not self.is_finished:
+          self.results.setdefault('stopped_by', type(hook).__name__)
 
   def save(self, metrics: dict[str, float] | None = None) -> None:
     """Saves a checkpoint, unless a hook rejects the state.
