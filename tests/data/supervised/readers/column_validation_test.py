@@ -149,6 +149,82 @@ def test_suspicious_columns_cause_a_warning(tmp_path, rows, values, caplog):
   assert_mentions(caplog.text, 'a.tsv', *values)
 
 
+def _pairs(count=60):
+  """Returns rows of label, premise, which occurs three times, and hypothesis."""
+  return [
+    (_LABELS[i % 3], f'{_sentence(i // 3)} {i // 3}', f'{_sentence(i + 7)} {i}')
+    for i in range(count)
+  ]
+
+
+@pytest.mark.parametrize('labels', [None, {label: label for label in _LABELS}])
+@pytest.mark.parametrize('text, unused', [(1, 2), (2, 1)])
+def test_unused_second_text_causes_a_warning(
+  tmp_path, text, unused, labels, caplog
+):
+  path = _write(tmp_path / 'a.tsv', _pairs())
+  columns = {'text': text, 'label': 0}
+  with caplog.at_level(logging.WARNING):
+    _read(path, columns=columns, labels=labels)
+  [record] = caplog.records
+  assert_mentions(record.getMessage(), path, unused, 'OPTIONS')
+  [options] = re.findall(r"{'columns': {.*?}}", record.getMessage())
+  caplog.clear()
+  [example, *_] = _read(
+    path, labels=labels, **ast.literal_eval(options)
+  ).examples
+  assert example.paired_text == _pairs()[0][unused]
+  assert not caplog.records
+
+
+def test_unused_second_text_is_named_as_in_the_file(tmp_path, caplog):
+  names = ('gold_label', 'premise', 'hypothesis')
+  table = _write(tmp_path / 'a.tsv', [names, *_pairs()])
+  objects = tmp_path / 'a.jsonl'
+  objects.write_text(
+    ''.join(
+      json.dumps(dict(zip(names, row, strict=True))) + '\n' for row in _pairs()
+    )
+  )
+  columns = {'text': 'premise', 'label': 'gold_label'}
+  with caplog.at_level(logging.WARNING):
+    _read(table, columns=columns)
+    _read(objects, 'jsonl', columns=columns)
+  for record, path in zip(caplog.records, (table, objects), strict=True):
+    assert_mentions(record.getMessage(), path, "'paired_text': 'hypothesis'")
+
+
+@pytest.mark.parametrize(
+  'unused',
+  [
+    lambda i, text: f'https://example.org/{i}/{"-".join(text.split())}',
+    lambda i, text: f'Mon Oct {i} 20:19:{i} +0000 2018',
+    lambda i, text: ('news and politics', 'sports and games')[i % 2],
+    lambda i, text: f'[{text} .] [X: {text.split()[0]}]',
+    lambda i, text: text.upper().replace(' ', '  ,'),
+    lambda i, text: f'{_sentence(i, _GREEK)} {i}',
+    lambda i, text: f'corpus/document {i}',
+  ],
+  ids=['url', 'date', 'genre', 'annotated', 'variant', 'translation', 'id'],
+)
+def test_other_unused_columns_are_accepted(tmp_path, unused, caplog):
+  rows = [
+    (text, unused(i, text), label)
+    for i, (label, text, _) in enumerate(_rows(60))
+  ]
+  path = _write(tmp_path / 'a.tsv', rows)
+  with caplog.at_level(logging.WARNING):
+    _read(path, columns={'text': 0, 'label': 2})
+  assert not caplog.records
+
+
+def test_text_of_several_columns_causes_no_warning(tmp_path, caplog):
+  path = _write(tmp_path / 'a.tsv', [(*row, row[1]) for row in _pairs()])
+  with caplog.at_level(logging.WARNING):
+    _read(path, columns={'text': [1, 3], 'label': 0})
+  assert not caplog.records
+
+
 def test_explicit_labels_skip_the_check(tmp_path):
   rows = [(f'{_sentence(i)} {i}', f'{_sentence(i)}!{i}') for i in range(30)]
   path, columns = _write(tmp_path / 'a.tsv', rows), {'text': 0, 'label': 1}

@@ -117,6 +117,7 @@ def read_tsv(
     quoting=quoting,
     paired_language=paired_language,
   )
+  column_validation.check_unused_texts(file_columns, columns, path)
   if labels is None:
     column_validation.check_classes(
       reading.examples, file_columns, columns, path
@@ -211,6 +212,7 @@ def read_jsonl(
 
   options = _ReaderOptions(path, language, columns, labels, paired_language)
   reading = _read_examples(options, line_getters())
+  column_validation.check_unused_texts(file_columns, columns, path)
   if labels is None:
     column_validation.check_classes(
       reading.examples, file_columns, columns, path

@@ -8,6 +8,7 @@ are not checked.
 
 import itertools
 import logging
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,10 @@ _MIN_ROWS_FOR_ERROR = 10
 _MIN_ROWS_FOR_WARNING = 20
 _MAX_TAGS = 20  # More different tags may be words.
 _MIN_TOKENS = 50
+# Number of rows from which unused texts are reported, and the similarity of the
+# character trigrams of two columns above which they are in the same language.
+_MIN_ROWS_FOR_UNUSED_TEXT = 50
+_MIN_SIMILARITY = 0.6
 # Class names usually have fewer characters than sentences.
 _SENTENCE_LENGTH = 25
 # The same for characters beyond U+2E80, which are written without spaces.
@@ -69,6 +74,28 @@ class Columns:
     """
     return [
       key for key, values in self._values.items() if _are_sentences(set(values))
+    ]
+
+  def find_unused_texts(self, columns: Mapping[str, Any]) -> list[Key]:
+    """Returns the names of columns that may contain the second text of a pair.
+
+    Most of their values are sentences in the language of the text, which differ
+    from row to row and do not contain the text itself.
+
+    Args:
+      columns: Mapping from example fields to columns of the file. The field
+        `text` is read from one column.
+    """
+    used_columns: set[Key] = set()
+    for column in columns.values():
+      used_columns.update([column] if isinstance(column, Key) else column)
+    keys = {self.get_name(key): key for key in self._values}
+    used_names = {self.get_name(column) for column in used_columns}
+    texts = self._values.get(keys.get(self.get_name(columns['text']), ''), [])
+    return [
+      name
+      for name, key in keys.items()
+      if name not in used_names and _are_paired(texts, self._values[key])
     ]
 
   def get_name(self, key: Key) -> Key:
@@ -141,6 +168,37 @@ def check_classes(
     _warn(
       path, f'{num_examples} examples have {num_texts} different texts', texts
     )
+
+
+def check_unused_texts(
+  file_columns: Columns, columns: Mapping[str, Any], path: Any
+) -> None:
+  """Warns if the second text of pairs does not seem to be read.
+
+  Args:
+    file_columns: Values of all columns in the file.
+    columns: Mapping from example fields to the columns from which they are
+      read. If it has the field `paired_text`, or if the text is read from
+      several columns, there is no warning.
+    path: Path of the file, for the warning.
+  """
+  if 'paired_text' in columns or not isinstance(columns['text'], Key):
+    return
+  names = file_columns.find_unused_texts(columns)
+  if not names:
+    return
+  options = dict(columns) | {'paired_text': names[0]}
+  logging.warning(
+    '%s: The text of %s %s is not used. If it is the second text of pairs, '
+    "such as the hypothesis of natural language inference, add 'paired_text' "
+    "to the columns: {'columns': %s}. %s",
+    path,
+    'the column' if len(names) == 1 else 'the columns',
+    ', '.join(map(repr, names)),
+    options,
+    file_reading.OPTION_MACROS,
+    extra=logs.ONCE,
+  )
 
 
 def check_scores(
@@ -351,6 +409,42 @@ def _are_texts(values: Sequence[str]) -> bool:
   """Returns whether most values are different and most are sentences."""
   distinct = set(values)
   return len(distinct) > len(values) / 2 and _are_sentences(distinct)
+
+
+def _are_paired(texts: Sequence[str], others: Sequence[str]) -> bool:
+  """Returns whether two columns seem to contain the two texts of pairs.
+
+  Variants of the text, such as the text with annotations, and translations are
+  not the second text of pairs.
+  """
+  distinct = set(others)
+  if (
+    len(texts) != len(others)
+    or len(texts) < _MIN_ROWS_FOR_UNUSED_TEXT
+    or len(distinct) <= len(others) / 5
+    or not _are_sentences(distinct)
+  ):
+    return False
+  num_variants = sum(
+    map(
+      _is_variant, texts[: corpus_checks.LINES], others[: corpus_checks.LINES]
+    )
+  )
+  if num_variants > len(texts[: corpus_checks.LINES]) / 2:
+    return False
+  counts = [
+    text_language.count_trigrams(' '.join(column[: corpus_checks.NUM_PAIRS]))
+    for column in (texts, others)
+  ]
+  return text_language.trigram_similarity(*counts) > _MIN_SIMILARITY
+
+
+def _is_variant(first: str, second: str) -> bool:
+  """Returns whether the words of one text occur in this order in the other."""
+  words = [re.findall(r'\w+', text.lower()) for text in (first, second)]
+  shorter, longer = sorted(words, key=len)
+  remaining_words = iter(longer)
+  return all(word in remaining_words for word in shorter)
 
 
 def _are_sentences(distinct: Collection[str]) -> bool:
