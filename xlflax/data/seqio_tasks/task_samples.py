@@ -162,7 +162,7 @@ def _list_files(source: seqio.FileDataSource, split: str) -> set[str]:
 def _describe_shared_files(name: str, split: str, files: list[str]) -> str:
   """Returns the warning for a split that contains training files."""
   definition = data_sources.find_definition(name)
-  where = f' ({definition})' if definition else ''
+  where = f', registered in {definition},' if definition else ''
   return (
     f'The splits {TRAIN} and {split} of the task {name}{where} both contain '
     f'{name_suggestions.format_names(files)}, so results on the split {split} '
