@@ -1005,7 +1005,7 @@ def describe_escape_sequences(
   matches = [
     next(filter(None, map(_ESCAPE_SEQUENCE.search, example)), None)
     for example in examples
-    if not _is_json_object(example[0])
+    if any('\\' in text for text in example) and not _is_json_object(example[0])
   ]
   escaped = [match for match in matches if match is not None]
   if len(escaped) <= max(_MIN_COUNT, _MIN_FRACTION * len(examples)):
