@@ -299,7 +299,7 @@ def test_frozen_language_parts_require_a_sharing_plan(settings_of):
   assert settings.optimizer.frozen == ('model/language_specific',)
   assert settings.datasets[0].batching.value == 'one_language'
   with raises_error(
-    errors.ConfigError, got='model/language_specific', where='frozen parameters'
+    errors.ConfigError, got='model/language_specific', where='AdamW.frozen'
   ):
     gin_files.trace_steps(settings)  # This model has no sharing plan.
 

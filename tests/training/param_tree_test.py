@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax.training import param_tree
 from xlflax.training.optimization import optimizers
 from xlflax.utils import errors
@@ -56,3 +56,48 @@ def test_patterns_without_a_match_are_reported_with_names():
     mentions=('model/a/0', 'model/a/1', 'model/b'),
   ):
     param_tree.check_patterns(('b$', 'c$'), _TREE, where='here')
+
+
+def _encoder(**layers):
+  return {
+    'model': {
+      'embeddings': {name: jnp.ones(2) for name in 'abcdefghi'},
+      'head_norm': {'scale': jnp.ones(2)},
+    }
+    | layers
+  }
+
+
+_NORM = {'mlp_norm': {'scale': jnp.ones([2, 4])}}
+
+
+@pytest.mark.parametrize(
+  'pattern',
+  ['model/layers/0/', r'encoder\.layer\.[0-5]\.', 'layers_(0|1)/', r'layer_\d'],
+)
+def test_pattern_with_a_layer_number_explains_stacked_layers(pattern):
+  with raises_error(errors.ConfigError, got=pattern) as caught:
+    param_tree.check_patterns(
+      (pattern,), _encoder(layers=_NORM), where='AdamW.frozen'
+    )
+  assert_mentions(caught.value.what, 'model/head_norm/scale')
+  assert_mentions(caught.value.what, 'model/layers/mlp_norm/scale')
+  assert_mentions(
+    caught.value.fix, 'scan_layers = False', 'model/layers_0/mlp_norm/scale'
+  )
+
+
+@pytest.mark.parametrize(
+  ('pattern', 'layers'),
+  [
+    ('model/layers/0/', {'layers_0': _NORM, 'layers_1': _NORM}),
+    ('model/layers/atention', {'layers': _NORM}),
+  ],
+)
+def test_other_patterns_do_not_explain_stacked_layers(pattern, layers):
+  with raises_error(errors.ConfigError, got=pattern, fix=None) as caught:
+    param_tree.check_patterns(
+      (pattern,), _encoder(**layers), where='AdamW.frozen'
+    )
+  example = f'model/{next(iter(layers))}/mlp_norm/scale'
+  assert_mentions(caught.value.what, example)

@@ -13,6 +13,10 @@ import jax
 
 from xlflax.utils import errors
 
+_MAX_EXAMPLES = 8
+# Number of a layer in a pattern, as in 'layers_0/' and r'layer\.[0-5]\.'.
+_LAYER_NUMBER = re.compile(r'layers?[\\/._\[(]*(\d|\\d)')
+
 
 def path_name(path) -> str:
   """Converts a `jax.tree_util` key path to a name such as 'a/b/0'."""
@@ -67,7 +71,13 @@ def matches_pattern(patterns: Sequence[str], parameter: str) -> bool:
   return any(re.search(pattern, parameter) for pattern in patterns)
 
 
-def check_patterns(patterns: Sequence[str], tree, *, where: str) -> None:
+def check_patterns(
+  patterns: Sequence[str],
+  tree,
+  *,
+  where: str,
+  optional_names: Sequence[str] = (),
+) -> None:
   """Checks that each pattern matches at least one parameter.
 
   Args:
@@ -75,6 +85,8 @@ def check_patterns(patterns: Sequence[str], tree, *, where: str) -> None:
       names.
     tree: Parameters as a tree.
     where: Field that contains the patterns, for the error message.
+    optional_names: Names that patterns may match although not all models have
+      such parameters.
 
   Raises:
     ConfigError: If a pattern matches no parameter or is not a valid regular
@@ -82,16 +94,55 @@ def check_patterns(patterns: Sequence[str], tree, *, where: str) -> None:
   """
   parameter_names = list(flatten_params(tree))
   for pattern in patterns:
-    if not _matches_any(pattern, parameter_names, where):
-      names = ', '.join(parameter_names[:8]) + (
-        ', …' if len(parameter_names) > 8 else ''
+    if not _matches_any(pattern, [*parameter_names, *optional_names], where):
+      examples = _select_examples(parameter_names)
+      names = ', '.join(examples[:_MAX_EXAMPLES]) + (
+        ', …' if len(examples) > _MAX_EXAMPLES else ''
       )
       raise errors.ConfigError(
         'The pattern does not match the name of any parameter. The parameters '
         f'have names such as {names}',
         got=pattern,
         where=where,
+        fix=_suggest_separate_layers(pattern, parameter_names),
       )
+
+
+def _select_examples(parameter_names: Sequence[str]) -> list[str]:
+  """Returns one parameter of each module of the model and of the heads.
+
+  Modules whose names differ only in a number count as one module.
+  """
+  examples: dict[str, str] = {}
+  for name in parameter_names:
+    module = '/'.join(name.split('/')[:2])
+    examples.setdefault(re.sub(r'\d+', '0', module), name)
+  if len(examples) < _MAX_EXAMPLES and len(parameter_names) <= _MAX_EXAMPLES:
+    return list(parameter_names)
+  return list(examples.values())
+
+
+def _suggest_separate_layers(
+  pattern: str, parameter_names: Sequence[str]
+) -> str | None:
+  """Returns the hint for a pattern with the number of a stacked layer.
+
+  Returns None if the pattern does not contain such a number, or if the layers
+  of the model are not stacked.
+  """
+  stacked = [name for name in parameter_names if '/layers/' in name]
+  if not stacked or not _LAYER_NUMBER.search(pattern):
+    return None
+  layers, _, rest = stacked[0].partition('/layers/')
+  return (
+    f'Each array under {layers}/layers/ contains the parameters of all layers, '
+    'so no pattern selects a single layer. Set `scan_layers = False` in the '
+    'configuration of the model, for example '
+    'model_config.EncoderConfig.scan_layers = False, or in fine-tuning '
+    "pretrained.load_model.overrides = {'scan_layers': False}. The parameters "
+    f'of the first layer then have names such as {layers}/layers_0/{rest}, and '
+    f"the pattern '{layers}/layers_0/' selects them."
+  )
 
 
 def _matches_any(

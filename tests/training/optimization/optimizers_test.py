@@ -246,15 +246,13 @@ def test_overridden_rates_with_frozen_parameters_and_clipping():
   new = _step(optimizer, params, jax.tree.map(lambda x: 9 * x, params))
   assert float(new['a']) == pytest.approx(0.9, rel=1e-4)
   assert float(new['b']) == float(new['c']) == 1.0
-  with raises_error(
-    errors.ConfigError, where='optimizer.learning_rate_overrides'
-  ):
+  with raises_error(errors.ConfigError, where='Adam.learning_rate_overrides'):
     optimizers.Adam(
       learning_rate=0.1, learning_rate_overrides=(('none', 1.0),)
     ).check(params)
 
 
-@pytest.mark.parametrize('field', ['trainable', 'frozen'])
+@pytest.mark.parametrize('field', ['trainable', 'frozen', 'no_decay'])
 def test_pattern_without_a_match_is_rejected(field, params):
   optimizer = optimizers.AdamW(learning_rate=0.1, **{field: ('no_such',)})
   with pytest.raises(errors.ConfigError) as error:
@@ -262,12 +260,31 @@ def test_pattern_without_a_match_is_rejected(field, params):
   text = str(error.value)
   assert 'Got: no_such' in text
   assert 'model/embeddings/language' in text
-  assert f'Where: {field} parameters' in text
+  assert f'Where: AdamW.{field}' in text
+
+
+@pytest.mark.parametrize(
+  'cls', [optimizers.AdamW, optimizers.StableAdamW, optimizers.Muon]
+)
+def test_patterns_without_weight_decay_may_not_match_in_small_models(cls):
+  """For example, a model without biases, or without norms."""
+  params = {'model': {'layers': {'kernel': jnp.ones([2, 4, 4])}}}
+  cls(learning_rate=0.1).check(params)
+  cls(learning_rate=0.1, no_decay=('bias', '_norm/|norm/', 'layers')).check(
+    params
+  )
+  with raises_error(
+    errors.ConfigError,
+    got='LayerNorm.weight',
+    where=f'{cls.__name__}.no_decay',
+    mentions='model/layers/kernel',
+  ):
+    cls(learning_rate=0.1, no_decay=('bias', 'LayerNorm.weight')).check(params)
 
 
 def test_invalid_regular_expression_is_rejected(params):
   optimizer = optimizers.AdamW(learning_rate=0.1, frozen=('(',))
-  with raises_error(errors.ConfigError, got='(', where='frozen parameters'):
+  with raises_error(errors.ConfigError, got='(', where='AdamW.frozen'):
     optimizer.check(params)
 
 

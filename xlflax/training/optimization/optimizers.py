@@ -29,6 +29,8 @@ Rates = Sequence[tuple[str, Rate]]
 # Fairseq, in which RoBERTa and XLM-R were trained, decays all parameters, which
 # corresponds to `no_decay=()`.
 NO_DECAY = (r'bias$', r'norm[^/]*/scale$', r'/scale$')
+# A pattern in `no_decay` may match these names in a model without biases.
+_NAMES_WITHOUT_DECAY = ('model/layers/norm/bias', 'model/layers/norm/scale')
 # The matrices of the layers, without embeddings, heads and the output.
 HIDDEN = (r'(^|/)layers(_\d+)?/.*kernel$',)
 
@@ -143,16 +145,23 @@ class Optimizer(validation.ValidatedFields, abc.ABC):
       ConfigError: If a pattern matches no parameter, or no parameter is
         trained.
     """
-    rate_patterns = tuple(
-      pattern for pattern, _ in self.learning_rate_overrides
-    )
-    param_tree.check_patterns(
-      self.trainable, tree, where='trainable parameters'
-    )
-    param_tree.check_patterns(self.frozen, tree, where='frozen parameters')
-    param_tree.check_patterns(
-      rate_patterns, tree, where='optimizer.learning_rate_overrides'
-    )
+    patterns = {
+      'trainable': self.trainable,
+      'frozen': self.frozen,
+      'learning_rate_overrides': tuple(
+        pattern for pattern, _ in self.learning_rate_overrides
+      ),
+    }
+    no_decay = getattr(self, 'no_decay', ())
+    if isinstance(no_decay, tuple | list):
+      patterns['no_decay'] = tuple(no_decay)
+    for name, values in patterns.items():
+      param_tree.check_patterns(
+        values,
+        tree,
+        where=errors.field_location(self, name),
+        optional_names=_NAMES_WITHOUT_DECAY if name == 'no_decay' else (),
+      )
     if not any(self.is_trainable(n) for n in param_tree.flatten_params(tree)):
       raise errors.ConfigError(
         'The optimizer must have at least one trainable parameter, but it has '
