@@ -38,6 +38,28 @@ def test_identical_sentences_are_retrieved(eval_model, sentences):
   assert {row['accuracy'] for row in result.tables['layers']} == {1.0}
 
 
+@pytest.mark.parametrize(
+  'num_copies, warns', [(0, False), (1, False), (9, True)]
+)
+def test_duplicates_limit_the_accuracy(
+  eval_model, sentences, caplog, num_copies, warns
+):
+  text = [f'{sentence} {i}' for i, sentence in enumerate(sentences('de', 30))]
+  text = text[: 30 - num_copies] + text[:num_copies]
+  task = retrieval_task.Retrieval(
+    source=InMemoryPairs(text={('de', 'de'): (text, text)}), pair_filter='none'
+  )
+  result = task.evaluate(eval_model)
+  maximum = (30 - num_copies) / 30
+  assert result.metrics['accuracy/de-de'] <= maximum
+  notes = [note for note in result.notes if 'copies' in note]
+  assert len(notes) == bool(num_copies)
+  for note in notes:
+    assert_mentions(note, f'{num_copies} of 30', f'{maximum:.3f}')
+  warnings = [message for message in caplog.messages if 'copies' in message]
+  assert len(warnings) == warns
+
+
 def test_ten_nearest_equal_a_full_sort(eval_model, sentences, tmp_path):
   text = sentences('de', 30), sentences('en', 30)
   task = retrieval_task.Retrieval(

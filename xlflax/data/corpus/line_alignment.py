@@ -10,10 +10,12 @@ windows are below 0.3. The lengths of lines that are 4 to 20 lines apart have a
 correlation above 0.54 in 1 % of the windows, and of at most 0.5 in these 8.
 
 The rank correlation of the lengths of 200 to 500 translations is above 0.4 in
-all samples of this text and of XQuAD, PAWS-X and the Open Source Guides. It is
+all samples of this text and of XQuAD, PAWS-X and the Open Source Guides. In 455
+samples of 100 pairs of Tatoeba and Bible verses, it is above 0.35. It is
 more robust than Pearson's correlation to pairs with a placeholder, which occur
-in PAWS-X. After both sides are shuffled separately, it is below 0.1 in 92 % of
-the samples of 200 pairs and in 98 % of the samples of 500 pairs.
+in PAWS-X. After both sides are shuffled separately, it is below 0.1 in 84 % of
+the samples of 100 pairs, in 92 % of the samples of 200 pairs and in 98 % of the
+samples of 500 pairs.
 """
 
 import collections
@@ -42,7 +44,7 @@ _MIN_STANDARD_DEVIATION = 0.15
 # words and their translations may be uncorrelated, so the median length in
 # characters must reach the minimum on one side.
 _MAX_RANK_CORRELATION = 0.1
-_MIN_PAIRS = 200
+_MIN_PAIRS = 100
 _MIN_RANK_STANDARD_DEVIATION = 0.2
 _MIN_MEDIAN_LENGTH = 15
 
@@ -104,7 +106,7 @@ def find_uncorrelated_lengths(pairs: Sequence[tuple[str, str]]) -> float | None:
   """Returns the correlation of source and target length if it is almost zero.
 
   Args:
-    pairs: Sources and targets. The result is None if there are fewer than 200
+    pairs: Sources and targets. The result is None if there are fewer than 100
       pairs, if most texts are single words, or if the lengths hardly vary.
 
   Returns:

@@ -9,7 +9,8 @@ for pairs that share strings.
 import collections
 import dataclasses
 import enum
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -32,8 +33,11 @@ from xlflax.evaluation.metrics.string_overlap import Kind
 from xlflax.evaluation.sentence_embedding import Centering
 from xlflax.evaluation.tasks import head_task, sentence_task
 from xlflax.similarity import cosine, neighbors
-from xlflax.utils import errors, validation
+from xlflax.utils import errors, logs, validation
 
+_LOG = logging.getLogger(__name__)
+# Duplicates cause a warning if they limit the accuracy to a lower value.
+_MIN_MAXIMUM_ACCURACY = 0.95
 # Columns of the table `layers` whose values at `layer` are metrics.
 _LAYER_COLUMNS = [
   'accuracy',
@@ -328,13 +332,54 @@ class Retrieval(sentence_task.SentenceTask):
       )
     if len(scored_indices) < size:
       notes.append(f'{"-".join(pair)}: {trivial_pairs} are left out')
+    first, second = (
+      [side[i] for i in scored_indices] for side in (text.first, text.second)
+    )
+    self._check_duplicates(pair, first, second, notes)
     return _TestSet(
-      first=[text.first[i] for i in scored_indices],
-      second=[text.second[i] for i in scored_indices],
+      first=first,
+      second=second,
       kinds=np.array([kinds[i] for i in scored_indices]),
       counts={'sentences': len(scored_indices)}
       | {kind.value: kind_counts[kind] for kind in Kind},
     )
+
+  def _check_duplicates(
+    self,
+    pair: text_sources.Pair,
+    first: Sequence[str],
+    second: Sequence[str],
+    notes: list[str],
+  ) -> None:
+    """Adds a note, and logs a warning, if sentences occur several times.
+
+    Copies of a sentence have the same vector, but only the copy in the same
+    line counts as the translation.
+    """
+    num_distinct = [len(set(side)) for side in (first, second)]
+    maximum = sum(num_distinct) / (2 * len(first))
+    if maximum == 1:
+      return
+    duplicates = ' and '.join(
+      f'{len(first) - count} of {len(first)} sentences in {code}'
+      for code, count in zip(pair, num_distinct, strict=True)
+      if count < len(first)
+    )
+    notes.append(
+      f'{"-".join(pair)}: {duplicates} are copies of another sentence, so that '
+      f'accuracy is at most {maximum:.3f}'
+    )
+    if maximum < _MIN_MAXIMUM_ACCURACY:
+      _LOG.warning(
+        '%s: In %s, %s are copies of another sentence. Only the copy in the '
+        'same line counts as the translation, so that accuracy is at most '
+        '%.3f. Remove the duplicates from the test set.',
+        self.name,
+        '-'.join(pair),
+        duplicates,
+        maximum,
+        extra=logs.ONCE,
+      )
 
   def _score_layers(
     self,

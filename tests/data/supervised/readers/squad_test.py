@@ -1,6 +1,7 @@
 """Tests of the SQuAD reader."""
 
 import json
+import re
 
 import pytest
 
@@ -73,6 +74,39 @@ def test_answers_that_do_not_match_are_moved_and_listed(write):
   moved, missing = reading.problems
   assert_mentions(moved, path, 'q1', 'ς. Ομή', 20, 'Ομήρου', 23)
   assert_mentions(missing, path, 'q1', 'ρου Ιλ', 3, 'Virgil')
+
+
+@pytest.mark.parametrize(
+  'encoding, size, unit',
+  [('utf-8', 1, 'UTF-8 bytes'), ('utf-16-le', 2, 'UTF-16 code units')],
+)
+def test_offsets_in_other_units_are_converted(
+  write, caplog, encoding, size, unit
+):
+  """The nearest occurrence of the text would be another one."""
+  context = '😀😀 Ο Όμηρος και ο Όμηρος. Ομηρικά έπη: ο Όμηρος τα έγραψε.'
+  starts = [m.start() for m in re.finditer('Όμηρος', context)]
+  offsets = [len(context[:i].encode(encoding)) // size for i in starts]
+  questions = [
+    {
+      'id': f'q{i}',
+      'question': 'Ποιος;',
+      'answers': [{'text': 'Όμηρος', 'answer_start': offset}],
+    }
+    for i, offset in enumerate(offsets)
+  ]
+  paragraphs = [{'context': context, 'qas': questions}]
+  path = write('units.json', json.dumps({'data': [{'paragraphs': paragraphs}]}))
+  reading = squad.read_squad(path, 'el')
+  assert [q.answers[0].start for q in reading.examples] == starts
+  assert len(reading.problems) == 3
+  (warning,) = caplog.messages
+  assert_mentions(warning, path, 3, 'answer_start', unit)
+
+
+def test_a_few_wrong_offsets_cause_no_warning(write, caplog):
+  squad.read_squad(_file(write, _asked('q1', ('Ομήρου', 20))), 'el')
+  assert not caplog.messages
 
 
 @pytest.mark.parametrize('answers', [(), (('', 0),)])

@@ -5,15 +5,27 @@ XQuAD, MLQA and TyDiQA-GoldP have the format of SQuAD v1.1 (Rajpurkar et al.,
 does not answer them.
 """
 
+import collections
 import dataclasses
 import json
+import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from xlflax.data.supervised import file_formats, labeled_examples
 from xlflax.data.supervised.readers import column_validation, file_reading
-from xlflax.utils import validation
+from xlflax.utils import logs, validation
+
+_LOG = logging.getLogger(__name__)
+# Encoding, number of bytes per unit, and name of the unit.
+_OFFSET_UNITS = (
+  ('utf-8', 1, 'UTF-8 bytes'),
+  ('utf-16-le', 2, 'UTF-16 code units'),
+)
+# Minimum number and fraction of wrong offsets for a warning.
+_MIN_WRONG = 3
+_MIN_WRONG_FRACTION = 0.1
 
 
 class _Item(NamedTuple):
@@ -40,10 +52,11 @@ def read_squad(
 
   If all answers in a file are empty, as in the test sets that XTREME's script
   writes, the file is a blind test set, and `answers` is (). If the context does
-  not contain an answer at its offset, the answer is listed as a problem. The
-  answer is then moved to the text's nearest occurrence in the context, or its
-  `start` is set to -1 if the context does not contain the text. In a file with
-  answers, a question without an answer (SQuAD v2) is listed as a problem and
+  not contain an answer at its offset, the answer is listed as a problem. If the
+  offset counts UTF-8 bytes or UTF-16 code units, it is converted to characters.
+  Otherwise, the answer is moved to the text's nearest occurrence in the
+  context, or its `start` is set to -1 if the context does not contain the text.
+  A warning is logged if many offsets do not match. In a file with answers, a question without an answer (SQuAD v2) is listed as a problem and
   skipped, or it is kept with the answer `UNANSWERABLE`.
 
   Args:
@@ -65,6 +78,7 @@ def read_squad(
   problems: list[str] = []
   examples: list[labeled_examples.Question] = []
   id_counts: dict[str, int] = {}
+  offset_units: list[str] = []
   for item in _read_items(path):
     original_id = _get_field(item.question, 'id', (str, int), path, item.where)
     question_id = _make_unique(str(original_id), id_counts)
@@ -78,7 +92,7 @@ def read_squad(
         ).strip(),
         context=item.context,
         title=item.title,
-        answers=_read_answers(item, question_id, path, problems),
+        answers=_read_answers(item, question_id, path, problems, offset_units),
       )
     )
   file_reading.check_any(examples, path)
@@ -95,6 +109,7 @@ def read_squad(
   )
   if any(example.answers for example in examples):
     column_validation.check_answers(examples, path)
+    _warn_of_offsets(examples, path, offset_units)
     if keep_unanswerable:
       examples = _mark_unanswerable(examples)
     else:
@@ -146,9 +161,18 @@ def _read_items(path) -> Iterator[_Item]:
 
 
 def _read_answers(
-  item: _Item, question_id: str, path, problems: list[str]
+  item: _Item,
+  question_id: str,
+  path,
+  problems: list[str],
+  offset_units: list[str],
 ) -> tuple[labeled_examples.Answer, ...]:
-  """Returns a question's answers, and adds problems with them to `problems`."""
+  """Returns a question's answers.
+
+  Problems are added to `problems`. For each answer that the context does not
+  contain at its offset, the unit of the offset or '' is added to
+  `offset_units`.
+  """
   answers = []
   if item.question.get('answers') is None:
     return ()  # A blind file may have no list of answers.
@@ -160,14 +184,18 @@ def _read_answers(
     if not text.strip():
       continue
     if start < 0 or not item.context.startswith(text, start):
-      nearest_start = _find_nearest(item.context, text, start)
+      unit, nearest_start = _convert_offset(item.context, text, start)
+      offset_units.append(unit)
       context_text = item.context[max(start, 0) :][: len(text)]
       problems.append(
         f'{path}: question {question_id}: The context contains '
         f'{file_reading.shorten_quoted(context_text, 30)} at offset {start} '
         f'instead of the answer {file_reading.shorten_quoted(text, 30)}. '
         + (
-          f'Using the occurrence at offset {nearest_start}'
+          f'The offset counts {unit}. Using the character offset '
+          f'{nearest_start}'
+          if unit
+          else f'Using the occurrence at offset {nearest_start}'
           if nearest_start >= 0
           else 'The answer does not occur in the context'
         )
@@ -175,6 +203,51 @@ def _read_answers(
       start = nearest_start
     answers.append(labeled_examples.Answer(text, start))
   return tuple(answers)
+
+
+def _convert_offset(context: str, text: str, start: int) -> tuple[str, int]:
+  """Finds the answer that an offset in characters does not locate.
+
+  Returns:
+    The unit in which the offset locates the text, such as 'UTF-8 bytes', and
+    the offset in characters. If there is no such unit, the result is '' and the
+    offset of the nearest occurrence.
+  """
+  for encoding, size, unit in _OFFSET_UNITS:
+    encoded = context.encode(encoding, 'surrogatepass')
+    offset = start * size
+    if start >= 0 and encoded.startswith(
+      text.encode(encoding, 'surrogatepass'), offset
+    ):
+      return unit, len(encoded[:offset].decode(encoding, 'surrogatepass'))
+  return '', _find_nearest(context, text, start)
+
+
+def _warn_of_offsets(
+  examples: Sequence[labeled_examples.Question],
+  path: str | os.PathLike,
+  offset_units: Sequence[str],
+) -> None:
+  """Logs a warning if many answers are not at their offsets."""
+  num_answers = sum(len(example.answers) for example in examples)
+  num_wrong = len(offset_units)
+  if num_wrong < max(_MIN_WRONG, _MIN_WRONG_FRACTION * num_answers):
+    return
+  unit, count = collections.Counter(offset_units).most_common(1)[0]
+  _LOG.warning(
+    '%s: %d of %d answers do not occur at the offset `answer_start` of the '
+    'context. %s',
+    path,
+    num_wrong,
+    num_answers,
+    f'{count} offsets count {unit} and are converted to characters. '
+    'Write offsets in characters to the file.'
+    if unit
+    else 'The nearest occurrence of the text is used, which may be another one '
+    'than the annotated answer. Check whether the contexts were changed after '
+    'the offsets were computed.',
+    extra=logs.ONCE,
+  )
 
 
 def _find_nearest(context: str, text: str, start: int) -> int:
