@@ -525,6 +525,23 @@ def test_training_labels_must_be_listed_in_the_settings(
     )
 
 
+@pytest.mark.parametrize('more', ['', 'c d\tmaybe\n'])
+def test_classes_without_training_examples_are_reported(
+  run, write, caplog, more
+):
+  path = write('train', f'a b\tyes\nb c\tno\n{more}')
+  run(
+    f'--gin.TRAIN_FILES={ {"en": path}!r}',
+    "--gin.OPTIONS={'columns': {'text': 0, 'label': 1}}",
+    "--gin.LABELS=('yes', 'maybe', 'no')",
+    task='classification',
+  )
+  warnings = [text for text in caplog.messages if 'LABELS' in text]
+  assert len(warnings) == (not more)
+  for warning in warnings:
+    assert_mentions(warning, 'maybe', '1 of the 3')
+
+
 def test_test_labels_of_another_task_are_rejected(run, write):
   train = f'--gin.TRAIN_FILES={ {"en": write("train", _CONLLU)}!r}'
   tests = _tests(fr=write('test', _UNER))

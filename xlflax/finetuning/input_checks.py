@@ -5,10 +5,13 @@ A mistake in a test file would otherwise be found only after training.
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from xlflax.data.supervised.featurizers import question_featurizer
+from xlflax.data.supervised.featurizers.classification_featurizer import (
+  ClassificationFeaturizer,
+)
 from xlflax.data.supervised.sources import (
   concatenated_source,
   example_source,
@@ -20,7 +23,7 @@ from xlflax.evaluation import eval_task, gold_labels
 from xlflax.evaluation.tasks import head_task
 from xlflax.finetuning import grid_data
 from xlflax.training import run_header, training_setup
-from xlflax.utils import logs
+from xlflax.utils import logs, name_suggestions
 
 # Fields of labeled examples that contain their texts.
 _TEXT_FIELDS = (
@@ -277,18 +280,46 @@ def _list_files(source: Any, parts: Sequence[str] | None = None) -> list[str]:
 
 
 def _check_training_labels(trainers: Sequence[Any]) -> None:
-  """Raises CorpusError if a label of the training data is not configured."""
+  """Checks the labels of the training data against the configured labels.
+
+  A warning is logged for classes without training examples. The configured
+  labels of a dataset with `max_examples` may contain such classes.
+
+  Raises:
+    CorpusError: If a label of the training data is not configured.
+  """
   checked: list[Any] = []
   for trainer in trainers:
     for dataset in trainer.datasets:
       if not isinstance(dataset, LabeledDatasetConfig) or dataset in checked:
         continue
       checked.append(dataset)
+      has_classes = type(dataset.featurizer) is ClassificationFeaturizer
+      labels: set[str] = set()
       for part in dataset.chosen_parts():
-        dataset.featurizer.check_labels(
-          dataset.source.load(part)[: dataset.max_examples],
-          dataset.source.describe(part),
-        )
+        examples = dataset.source.load(part)[: dataset.max_examples]
+        dataset.featurizer.check_labels(examples, dataset.source.describe(part))
+        if has_classes:
+          labels.update(*(example.labels or () for example in examples))
+      if has_classes and dataset.max_examples is None:
+        _warn_of_untrained_classes(dataset, labels)
+
+
+def _warn_of_untrained_classes(dataset: Any, labels: Collection[str]) -> None:
+  """Logs a warning if configured classes have no training examples."""
+  classes = dataset.featurizer.labels
+  missing = [name for name in classes if name not in labels]
+  if missing:
+    logging.warning(
+      'Dataset %s: The training files contain no examples of %d of the %d '
+      'configured classes: %s. The model cannot learn to predict them. Check '
+      'the training files, or remove the classes from LABELS.',
+      dataset.name,
+      len(missing),
+      len(classes),
+      name_suggestions.format_names(missing),
+      extra=logs.ONCE,
+    )
 
 
 def _describe_unknown_languages(
