@@ -7,6 +7,7 @@ import pytest
 from tests.errors import assert_mentions, raises_error
 from xlflax.evaluation import checkpoint_selection
 from xlflax.storage import checksums
+from xlflax.training.checkpointing import run_directory
 from xlflax.utils import errors
 
 
@@ -135,3 +136,42 @@ def test_unknown_steps_are_rejected():
     errors.ConfigError, got='newest', mentions=('steps', 'last')
   ):
     checkpoint_selection.check_checkpoint_steps('newest')
+
+
+@pytest.mark.parametrize(
+  'metric, last, best_step',
+  [
+    ('retrieval/accuracy/mean', 30, 20),
+    ('retrieval/accuracy/mean', 20, None),
+    ('perplexity/perplexity/mean', 30, 10),
+    ('other/accuracy/mean', 30, None),
+    (None, 30, None),
+  ],
+)
+def test_a_better_checkpoint_than_the_last_is_described(
+  run, metric, last, best_step
+):
+  run.steps = [step for step in run.steps if step <= last]
+  settings = {
+    'class': 'trainer',
+    'fields': {
+      'ema_decay': None,
+      'checkpoints': {
+        'class': 'checkpoints',
+        'fields': {'metric_for_best_model': metric},
+      },
+    },
+  }
+  run_directory.write_run_file(run.directory, 'trainer.json', settings)
+  assert checkpoint_selection.read_selection_metric(run.directory) == metric
+  sentences = checkpoint_selection.describe_selection(run, last)
+  assert len(sentences) == (best_step is not None)
+  for sentence in sentences:
+    assert_mentions(sentence, metric, f'--step={best_step}')
+
+
+def test_averaged_parameters_are_described(run):
+  settings = {'class': 'trainer', 'fields': {'ema_decay': 0.9}}
+  run_directory.write_run_file(run.directory, 'trainer.json', settings)
+  (sentence,) = checkpoint_selection.describe_selection(run, 30)
+  assert_mentions(sentence, 'ema_decay=0.9')

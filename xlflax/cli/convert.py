@@ -382,6 +382,7 @@ def from_hf(options: FromHfOptions) -> None:
 
 def to_hf(options: ToHfOptions) -> None:
   """Converts a run's checkpoint, or prints how its tensors are mapped."""
+  from xlflax.evaluation import checkpoint_selection
   from xlflax.interop.huggingface import (
     folder_writer,
     huggingface_export,
@@ -416,6 +417,11 @@ def to_hf(options: ToHfOptions) -> None:
     )
   for name, reason in checked.left_out.items():
     print(f'not converted: {name} ({reason})')
+  if options.step is None:
+    notes = [
+      *notes,
+      *checkpoint_selection.describe_selection(checked.run, checked.step),
+    ]
   for note in notes:
     print(f'note: {note}')
   architecture = checked.options['architectures'][0]

@@ -1,12 +1,20 @@
 """Selection of a run's checkpoints for evaluation."""
 
+import contextlib
 import json
 import logging
-from collections.abc import Sequence
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from xlflax.evaluation import result_store, task_families
 from xlflax.evaluation.metrics.metric import Better
-from xlflax.training.checkpointing import metrics_file, run_directory, saved_run
+from xlflax.training.checkpointing import (
+  config_serialization,
+  metrics_file,
+  run_directory,
+  saved_run,
+)
 from xlflax.utils import errors
 
 CHOICES = ('last', 'all', 'best', 'none')
@@ -121,20 +129,28 @@ def _best_checkpoint(run, available: list[int], metric: str | None) -> int:
       '--gin_file=evaluate/during_training.gin.',
     )
 
-  lower_is_better = task_families.better_of(metric) is Better.LOWER
-  sign = 1 if lower_is_better else -1
-  best_step = min(sorted(values), key=lambda step: sign * values[step])
+  best_step = _best_step(metric, values)
   logging.info(
     'The checkpoint of step %d has the %s %s, %.4g, of the %d evaluated '
     'checkpoints in %s.',
     best_step,
-    'lowest' if lower_is_better else 'highest',
+    'lowest' if _is_lower_better(metric) else 'highest',
     metric,
     values[best_step],
     len(values),
     run.directory,
   )
   return best_step
+
+
+def _best_step(metric: str, values: Mapping[int, float]) -> int:
+  """Returns the first step with the best value of a metric."""
+  sign = 1 if _is_lower_better(metric) else -1
+  return min(sorted(values), key=lambda step: sign * values[step])
+
+
+def _is_lower_better(metric: str) -> bool:
+  return task_families.better_of(metric) is Better.LOWER
 
 
 def _describe_failures(run, metric: str) -> str:
@@ -148,6 +164,61 @@ def _describe_failures(run, metric: str) -> str:
       for failure in result.failures
     )
   )
+
+
+def read_selection_metric(directory: pathlib.Path) -> str | None:
+  """Returns `metric_for_best_model` of a run, or None if it is not recorded."""
+  return _checkpoint_settings(directory).get('metric_for_best_model')
+
+
+def _checkpoint_settings(directory: pathlib.Path) -> dict[str, Any]:
+  """Returns the checkpoint options of a run, or {} if none are recorded."""
+  settings = _trainer_settings(directory)
+  checkpoints = settings.get('checkpoints') or {}
+  return checkpoints.get(config_serialization.FIELDS, {})
+
+
+def _trainer_settings(directory: pathlib.Path) -> dict[str, Any]:
+  """Returns the fields of a run's trainer, or {} if none are recorded."""
+  return run_directory.read_trainer(directory).get(
+    config_serialization.FIELDS, {}
+  )
+
+
+def describe_selection(run: saved_run.SavedRun, step: int) -> list[str]:
+  """Describes settings by which a checkpoint may not be the intended model.
+
+  Args:
+    run: Run that was opened for reading.
+    step: Step of a checkpoint that was selected because it is the last one.
+
+  Returns:
+    A sentence if another checkpoint has the best value of the run's selection
+    metric, and a sentence if the checkpoint contains averaged parameters.
+  """
+  sentences = []
+  metric = read_selection_metric(run.directory) or ''
+  # The metric of a user-defined task is unknown unless its module is imported.
+  with contextlib.suppress(errors.XlflaxError):
+    evaluations = training_evaluations(run) if metric else {}
+    values = {
+      evaluated_step: metrics[metric]
+      for evaluated_step, metrics in evaluations.items()
+      if evaluated_step in run.steps and metrics.get(metric) is not None
+    }
+    best_step = _best_step(metric, values) if step in values else step
+    if best_step != step and values[best_step] != values[step]:
+      sentences.append(
+        f'step {step} is the last checkpoint, with a {metric} of '
+        f'{values[step]:.4g}; step {best_step} is the best checkpoint, with '
+        f'{values[best_step]:.4g}. To select it, pass --step={best_step}'
+      )
+  decay = _trainer_settings(run.directory).get('ema_decay')
+  if decay is not None:
+    sentences.append(
+      f'the parameters are averaged over training steps (ema_decay={decay:g})'
+    )
+  return sentences
 
 
 def training_evaluations(run) -> dict[int, dict[str, float]]:

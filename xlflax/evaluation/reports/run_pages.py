@@ -9,7 +9,13 @@ from typing import Any
 
 import rich.table
 
-from xlflax.evaluation import eval_task, plots, result_store, result_tables
+from xlflax.evaluation import (
+  checkpoint_selection,
+  eval_task,
+  plots,
+  result_store,
+  result_tables,
+)
 from xlflax.evaluation.reports import page, run_scores, text
 from xlflax.storage import paths
 from xlflax.training.checkpointing import (
@@ -184,7 +190,7 @@ def read_run(directory: pathlib.Path, *, name: str) -> RunRecord:
     directory=directory,
     languages=data_fingerprint.read_vocabulary_languages(run)
     or _training_languages(losses),
-    selection_metric=_read_selection_metric(run),
+    selection_metric=checkpoint_selection.read_selection_metric(run),
   )
 
 
@@ -249,17 +255,6 @@ def _read_settings(directory: pathlib.Path) -> dict[str, Any]:
     return {}
   record = run_directory.read_run_file(directory, run_directory.TRAINER)
   return config_serialization.identity_of_description(record)
-
-
-def _read_selection_metric(directory: pathlib.Path) -> str | None:
-  """Returns `metric_for_best_model` of a run, or None if it is not recorded."""
-  settings = run_directory.read_trainer(directory).get(
-    config_serialization.FIELDS, {}
-  )
-  checkpoints = settings.get('checkpoints') or {}
-  return checkpoints.get(config_serialization.FIELDS, {}).get(
-    'metric_for_best_model'
-  )
 
 
 def _describe_vocabulary(directory: pathlib.Path) -> dict[str, str]:
