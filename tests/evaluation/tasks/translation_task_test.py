@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax.evaluation import eval_task, text_sources, translation_options
 from xlflax.evaluation.tasks import translation_task
 from xlflax.utils import errors
@@ -51,6 +51,28 @@ def _evaluate(eval_model, which, **options):
   return translation_task.TranslationEval(
     source=_Pairs(which=which), **options
   ).evaluate(eval_model)
+
+
+@pytest.mark.parametrize(
+  'reference, hypothesis, warns',
+  [
+    ("I don 't know , he said .", "I don't know, he said.", True),
+    ("I don't know, he said.", "I don 't know , he said .", True),
+    ("I don 't know , he said .", "I don 't know , she said .", False),
+    ('Il dit : oui, bon.', 'Il dit: oui, bon.', False),
+  ],
+)
+def test_tokenization_of_one_side_causes_a_warning(
+  caplog, reference, hypothesis, warns
+):
+  notes = []
+  translation_task._check_spacing(
+    'de-en', [reference] * 30, [hypothesis] * 30, notes
+  )
+  messages = [message for message in caplog.messages if 'de-en' in message]
+  assert len(notes) == len(messages) == warns
+  for message in messages:
+    assert_mentions(message, '100 %', '0 %')
 
 
 def test_copies_score_100_for_equal_sides(copier):

@@ -3,7 +3,9 @@
 import dataclasses
 import enum
 import itertools
+import logging
 
+from xlflax.data import corpus_checks
 from xlflax.data.corpus import language_codes
 from xlflax.data.supervised.readers import column_validation, file_reading
 from xlflax.data.tokenizers import round_trips
@@ -12,7 +14,9 @@ from xlflax.evaluation.metrics import translation_metrics
 from xlflax.evaluation.metrics.metric import Better, Metric, Unit
 from xlflax.evaluation.tasks import head_task, truncation_notes
 from xlflax.evaluation.translation_options import TranslationOptions
-from xlflax.utils import errors, validation
+from xlflax.utils import errors, logs, validation
+
+_LOG = logging.getLogger(__name__)
 
 
 class Direction(enum.Enum):
@@ -90,6 +94,7 @@ class TranslationEval(eval_task.EvalTask):
           references, hypotheses = self._translate(
             eval_model, pair, source, target, notes
           )
+          _check_spacing(name, references, hypotheses, notes)
           texts[f'{name}.txt'] = ''.join(
             f'{hypothesis}\n' for hypothesis in hypotheses
           )
@@ -216,6 +221,26 @@ def _note_maximum_score(
       f'{len(references)} references, so that perfect translations have a BLEU '
       f'of {maximum.value:.1f}'
     )
+
+
+def _check_spacing(
+  name: str, references: list[str], hypotheses: list[str], notes: list[str]
+) -> None:
+  """Adds a note and a warning if only one side is tokenized text."""
+  spacing = corpus_checks.describe_different_spacing(
+    {'references': references, 'translations': hypotheses}
+  )
+  if spacing is None:
+    return
+  message = (
+    f'{name}: The references and the translations differ in the spaces before '
+    'punctuation, so one of them is probably tokenized, for example with Moses. '
+    f'Fraction of commas and periods after a space: {spacing}. Tokenization '
+    'also changes words, which BLEU counts as errors. Use text without '
+    'tokenization for training and testing'
+  )
+  notes.append(message)
+  _LOG.warning('%s.', message, extra=logs.ONCE)
 
 
 def _score(
