@@ -2,6 +2,7 @@ import csv
 import dataclasses
 import json
 import logging
+import pathlib
 import re
 import shutil
 import threading
@@ -23,7 +24,11 @@ from xlflax.evaluation.tasks import (
   retrieval_task,
   tagging_task,
 )
-from xlflax.training.checkpointing import saved_run
+from xlflax.training.checkpointing import (
+  config_serialization,
+  run_directory,
+  saved_run,
+)
 from xlflax.training.devices import partitioning
 from xlflax.utils import errors
 
@@ -540,3 +545,28 @@ def test_identical_files_of_two_languages_are_reported(run, tmp_path, caplog):
     if str(path) in record.getMessage() and '`files`' in record.getMessage()
   ]
   assert_mentions(message, 'de', 'en')
+
+
+def test_evaluation_on_a_training_file_causes_a_warning(run, tmp_path, caplog):
+  """A copy of a training file is compared by its content."""
+  names = ('train', 'copy', 'other')
+  train, copy, other = (str(tmp_path / f'{name}.conll') for name in names)
+  for path, word in ((train, 'Ada'), (copy, 'Ada'), (other, 'Eva')):
+    pathlib.Path(path).write_text(f'{word} PROPN\n\n')
+  source = example_source.FileDataset(
+    format='conll', files={'en': train, 'fr': [str(tmp_path / 'deleted')]}
+  )
+  dataset = {
+    'class': 'labeled_dataset_config',
+    'fields': {'source': config_serialization.to_json_config(source)},
+  }
+  settings = {'class': 'trainer', 'fields': {'datasets': [dataset]}}
+  run_directory.write_run_file(run, 'trainer.json', settings)
+  for path, warns in ((train, True), (copy, True), (other, False)):
+    caplog.clear()
+    test_source = example_source.FileDataset(format='conll', files={'en': path})
+    _evaluate(run, _Text(source=test_source))
+    messages = [text for text in caplog.messages if 'training file' in text]
+    assert len(messages) == warns
+    for message in messages:
+      assert_mentions(message, path)

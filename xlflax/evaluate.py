@@ -11,7 +11,7 @@ import os
 import pathlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
@@ -31,7 +31,11 @@ from xlflax.evaluation import (
 )
 from xlflax.evaluation.reports import evaluation_report
 from xlflax.evaluation.tasks import head_task
-from xlflax.training.checkpointing import saved_run
+from xlflax.training.checkpointing import (
+  config_serialization,
+  run_directory,
+  saved_run,
+)
 from xlflax.training.devices import partitioning
 from xlflax.training.distributed import distributed_job
 from xlflax.utils import (
@@ -163,6 +167,7 @@ def evaluate(
     _warn_of_unseen_languages(run, tasks)
     sources = [getattr(task, 'source', None) for task in tasks]
     identical_files.warn_of_identical_files(sources)
+    _warn_of_training_files(run, tasks)
     task_sources.warn_of_equal_splits(sources)
     unknown_tokens.warn_of_unknown_tokens(tasks, run.vocabulary)
 
@@ -271,6 +276,53 @@ def evaluate_checkpoint(
       seconds,
     )
   return CheckpointResults(task_results, tuple(task_failures), len(missing))
+
+
+def _warn_of_training_files(
+  run: saved_run.SavedRun, tasks: Sequence[eval_task.EvalTask]
+) -> None:
+  """Logs a warning if a test file is a training file of a fine-tuned run.
+
+  Files that were moved or copied are compared by their content, if the training
+  files still exist at their recorded paths.
+  """
+  training_paths: list[str] = []
+  # A damaged record is reported by the commands that require it.
+  with contextlib.suppress(errors.XlflaxError, LookupError, TypeError):
+    settings = run_directory.read_trainer(run.directory)
+    if settings:
+      datasets = settings[config_serialization.FIELDS]['datasets']
+      training_paths += dict.fromkeys(_list_labeled_files(datasets))
+  for task in tasks:
+    if task.split.startswith('train'):
+      continue
+    source = getattr(task, 'source', None)
+    for path, training_path in identical_files.find_copies(
+      source, training_paths
+    ):
+      _LOG.warning(
+        '%s: The file %s is a training file of the run%s. Scores on training '
+        'examples do not measure generalization.',
+        task.name,
+        path,
+        '' if path == training_path else f' ({training_path})',
+        extra=logs.ONCE,
+      )
+
+
+def _list_labeled_files(description: Any) -> Iterator[str]:
+  """Yields the paths of all labeled files in the JSON description of a run."""
+  if isinstance(description, list):
+    for item in description:
+      yield from _list_labeled_files(item)
+  elif isinstance(description, dict):
+    fields = description.get(config_serialization.FIELDS, {})
+    if description.get(config_serialization.CLASS) == 'file_dataset':
+      files = fields['files'][config_serialization.MAPPING]
+      for _, names in files:
+        yield from [names] if isinstance(names, str) else names
+    else:
+      yield from _list_labeled_files(list(fields.values()))
 
 
 def _warn_of_unseen_languages(

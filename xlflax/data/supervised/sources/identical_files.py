@@ -3,7 +3,7 @@
 import filecmp
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from xlflax.data.supervised import file_formats
@@ -71,6 +71,26 @@ def describe_identical_files(sources: Iterable[Any]) -> Iterator[str]:
         f'are identical ({"; ".join(names)}), so these languages have the same '
         'examples. Correct the paths in `files`.'
       )
+
+
+def find_copies(
+  source: Any, other_paths: Collection[str]
+) -> Iterator[tuple[str, str]]:
+  """Yields the files of a source that are identical to other files.
+
+  Args:
+    source: Source of examples. The result is empty if it does not read files.
+    other_paths: Paths of the files with which the source's files are compared.
+
+  Yields:
+    Path of a file, and the path of the first identical file.
+  """
+  for files in _list_files(source):
+    for path in files.paths:
+      for other in other_paths:
+        if _have_same_content(path, other):
+          yield path, other
+          break
 
 
 def _list_files(source: Any) -> Iterator[_Files]:
