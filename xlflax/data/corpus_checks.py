@@ -1090,10 +1090,11 @@ def describe_misalignment(
     f'In {name}, source length and target length are almost uncorrelated: '
     f'their rank correlation is {correlation:.2f} in {len(pairs):,} pairs, but '
     'usually above 0.4 in translations. The sources and the targets were '
-    'probably sorted or shuffled separately, so most pairs are not '
-    'translations of each other. Restore the original order of both sides. To '
+    'probably sorted, shuffled or filtered separately, so most pairs are not '
+    'translations of each other. Restore the original lines of both sides. To '
     'sort or shuffle two aligned files, join their lines first, for example '
-    'with paste. If the pairs are related texts other than translations, such '
+    'with paste. To filter pairs, use xlflax preprocess, which drops both '
+    'sides. If the pairs are related texts other than translations, such '
     'as questions and passages, ignore this warning.'
   )
 
