@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 import pytest
 
@@ -199,17 +200,19 @@ def _find_problems(objective, batch=_BATCH, vocab_size=tiny.SPEC.size):
   return {name for name, is_found in problems._asdict().items() if is_found}
 
 
+@dataclasses.dataclass
 class _Loader:
-  """A loader that returns rows of the test's batch."""
+  """A loader that returns rows of a batch."""
 
+  batch: dict
   dataset = types.SimpleNamespace(batch_size=4)
 
   def rows(self, step, start, stop):
     assert step == 0
-    return {key: array[start:stop] for key, array in _BATCH.items()}
+    return {key: array[start:stop] for key, array in self.batch.items()}
 
 
-def _warn(objectives):
+def _warn(objectives, batch=_BATCH):
   mixture = tiny.make_mixture(
     *(
       objective_mixture.WeightedObjective(dataset='mono', objective=objective)
@@ -217,7 +220,10 @@ def _warn(objectives):
     )
   )
   objective_checks.warn_of_wrong_losses(
-    mixture, {'mono': _Loader()}, model=tiny.make_model(), vocabulary=tiny.SPEC
+    mixture,
+    {'mono': _Loader(batch)},
+    model=tiny.make_model(),
+    vocabulary=tiny.SPEC,
   )
 
 
@@ -281,6 +287,41 @@ def test_other_inputs_with_mask_tokens_cause_no_warning(objective):
   assert not _find_problems(objective)
 
 
+def _pack_texts(batch):
+  """Returns a batch in which columns 5 and up contain a second text."""
+  second = (jnp.arange(batch['segment_ids'].shape[1]) >= 5)[None]
+  segment_ids = batch['segment_ids']
+  return batch | {'segment_ids': segment_ids + (second & (segment_ids > 0))}
+
+
+class _FirstPosition(_LanguageId):
+  def pool(self, states, batch):
+    return states[:, 0]
+
+
+@pytest.mark.parametrize(
+  ('objective', 'expected'),
+  [
+    (_FirstPosition(), {'ignores_later_texts'}),
+    (_LanguageId(), set()),
+    (_MaskedTokens(), set()),
+    (masked_lm.MaskedLM(), set()),
+  ],
+)
+def test_objectives_that_train_only_the_first_packed_text(objective, expected):
+  assert not _find_problems(objective, _BATCH)
+  assert _find_problems(objective, _pack_texts(_BATCH)) == expected
+
+
+def test_short_second_texts_may_be_ignored():
+  batch = _pack_texts(_BATCH)
+  is_last = jnp.arange(batch['segment_ids'].shape[1]) == 11
+  segment_ids = jnp.where(is_last[None], batch['segment_ids'], 1)
+  assert not _find_problems(
+    _FirstPosition(), batch | {'segment_ids': segment_ids}
+  )
+
+
 def test_sequences_without_padding_do_not_require_segments():
   batch = _BATCH | {'segment_ids': jnp.ones_like(_BATCH['segment_ids'])}
   assert not _find_problems(_WithoutSegments(), batch)
@@ -289,6 +330,16 @@ def test_sequences_without_padding_do_not_require_segments():
 def test_a_user_defined_objective_with_a_problem_causes_a_warning(caplog):
   _warn([_MeanOfPadding()])
   assert_mentions(caplog.text, 'language_id', '_MeanOfPadding', 'padding')
+
+
+def test_warning_about_packed_texts_names_the_dataset(caplog):
+  rows = {key: np.asarray(a) for key, a in _pack_texts(_BATCH).items()}
+  _warn([_FirstPosition()], rows)
+  assert_mentions(
+    caplog.text,
+    '_FirstPosition',
+    "mono/dataset_config.DatasetConfig.packing = 'none'",
+  )
 
 
 @pytest.mark.parametrize('objective', [_LanguageId(), _Width16()])

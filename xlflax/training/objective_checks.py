@@ -3,8 +3,8 @@
 Before training, the loss is computed with a small model for the first sequences
 of the objective's dataset. A warning is logged if the loss depends on padding,
 if its total is a mean, if its random numbers are the same in each step, if it
-includes positions whose label is -100, which PyTorch would ignore, or if random
-special tokens are masked.
+includes positions whose label is -100, which PyTorch would ignore, if random
+special tokens are masked, or if only the first text of each sequence is trained.
 """
 
 import dataclasses
@@ -39,6 +39,9 @@ _SMALL_SIZES = {
   'attention_backend': encoder_config.AttentionBackend.XLA,
 }
 _NOISE_SCALE = 0.2
+# Minimum fraction of tokens in the second and later texts of the sequences. If
+# it is lower, an objective may select only tokens of first texts by chance.
+_MIN_LATER_RATIO = 0.2
 # Relative difference of losses above the rounding errors.
 _MIN_DIFFERENCE = 1e-4
 # If the batch is doubled, a mean of random tokens grows by less than the first
@@ -51,6 +54,12 @@ _IGNORE_INDEX, _MIN_IGNORED_RATIO = -100, 0.5
 _NUM_KEYS = 4
 # Fraction of the tokens without a mask that must be those of the batch.
 _MIN_EQUAL_RATIO = 0.8
+
+# Factors of the vectors that are added to hidden states, see `_shift_states`.
+_NO_OFFSETS = np.array([0, 0, 0], np.float32)
+_PADDING_OFFSETS = np.array([1, 0, 0], np.float32)
+_FIRST_TEXT_OFFSETS = np.array([0, 1, 0], np.float32)
+_LATER_TEXT_OFFSETS = np.array([0, 0, 1], np.float32)
 
 
 class Problems(NamedTuple):
@@ -66,6 +75,8 @@ class Problems(NamedTuple):
       not depend on `ObjectiveContext.rng`.
     has_ignored_labels: Whether the loss includes positions whose label is -100.
     masks_special_tokens: Whether special tokens are masked at random.
+    ignores_later_texts: Whether the loss depends on the first text of packed
+      sequences, but not on the other texts.
   """
 
   ignores_segments: bool
@@ -74,6 +85,7 @@ class Problems(NamedTuple):
   repeats_random_numbers: bool
   has_ignored_labels: bool
   masks_special_tokens: bool
+  ignores_later_texts: bool
 
 
 _MESSAGES = {
@@ -100,6 +112,12 @@ _MESSAGES = {
   'such as <s> and </s> are replaced by the mask token at random. They are '
   'trivial to predict, so a loss that includes them is too low. Select the '
   'positions to mask with `masking.is_text(batch, context.vocabulary)`.',
+  'ignores_later_texts': 'depends only on the first text of each sequence, for '
+  'example because of `Pooling.FIRST`, but the sequences of the dataset '
+  '{dataset!r} contain several texts. The other texts are not trained. Put one '
+  'text or pair into each sequence, for example with '
+  "{dataset}/dataset_config.DatasetConfig.packing = 'none', or compute the loss "
+  "of each text. Each text has its own number in batch['segment_ids'].",
 }
 
 
@@ -136,7 +154,7 @@ def warn_of_wrong_losses(
           'The loss of the objective %r (%s) %s',
           objective.name,
           type(objective).__name__,
-          _MESSAGES[problem],
+          _MESSAGES[problem].format(dataset=entry.dataset),
           extra=logs.ONCE,
         )
 
@@ -168,7 +186,7 @@ def find_problems(
   encoder_calls: list[bool] = []
   inputs: list[np.ndarray] = []
 
-  def compute_loss(params, batch, rng, offset):
+  def compute_loss(params, batch, rng, offsets):
     context = objective_base.ObjectiveContext(
       vocabulary=vocabulary,
       step=jnp.zeros([], jnp.int32),
@@ -176,7 +194,7 @@ def find_problems(
       rng=rng,
       state=objective.init_state(small_model, params, vocabulary),
     )
-    with nn.intercept_methods(_shift_padding(offset, encoder_calls, inputs)):
+    with nn.intercept_methods(_shift_states(offsets, encoder_calls, inputs)):
       output = objective_base.compute_output(
         objective, small_model, params, batch, context
       )
@@ -185,9 +203,14 @@ def find_problems(
   jitted_loss = jax.jit(compute_loss)
   keys = jax.random.split(jax.random.key(0), _NUM_KEYS)
 
-  def evaluate(params=params, batch=batch, key=keys[0], offset=0.0):
-    loss = jitted_loss(params, batch, key, jnp.float32(offset))
+  def evaluate(params=params, batch=batch, key=keys[0], offsets=_NO_OFFSETS):
+    loss = jitted_loss(params, batch, key, jnp.asarray(offsets))
     return float(loss.total), float(loss.weight)
+
+  def depends_on(offsets):
+    return any(
+      evaluate(key=key) != evaluate(key=key, offsets=offsets) for key in keys
+    )
 
   def find_masked_positions(key):
     jax.effects_barrier()
@@ -198,7 +221,7 @@ def find_problems(
 
   masked_positions = {find_masked_positions(key) for key in keys}
   total, weight = evaluate()
-  shifted_total, _ = evaluate(offset=1.0)
+  shifted_total, _ = evaluate(offsets=_PADDING_OFFSETS)
   other_total, _ = evaluate(key=keys[1])
   double_total, double_weight = evaluate(
     batch={key: np.concatenate([array, array]) for key, array in batch.items()}
@@ -211,7 +234,9 @@ def find_problems(
     params=_raise_biases(params, sizes, tokens), batch=other_tokens
   )
   is_random = 'random_bits' in str(
-    jax.make_jaxpr(compute_loss)(params, batch, keys[0], jnp.float32(0.0))
+    jax.make_jaxpr(compute_loss)(
+      params, batch, keys[0], jnp.asarray(_NO_OFFSETS)
+    )
   )
   return Problems(
     ignores_segments=bool(encoder_calls)
@@ -232,7 +257,18 @@ def find_problems(
     # An objective may replace the same special tokens in each step, for example
     # to compute a vector of the text from the state of the mask token.
     masks_special_tokens=len(masked_positions) > 1,
+    ignores_later_texts=_has_later_texts(batch)
+    and any(encoder_calls)
+    and depends_on(_FIRST_TEXT_OFFSETS)
+    and not depends_on(_LATER_TEXT_OFFSETS),
   )
+
+
+def _has_later_texts(batch: batch_keys.Batch) -> bool:
+  """Returns whether enough tokens are in second and later packed texts."""
+  segment_ids = batch[batch_keys.SEGMENT_IDS]
+  num_later = np.count_nonzero(segment_ids > 1)
+  return bool(num_later > _MIN_LATER_RATIO * np.count_nonzero(segment_ids))
 
 
 def _read_rows(
@@ -336,13 +372,14 @@ def _find_masked_special_tokens(
   return frozenset(positions)
 
 
-def _shift_padding(
-  offset: jax.Array, encoder_calls: list[bool], inputs: list[np.ndarray]
+def _shift_states(
+  offsets: jax.Array, encoder_calls: list[bool], inputs: list[np.ndarray]
 ) -> Callable[..., Any]:
-  """Returns an interceptor that changes the encoder's states of padding.
+  """Returns an interceptor that changes the states of the encoder.
 
   Args:
-    offset: Factor of the vector that is added to the states of padding.
+    offsets: Factors of the vector that is added to the states of padding, of
+      the first text of each sequence, and of the other texts, of shape [3].
     encoder_calls: List to which the interceptor appends whether `segment_ids`
       was passed, for each call of the encoder.
     inputs: List to which the token ids of the encoder's calls are appended when
@@ -364,7 +401,8 @@ def _shift_padding(
     )
     if segment_ids is None:
       return states
-    shift = offset * jnp.einsum('bt,h->bth', segment_ids == 0, direction)
+    factors = offsets[jnp.clip(segment_ids, 0, 2)]
+    shift = jnp.einsum('bt,h->bth', factors, direction)
     return states + jnp.broadcast_to(shift, states.shape)
 
   return intercept
