@@ -173,7 +173,10 @@ def describe_preprocessing(
     f'{name}: {"-".join(languages) or "languages unknown"}, splits '
     f'{", ".join(task.splits)}'
   )
-  with data_sources.converting_task_errors(name, is_shown=True):
+  with (
+    data_sources.converting_task_errors(name, is_shown=True),
+    seqio.utils.map_seed_manager(data_sources.PREPROCESSING_SEED),
+  ):
     yield from _describe_steps(task, vocabulary, split, num_examples)
 
 

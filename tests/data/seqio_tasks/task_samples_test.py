@@ -14,6 +14,7 @@ from xlflax.data.dictionaries.code_switching_config import CodeSwitching
 from xlflax.data.seqio_tasks import (
   corpus_tasks,
   live_loader,
+  seqio_reader,
   task_registry,
   task_samples,
 )
@@ -55,6 +56,51 @@ def test_valid_text_has_no_anomalies(add, toy_sentences):
   ]
   assert task_samples.find_anomalies(tasks) == []
   assert task_samples.find_anomalies(tasks, 'validation') == []
+
+
+@seqio.map_over_dataset(num_seeds=1)
+def _crop_with_seed(example, seed):
+  start = tf.random.stateless_uniform([], seed, 0, 100, tf.int32)
+  return {'text': tf.strings.as_string(start) + example['text']}
+
+
+def _crop_without_seed(dataset):
+  return dataset.map(
+    lambda example: {
+      'text': tf.strings.as_string(tf.random.uniform([], 0, 100, tf.int32))
+      + example['text']
+    }
+  )
+
+
+@pytest.mark.parametrize(
+  ('preprocessor', 'num_warnings'),
+  [(_crop_with_seed, 0), (_crop_without_seed, 1)],
+)
+def test_random_preprocessors_without_seed_are_reported(
+  toy_sentences, preprocessor, num_warnings
+):
+  def read(split, shuffle_files, seed=None):
+    del split, shuffle_files, seed
+    return tf.data.Dataset.from_tensor_slices({'text': toy_sentences['de']})
+
+  task_registry.add_monolingual_task(
+    'random.de',
+    seqio.FunctionDataSource(read, splits=('train',)),
+    language='de',
+    preprocessors=[preprocessor],
+  )
+  try:
+    messages = task_samples.find_anomalies(['random.de'])
+    first, second = (
+      list(seqio_reader.read_texts('random.de')) for _ in range(2)
+    )
+  finally:
+    seqio.TaskRegistry.remove('random.de')
+  assert (first == second) == (not num_warnings)
+  assert len(messages) == num_warnings
+  for message in messages:
+    assert_mentions(message, 'random.de', 'num_seeds=1')
 
 
 def test_text_in_a_wrong_script_is_reported(add, toy_sentences):

@@ -19,6 +19,9 @@ from xlflax.data.corpus.corpus_directory import Corpus
 from xlflax.data.plain_text import text_source
 from xlflax.utils import errors, user_modules, validation
 
+# Seed of the random preprocessors of SeqIO (`map_over_dataset(num_seeds=1)`).
+# It is constant, so that the examples of a task are the same in each read.
+PREPROCESSING_SEED = 0
 _BLOCK_SIZE = 1024
 # Errors of TensorFlow that the files or the preprocessors of a task cause.
 _INVALID_TEXT = (
@@ -101,6 +104,32 @@ def monolingual_source(corpus: Corpus, language: str) -> TextSource:
   The source has the columns `text` and `starts_document`.
   """
   return create_text_source(text_source.monolingual_rows(corpus, language))
+
+
+def load_dataset(task: seqio.Task, split: str) -> tf.data.Dataset:
+  """Returns the examples of a task in the order of its source.
+
+  In contrast to `Task.get_dataset(shuffle=False)`, random preprocessors that
+  use the seeds of SeqIO give the same examples in each call. The seed is not
+  passed to the source, because the function of a `FunctionDataSource` that does
+  not shuffle needs no argument `seed`.
+
+  Args:
+    task: Task to read. It is not read from a cache of SeqIO.
+    split: Name of the split, such as 'train'.
+
+  Raises:
+    ValueError: If the task can only be read from a cache of SeqIO, or if its
+      preprocessors provide invalid features.
+  """
+  if task.requires_caching:
+    raise ValueError(f'The task {task.name} requires a cache of SeqIO')
+  dataset = task.source.get_dataset(split=split, shuffle=False)
+  dataset = task.preprocess_precache(dataset, seed=PREPROCESSING_SEED)
+  dataset = task.preprocess_postcache(
+    dataset, sequence_length=None, seed=PREPROCESSING_SEED
+  )
+  return task._validate_preprocessing(dataset)
 
 
 def numpy_examples(dataset: tf.data.Dataset) -> Iterator:

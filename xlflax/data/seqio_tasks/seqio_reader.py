@@ -3,7 +3,7 @@
 Converting a single `tf.data` element to NumPy takes about 100 µs, much longer
 than tokenizing it. Tasks are therefore read as blocks of text, and each block
 is tokenized by a single call. Plain text files are read without tf.data. The
-examples are the same as those of `Task.get_dataset(shuffle=False)`.
+examples are the same as those of `data_sources.load_dataset`.
 """
 
 import itertools
@@ -197,9 +197,7 @@ def _read_text_blocks(
     output_features=dict.fromkeys(task.output_features, text),
   )
   with data_sources.converting_task_errors(task.name):
-    dataset = text_task.get_dataset(
-      split=split, shuffle=False, try_in_mem_cache=False
-    )
+    dataset = data_sources.load_dataset(text_task, split)
     for block in data_sources.numpy_examples(dataset.skip(start).batch(size)):
       yield {key: column.tolist() for key, column in block.items()}
 
@@ -209,9 +207,7 @@ def _read_tokenized_blocks(
 ) -> Iterator[Block]:
   """Yields blocks of examples from a task that tokenizes its text itself."""
   with data_sources.converting_task_errors(task.name):
-    dataset = task.get_dataset(
-      split=split, shuffle=False, try_in_mem_cache=False
-    )
+    dataset = data_sources.load_dataset(task, split)
     examples = data_sources.numpy_examples(dataset.skip(start))
     while block := list(itertools.islice(examples, size)):
       yield {

@@ -1,6 +1,7 @@
 """Checks of the first texts of SeqIO tasks for defects. Requires TensorFlow."""
 
 import contextlib
+import functools
 import inspect
 import itertools
 import logging
@@ -30,6 +31,8 @@ _NUM_EXAMPLES = {1: corpus_checks.LINES, 2: corpus_checks.NUM_PAIRS}
 # the examples may be equal by chance.
 _NUM_COMPARED = 200
 _MIN_COMPARED = 5
+# Number of examples that are read twice to detect random preprocessors.
+_NUM_REPEATED = 20
 # Number of characters that are kept of a text, which may be a long document.
 _NUM_CHARACTERS = 1000
 
@@ -52,6 +55,7 @@ def find_anomalies(tasks: Iterable[str], split: str = TRAIN) -> list[str]:
   tasks = list(tasks)
   return [
     *find_equal_splits(tasks, split),
+    *_find_unseeded_tasks(tasks, split),
     *_find_repeated_text(tasks, split),
     *_find_text_anomalies(tasks, split),
   ]
@@ -92,6 +96,57 @@ def find_equal_splits(tasks: Iterable[str], split: str) -> list[str]:
         f'not measure generalization. {_suggest_source_change(name)}'
       )
   return messages
+
+
+def _find_unseeded_tasks(tasks: list[str], split: str) -> list[str]:
+  """Returns a warning for each task whose examples differ in each read.
+
+  The first examples are read twice. Only tasks with user-defined preprocessors
+  that provide text are read.
+
+  Args:
+    tasks: Names of registered tasks. Tasks without the split are ignored.
+    split: Name of the split to read.
+  """
+  messages: list[str] = []
+  for name in tasks:
+    task = task_registry.get_task(name)
+    if split not in task.splits or not _has_plain_text(task.preprocessors):
+      continue
+    if not any(map(_is_user_defined, task.preprocessors)):
+      continue
+    # Errors of reading a task are raised when the task is used.
+    with contextlib.suppress(Exception):
+      first, second = (
+        list(
+          itertools.islice(
+            seqio_reader.read_texts(
+              name, split=split, block_size=_NUM_REPEATED
+            ),
+            _NUM_REPEATED,
+          )
+        )
+        for _ in range(2)
+      )
+      if first != second:
+        messages.append(
+          f'The examples of the task {name} differ each time they are read, so '
+          'runs cannot be reproduced, and a resumed run reads other text. '
+          'Random preprocessors must use the argument `seed`: decorate the '
+          'function of an example with @seqio.map_over_dataset(num_seeds=1), '
+          'and use tf.random.stateless_uniform(shape, seed) in place of '
+          'tf.random.uniform(shape).'
+        )
+  return messages
+
+
+def _is_user_defined(step: Any) -> bool:
+  """Returns whether a preprocessor is not part of xlflax or SeqIO."""
+  while isinstance(step, functools.partial):
+    step = step.func
+  step = inspect.unwrap(step)
+  module = getattr(step, '__module__', None) or type(step).__module__
+  return module.partition('.')[0] not in ('xlflax', 'seqio')
 
 
 def _find_shared_files(name: str, split: str) -> dict[str, list[str]]:

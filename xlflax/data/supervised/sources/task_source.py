@@ -169,12 +169,7 @@ def _read_rows(
   def read_rows(name: str) -> Iterator[dict]:
     task = registry.get_task(name, split=source.split)
     with data_sources.converting_task_errors(name):
-      dataset = task.get_dataset(
-        sequence_length=None,
-        split=source.split,
-        shuffle=False,
-        try_in_mem_cache=False,
-      )
+      dataset = data_sources.load_dataset(task, source.split)
       yield from data_sources.numpy_examples(dataset)
 
   for name in names:
