@@ -336,6 +336,107 @@ def test_schedule_that_rises_until_the_last_step_causes_a_warning(
     assert_mentions(message, '_UserSchedule', num_steps)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Cosine(schedules.Peaked):
+  """Cosine decay over a number of steps of its own."""
+
+  decay_steps: int = 100_000
+  warmup_steps: int = 0
+
+  def __call__(self, step):
+    warmup = jnp.minimum(1.0, (step + 1) / (self.warmup_steps + 1))
+    fraction = jnp.clip((step - self.warmup_steps) / self.decay_steps, 0, 1)
+    return self.peak_value * warmup * (1 + jnp.cos(jnp.pi * fraction)) / 2
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _TotalSteps(schedules.Peaked):
+  """Linear decay whose default length is not that of the run."""
+
+  total_steps: int = 1000
+
+  def __call__(self, step):
+    return self.peak_value * (1 - step / self.total_steps)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _StableDecay(schedules.Peaked):
+  """Constant value, followed by a decay."""
+
+  stable_steps: int = 1000
+  decay_steps: int = 10
+
+  def __call__(self, step):
+    fraction = jnp.clip((step - self.stable_steps) / self.decay_steps, 0, 1)
+    return self.peak_value * (1 - fraction)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _InverseSqrt(schedules.Peaked):
+  """Slow decay with a time scale in steps."""
+
+  scale_steps: int = 1000
+
+  def __call__(self, step):
+    return (
+      self.peak_value * (self.scale_steps / (self.scale_steps + step)) ** 0.5
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Restarts(schedules.Peaked):
+  """Cosine decays to half of the peak, with restarts."""
+
+  cycle_steps: int = 1000
+
+  def __call__(self, step):
+    fraction = (step % self.cycle_steps) / self.cycle_steps
+    return self.peak_value * (3 + jnp.cos(jnp.pi * fraction)) / 4
+
+
+@pytest.mark.parametrize(
+  ('rate', 'num_steps', 'field'),
+  [
+    (_Cosine(peak_value=1e-3), 60, '_Cosine.decay_steps'),
+    (
+      _Cosine(peak_value=1e-3, warmup_steps=20, decay_steps=200),
+      60,
+      '_Cosine.decay_steps',
+    ),
+    (_TotalSteps(peak_value=1e-3), 60, '_TotalSteps.total_steps'),
+    # The schedule of a run that is extended later.
+    (_TotalSteps(peak_value=1e-3, total_steps=2000), 60, None),
+    (_Cosine(peak_value=1e-3, decay_steps=60), 60, None),
+    (_Cosine(peak_value=1e-3, decay_steps=80), 60, None),
+    (_Cosine(peak_value=1e-3), 5, None),
+    (_Cosine(peak_value=0.0), 60, None),
+    (_StableDecay(peak_value=1e-3), 60, None),
+    (_InverseSqrt(peak_value=1e-3), 60, None),
+    (_Restarts(peak_value=1e-3), 60, None),
+    (schedules.Cosine(peak_value=1e-3, total_steps=1000), 60, None),
+    (1e-3, 60, None),
+  ],
+)
+def test_decay_after_the_last_step_causes_a_warning(
+  rate, num_steps, field, caplog
+):
+  optimizer = optimizers.AdamW(learning_rate=rate)
+  schedule_checks.warn_of_late_decay(optimizer, num_steps)
+  messages = [record.getMessage() for record in caplog.records]
+  assert len(messages) == (field is not None)
+  for message in messages:
+    assert_mentions(message, f'{field} = {num_steps}', 'total_steps', 'None')
+
+
+def test_late_decay_of_overridden_rates_causes_a_warning(caplog):
+  optimizer = optimizers.AdamW(
+    learning_rate=1e-3,
+    learning_rate_overrides=(('heads/', _Cosine(peak_value=1e-3)),),
+  )
+  schedule_checks.warn_of_late_decay(optimizer, 60)
+  assert_mentions(caplog.text, '_Cosine.decay_steps', '100,000', 60)
+
+
 @pytest.mark.parametrize(
   ('rate', 'head_rate', 'has_warning'),
   [

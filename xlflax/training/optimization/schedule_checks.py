@@ -259,6 +259,80 @@ def warn_of_unfinished_warmup(
       )
 
 
+def warn_of_late_decay(optimizer: optimizers.Optimizer, num_steps: int) -> None:
+  """Logs a warning if user-defined schedules decay only after the last step.
+
+  Constant schedules, and schedules that stay constant for a number of steps
+  before their decay, cause no warning. A field `total_steps` that was set to a
+  value other than its default causes none either.
+
+  Args:
+    optimizer: Optimizer of the run.
+    num_steps: Number of steps in the run. Runs of fewer than 10 steps are not
+      checked, because they are tests.
+  """
+  if num_steps < 10:
+    return
+  rates = [
+    optimizer.learning_rate,
+    *(r for _, r in optimizer.learning_rate_overrides),
+  ]
+  for schedule in _find_user_schedules(rates):
+    name = _find_late_end(schedule, num_steps)
+    if name is None:
+      continue
+    field = errors.field_location(schedule, name)
+    value = f'{getattr(schedule, name):,}'
+    # A field `total_steps` with a default value is not set by the run.
+    advice = '' if name == 'total_steps' else 'the field `total_steps` with '
+    logging.warning(
+      'The learning rate of the schedule %s hardly decays, because %s is %s, '
+      'but the run has %s steps. Set %s = %d, or replace it by %sthe default '
+      'None, which a run sets to its number of steps.',
+      type(schedule).__name__,
+      field,
+      value,
+      f'{num_steps:,}',
+      field,
+      num_steps,
+      advice,
+      extra=logs.ONCE,
+    )
+
+
+def _find_late_end(schedule: schedules.Schedule, num_steps: int) -> str | None:
+  """Returns the field with the step at which a schedule decays after the run.
+
+  Returns None if there is no such field, if the value at the last step of the
+  run is less than half of the maximum, or if it is not much lower at the step
+  that the field contains.
+
+  Args:
+    schedule: User-defined schedule.
+    num_steps: Number of steps in the run.
+  """
+  maximum = _find_maximum(schedule, num_steps)
+  if not maximum:
+    return None
+  for field in dataclasses.fields(schedule):
+    value = getattr(schedule, field.name)
+    if (
+      not field.name.endswith('steps')
+      or 'warmup' in field.name
+      or not isinstance(value, int)
+      or not num_steps < value < np.iinfo(np.int32).max
+      or (field.name == 'total_steps' and value != field.default)
+    ):
+      continue
+    values = _evaluate(schedule, np.array([num_steps - 1, value], np.int32))
+    if values is None:
+      return None
+    last, end = values
+    if last > maximum / 2 and end < last / 4:
+      return field.name
+  return None
+
+
 def suggest_lower_rate(optimizer: optimizers.Optimizer, num_steps: int) -> str:
   """Returns a hint on how to lower the learning rate of a run.
 
