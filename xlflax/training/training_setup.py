@@ -104,6 +104,9 @@ class Setup:
       settings.optimizer, settings.steps
     )
     schedule_checks.warn_of_late_decay(settings.optimizer, settings.steps)
+    schedule_checks.warn_of_drop_after_warmup(
+      settings.optimizer, settings.steps
+    )
     if settings.ema_decay is not None:
       warn_of_slow_average(settings.ema_decay, settings.steps)
     self.factory = train_state.StateFactory(

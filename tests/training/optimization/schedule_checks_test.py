@@ -438,6 +438,36 @@ def test_late_decay_of_overridden_rates_causes_a_warning(caplog):
 
 
 @pytest.mark.parametrize(
+  ('compute', 'num_warnings'),
+  [
+    # The factor sqrt(warmup_steps) is missing.
+    (
+      lambda s: 1e-3 * jnp.where(s < 20, s / 20, jnp.maximum(s, 1.0) ** -0.5),
+      1,
+    ),
+    (
+      lambda s: (
+        1e-3 * jnp.where(s < 20, s / 20, (20 / jnp.maximum(s, 1.0)) ** 0.5)
+      ),
+      0,
+    ),
+    # Steps, warm restarts, and a drop at the last step.
+    (lambda s: 1e-3 * jnp.minimum(s / 10, 1) * jnp.where(s < 50, 1, 0.1), 0),
+    (lambda s: 1e-3 * (1 - (s % 20) / 20), 0),
+    (lambda s: 1e-3 * jnp.where(s < 99, s / 100, 0.1), 0),
+    (lambda s: 1e-3, 0),
+  ],
+)
+def test_drop_after_the_warmup_causes_a_warning(compute, num_warnings, caplog):
+  optimizer = optimizers.AdamW(learning_rate=_UserSchedule(compute=compute))
+  schedule_checks.warn_of_drop_after_warmup(optimizer, 100)
+  messages = [record.getMessage() for record in caplog.records]
+  assert len(messages) == num_warnings
+  for message in messages:
+    assert_mentions(message, '_UserSchedule', 19, 'sqrt(warmup_steps)')
+
+
+@pytest.mark.parametrize(
   ('rate', 'head_rate', 'has_warning'),
   [
     (0.0, None, True),

@@ -259,6 +259,68 @@ def warn_of_unfinished_warmup(
       )
 
 
+def warn_of_drop_after_warmup(
+  optimizer: optimizers.Optimizer, num_steps: int
+) -> None:
+  """Logs a warning if user-defined schedules drop right after their maximum.
+
+  For example, a decay by `1 / sqrt(step)` after a warmup of 100 steps continues
+  at a tenth of the maximum if it is not multiplied by `sqrt(100)`.
+
+  Args:
+    optimizer: Optimizer of the run.
+    num_steps: Number of steps in the run. Runs of fewer than 10 steps are not
+      checked, because they are tests.
+  """
+  if num_steps < 10:
+    return
+  for schedule in _find_user_schedules(optimizer.learning_rate):
+    step = _find_isolated_maximum(schedule, num_steps)
+    if step is None:
+      continue
+    maximum, after = np.asarray([schedule(step), schedule(step + 1)])
+    logging.warning(
+      'The learning rate of the schedule %s falls from its maximum %.3g at '
+      'step %s to %.3g at the next step, and stays below half of the maximum. '
+      'If this is not intended, multiply the decay by a factor, so that it '
+      'starts at the maximum. For example, a decay by `1 / sqrt(step)` after '
+      '`warmup_steps` requires the factor `sqrt(warmup_steps)`.',
+      type(schedule).__name__,
+      maximum,
+      f'{step:,}',
+      after,
+      extra=logs.ONCE,
+    )
+
+
+def _find_isolated_maximum(
+  schedule: schedules.Schedule, num_steps: int
+) -> int | None:
+  """Returns the step of a maximum that ends a warmup and precedes a drop.
+
+  Args:
+    schedule: Schedule to evaluate.
+    num_steps: Number of steps in the run.
+
+  Returns:
+    The step of the maximum, if the previous value is lower and all later values
+    are less than half of the maximum. None if there is no such step, or if it
+    is in the last tenth of the run.
+  """
+  # The warmup ends within these steps.
+  values = _evaluate(schedule, np.arange(min(num_steps, _MAX_STEPS)))
+  if values is None:
+    return None
+  step = int(np.argmax(values))
+  if not 0 < step < 0.9 * len(values):
+    return None
+  is_isolated = (
+    values[step - 1] < values[step]
+    and np.max(values[step + 1 :]) < values[step] / 2
+  )
+  return step if is_isolated else None
+
+
 def warn_of_late_decay(optimizer: optimizers.Optimizer, num_steps: int) -> None:
   """Logs a warning if user-defined schedules decay only after the last step.
 
