@@ -10,7 +10,7 @@ import types
 import pytest
 
 from tests.data import labeled_fake
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from tests.finetuning import fakes
 from xlflax.config import gin_config
 from xlflax.data.supervised import supervised_dataset
@@ -420,6 +420,19 @@ def test_a_signal_stops_the_grid(run, monkeypatch):
   assert [c.status.value for c in report.trials] == ['stopped', 'not started']
   assert not report.ranking and not report.is_complete
   assert report.exit_status == errors.ExitStatus.STOPPED
+
+
+def test_hook_that_stops_a_trial_is_named(run, monkeypatch):
+  trained = fakes.FakeTrainer.train
+
+  def stopped(self, **arguments):
+    outcome = trained(self, **arguments)
+    return outcome | {'finished': False, 'stopped_by': 'EarlyStopping'}
+
+  monkeypatch.setattr(fakes.FakeTrainer, 'train', stopped)
+  (trial,) = run('LEARNING_RATE=0.2').trials
+  assert trial.status.value == 'stopped'
+  assert_mentions(trial.message, 'EarlyStopping', 'Trainer.hooks')
 
 
 def test_finished_trials_after_the_stopped_one_are_reported(run, monkeypatch):

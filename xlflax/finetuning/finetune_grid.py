@@ -194,7 +194,7 @@ def _find_split(
 
 
 def _is_stopped(report: grid_report.GridReport) -> bool:
-  """Returns whether a signal stopped a trial."""
+  """Returns whether a signal or a hook stopped a trial."""
   return any(
     trial.status is grid_trials.Status.STOPPED for trial in report.trials
   )

@@ -60,7 +60,7 @@ class Status(enum.Enum):
   DIVERGED = 'diverged'
   # Another error occurred. The next call repeats the trial.
   FAILED = 'failed'
-  # A signal stopped the trial. The next call resumes it.
+  # A signal or a user-defined hook stopped the trial. The next call resumes it.
   STOPPED = 'stopped'
   # A signal stopped the search before the trial. The next call runs it.
   NOT_STARTED = 'not started'
@@ -494,9 +494,13 @@ class TrialRunner:
     result_fields = self._initial_fields(trial)
     try:
       outcome = trial.trainer.train(gin_config=trial.gin_config)
+      hook = outcome.get('stopped_by')
       result_fields |= {
         'status': Status.STOPPED,
-        'message': 'stopped by a signal',
+        'message': f'stopped by the hook {hook}, which can be removed from '
+        'Trainer.hooks'
+        if hook
+        else 'stopped by a signal',
         'exit_status': int(errors.ExitStatus.STOPPED),
       }
       if outcome['finished']:
