@@ -120,6 +120,7 @@ class Setup:
     params = self.factory.abstract.params
     optimizer_checks.warn_of_ascent(settings.optimizer, params)
     optimizer_checks.warn_of_growth(settings.optimizer, params)
+    optimizer_checks.warn_of_normalized_decay(settings.optimizer, params)
     optimizer_checks.warn_of_ignored_rate(settings.optimizer, params)
     optimizer_checks.warn_of_stacked_vectors(settings.optimizer, params)
     optimizer_checks.warn_of_clipped_updates(settings.optimizer, params)

@@ -241,6 +241,44 @@ def test_optimizers_of_xlflax_do_not_increase_parameters(optimizer):
   assert not optimizer_checks.find_growing_parameters(optimizer, _PARAMS)
 
 
+@pytest.mark.parametrize(
+  'normalize', [optax.scale_by_adam, optax.scale_by_rms, optax.scale_by_sign]
+)
+def test_weight_decay_before_normalization_causes_a_warning(normalize, caplog):
+  optimizer = _UserOptimizer(
+    learning_rate=0.1,
+    create=lambda rate: optax.chain(
+      optax.add_decayed_weights(0.1),
+      normalize(),
+      optax.scale_by_learning_rate(rate),
+    ),
+  )
+  optimizer_checks.warn_of_normalized_decay(optimizer, _PARAMS)
+  (record,) = caplog.records
+  assert_mentions(record.getMessage(), '_UserOptimizer.make', 'AdamW')
+
+
+@pytest.mark.parametrize(
+  'create',
+  [
+    lambda rate: optax.adamw(rate, weight_decay=0.1),
+    lambda rate: optax.lion(rate, weight_decay=0.1),
+    lambda rate: optax.lamb(rate, weight_decay=0.1),
+    lambda rate: optax.adafactor(rate, weight_decay_rate=0.1),
+    lambda rate: optax.chain(optax.add_decayed_weights(0.1), optax.sgd(rate)),
+    lambda rate: optax.noisy_sgd(rate, eta=10.0),
+    optax.adam,
+    _ascend_with_decay,
+    _project,
+    _fail,
+  ],
+)
+def test_decoupled_weight_decay_causes_no_warning(create, caplog):
+  optimizer = _UserOptimizer(learning_rate=_LINEAR, create=create)
+  optimizer_checks.warn_of_normalized_decay(optimizer, _PARAMS)
+  assert not caplog.records
+
+
 @pytest.mark.parametrize('rate', [0.1, _LINEAR])
 def test_ignored_learning_rate_causes_a_warning(rate, caplog):
   optimizer = _UserOptimizer(

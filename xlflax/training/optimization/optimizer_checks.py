@@ -94,6 +94,36 @@ def warn_of_growth(optimizer: optimizers.Optimizer, params: Any) -> None:
     )
 
 
+def warn_of_normalized_decay(
+  optimizer: optimizers.Optimizer, params: Any
+) -> None:
+  """Logs a warning if a user-defined optimizer normalizes its weight decay.
+
+  Weight decay before `optax.scale_by_adam` is L2 regularization. It is divided
+  by the root mean square of the gradients, in contrast to the weight decay of
+  AdamW (Loshchilov and Hutter, 2019).
+
+  Args:
+    optimizer: Optimizer of the run. Optimizers of xlflax are not checked.
+    params: Parameters of the run, as a tree of arrays or ShapeDtypeStructs.
+  """
+  names = _run_check(find_normalized_decay, optimizer, params)
+  if names:
+    name = type(optimizer).__name__
+    logging.warning(
+      'The optimizer %s applies weight decay to the gradients before it '
+      'normalizes them, for example for %s. The decay of a parameter then '
+      'hardly depends on the coefficient. For the weight decay of AdamW, put '
+      'optax.add_decayed_weights after the normalization in `%s.make`, for '
+      'example after optax.scale_by_adam, and before '
+      'optax.scale_by_learning_rate.',
+      name,
+      names[0],
+      name,
+      extra=logs.ONCE,
+    )
+
+
 def warn_of_ignored_rate(optimizer: optimizers.Optimizer, params: Any) -> None:
   """Logs a warning if a user-defined optimizer ignores the learning rate.
 
@@ -332,6 +362,36 @@ def find_growing_parameters(
     return []
   growths = _compute_growths(optimizer, params, value=_LARGE_PARAM_VALUE)
   return [name for name in growing if growths[name] > _MIN_GROWTH]
+
+
+def find_normalized_decay(
+  optimizer: optimizers.Optimizer, params: Any
+) -> list[str]:
+  """Returns the names of parameters whose decay does not depend on their size.
+
+  The optimizer updates small parameters (see `find_ascending_parameters`) with
+  gradients of 0, once from a low value and once from a large value. Decoupled
+  weight decay is proportional to the value. If the decay is normalized, as in
+  Adam, the displacements are almost equal.
+
+  Args:
+    optimizer: Optimizer to check.
+    params: See `find_ascending_parameters`.
+
+  Raises:
+    Exception: If the optimizer does not support the small parameters.
+  """
+  low = _compute_growths(optimizer, params, value=_PARAM_VALUE)
+  decayed = [name for name, growth in low.items() if growth < -_MIN_GROWTH]
+  if not decayed:
+    return []
+  high = _compute_growths(optimizer, params, value=_LARGE_PARAM_VALUE)
+  scale = abs(_LARGE_PARAM_VALUE / _PARAM_VALUE)
+  return [
+    name
+    for name in decayed
+    if 2 * low[name] < scale * high[name] < 0.5 * low[name]
+  ]
 
 
 def find_decayed_stacked_vectors(
