@@ -28,7 +28,12 @@ from xlflax.training.checkpointing import (
   saved_run,
 )
 from xlflax.training.distributed import distributed_job, goodput, stragglers
-from xlflax.training.hooks import hook_base, hook_results, unsaved_state
+from xlflax.training.hooks import (
+  duplicate_metrics,
+  hook_base,
+  hook_results,
+  unsaved_state,
+)
 from xlflax.training.metric_writers import metric_writer, run_metrics
 from xlflax.utils import errors, user_modules
 
@@ -101,6 +106,7 @@ class TrainingRun:
     self._report = report
     self._initial_states: dict[str, Any] = {}
     self._unsaved_state_check = unsaved_state.UnsavedStateCheck()
+    self._duplicate_metrics_check = duplicate_metrics.DuplicateMetricsCheck()
     # Hook that rejected the state at the last attempt to save it.
     self._rejecting_hook: hook_base.Hook | None = None
     self._prefetchers: dict[str, prefetch.Prefetcher] = {}
@@ -300,9 +306,10 @@ class TrainingRun:
     If the run ended before its first report, it is the mean loss of all steps.
     """
     reported_losses = [
-      record['train'].get('loss')
+      record['train']['loss']
       for record in self.previous_records
-      if 'train' in record and record['step'] <= self.first_step
+      # User-defined hooks may write other metrics to the group 'train'.
+      if 'loss' in record.get('train', {}) and record['step'] <= self.first_step
     ]
     if reported_losses:
       return reported_losses[-1]
@@ -495,7 +502,7 @@ class TrainingRun:
   def write_metrics(
     self, step: int, *args: Any, **metrics: Mapping[str, Any]
   ) -> None:
-    """Writes scalars to `metrics.jsonl` and all trackers.
+    """Writes scalars of a user-defined hook to `metrics.jsonl` and all trackers.
 
     Only the first process writes. A resumed run drops the lines after its
     checkpoint, so that its metrics equal those of an uninterrupted run.
@@ -504,14 +511,31 @@ class TrainingRun:
       step: Number of completed steps.
       *args: Not supported. An error is raised if there are any.
       **metrics: Values by name for each group, such as `norms={'layer_0': 1.0}`.
-        A value is a number, an array of shape [], text or None.
+        A value is a number, an array of shape [], text or None. A warning is
+        logged if training writes a metric of the same group and name.
 
     Raises:
-      ConfigError: If a group is not a dictionary of such values, or if there
-        are positional arguments after the step.
+      ConfigError: If a group is not a dictionary of such values or is reserved
+        for training, or if there are positional arguments after the step.
     """
     _check_metrics(args, metrics)
+    duplicate_metrics.check_groups(metrics)
     if self._writer:
+      self._duplicate_metrics_check.add_hook_metrics(metrics)
+      self._writer.write(step, **metrics)
+
+  def write_training_metrics(
+    self, step: int, **metrics: Mapping[str, Any]
+  ) -> None:
+    """Writes scalars of the hooks of xlflax, as `write_metrics` does.
+
+    Args:
+      step: Number of completed steps.
+      **metrics: Values by name for each group, see `write_metrics`.
+    """
+    _check_metrics((), metrics)
+    if self._writer:
+      self._duplicate_metrics_check.add_training_metrics(metrics)
       self._writer.write(step, **metrics)
 
   def restart_clocks(self) -> None:

@@ -440,6 +440,19 @@ def find_calling_line() -> str | None:
   return None
 
 
+def find_calling_class() -> type | None:
+  """Returns the innermost user-defined class whose method is being executed.
+
+  Returns:
+    The class, which is a subclass of a class of xlflax, or None.
+  """
+  for frame, _ in traceback.walk_stack(None):
+    cls = _find_method_class(frame)
+    if cls is not None:
+      return cls
+  return None
+
+
 def find_direct_caller() -> str | None:
   """Returns the line of the user's code that called a function of xlflax.
 

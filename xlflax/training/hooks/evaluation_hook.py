@@ -55,7 +55,7 @@ class EvaluationHook(hook_base.Hook):
       return None
     run.activities.start(goodput.Activity.EVALUATION, f'step {step}')
     metrics = self._evaluation.run(run.setup, run.state)
-    run.write_metrics(step, eval=metrics)
+    run.write_training_metrics(step, eval=metrics)
     run.restart_clocks()
     metric_for_best_model = run.trainer.checkpoints.metric_for_best_model
     if metric_for_best_model is None:

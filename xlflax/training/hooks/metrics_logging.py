@@ -107,7 +107,9 @@ class MetricsHook(hook_base.Hook):
       **{f'run_seconds/{name}': value for name, value in seconds.items()},
     }
     self._plateaus.add(step, metrics, step * tokens_per_step)
-    run.write_metrics(step, train=metrics, speed=speed, **self._environment)
+    run.write_training_metrics(
+      step, train=metrics, speed=speed, **self._environment
+    )
     run.results['loss'] = run_metrics.json_number(sums.loss)
     self._environment = {}
 

@@ -33,4 +33,4 @@ class RestartCostHook(hook_base.Hook):
     costs = self._restart.costs(step) if self._restart else None
     if costs:
       logging.info('Step %d: %s.', step, restarts.format_restart_costs(costs))
-      run.write_metrics(step, restart=costs)
+      run.write_training_metrics(step, restart=costs)
