@@ -159,7 +159,9 @@ def pool_hidden_states(
     states: Hidden states of shape [B, T, H].
     text: Boolean array of shape [B, T], True for tokens over which MEAN and
       MEAN_ALL average.
-    pooling: Method of pooling hidden states: FIRST, MEAN or MEAN_ALL.
+    pooling: Method of pooling hidden states: FIRST, MEAN or MEAN_ALL. FIRST
+      returns the state of the first position, so in a packed sequence, the
+      vector represents only the first text.
 
   Returns:
     float32 array of shape [B, H]. The mean over no tokens is 0.

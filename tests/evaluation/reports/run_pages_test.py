@@ -235,6 +235,8 @@ def test_read_run_of_a_training_directory(tmp_path):
     },
     {'step': 10, 'eval': {'retrieval/accuracy/mean': 0.5}},
     {'step': 20, 'train': {'loss': None, 'mlm/tokens': 500}},
+    # A user-defined hook may add metrics to the group.
+    {'step': 20, 'speed': {'read_seconds': 2.0}},
   ]
   text = '\n'.join(map(json.dumps, lines)) + '\n{"step": 3'
   (tmp_path / 'metrics.jsonl').write_text(text)
@@ -259,7 +261,7 @@ def test_read_run_of_a_training_directory(tmp_path):
   table = text.split('Environment</h2>')[1].split('</table>')[0]
   cells = re.findall(r'<td[^>]*>([^<]*)</td>', table)
   assert cells[:4] == ['a', '10', 'H200', '8'] and '0.10.2' in cells
-  assert run.speed == {'tokens_per_second': 7.0}
+  assert run.speed == {'tokens_per_second': 7.0, 'read_seconds': 2.0}
 
 
 def test_directory_without_a_run_is_rejected(tmp_path):

@@ -243,7 +243,7 @@ def _read_metrics(
         elif value is not None and metric == 'tokens':
           counts = tokens.setdefault(objective, {})
           counts[language] = counts.get(language, 0) + value
-      speed = {**(record.get('speed') or speed)}
+      speed = speed | (record.get('speed') or {})
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
       continue
   return losses, tokens, speed
