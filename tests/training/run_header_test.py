@@ -205,6 +205,23 @@ def test_alignment_with_another_pooling_is_reported(
     assert_mentions(message, 'align', trained, recorded or 'mean')
 
 
+def test_equal_datasets_are_reported():
+  first = dataset_config.DatasetConfig(
+    name='english',
+    mixture='corpus.mono.en',
+    layout='blocks',
+    length=32,
+    batch_size=8,
+  )
+  copied = dataclasses.replace(first, name='french')
+  french = dataclasses.replace(copied, mixture='corpus.mono.fr')
+  longer = dataclasses.replace(copied, length=64)
+  (message,) = run_header.equal_dataset_warnings(
+    [first, french, copied, longer]
+  )
+  assert_mentions(message, 'english', 'french', 'mixture', 'corpus.mono.en')
+
+
 def test_long_lists_of_languages_are_truncated():
   tasks = [_task(f't{i}', (f'l{i}',), 0.05) for i in range(20)]
   assert run_header.format_sequence_shares(tasks).endswith(' and 8 more')

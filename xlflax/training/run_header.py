@@ -1,6 +1,7 @@
 """Run summary and data warnings, which are logged at startup."""
 
 import dataclasses
+import itertools
 import logging
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +12,7 @@ import jax
 from xlflax.config import setting_names
 from xlflax.data import corpus_checks, loader_base
 from xlflax.data.corpus import corpus_directory
-from xlflax.data.dataset_config import ExampleLayout
+from xlflax.data.dataset_config import DatasetConfig, ExampleLayout
 from xlflax.data.sampling import sampling_order
 from xlflax.data.supervised.featurizers import featurizer
 from xlflax.data.tokenizers import base_vocabulary
@@ -83,7 +84,10 @@ def log_run_header(
     code_fingerprint.find_user_classes(settings),
     code_fingerprint.describe_code(settings),
   )
-  for line in pooling_warnings(setup):
+  for line in [
+    *equal_dataset_warnings(settings.datasets),
+    *pooling_warnings(setup),
+  ]:
     logging.warning('%s', line, extra=logs.ONCE)
   # If there is a cache, `xlflax cache` has logged the anomalies.
   if settings.corpus and not settings.cache_dir:
@@ -407,6 +411,26 @@ def _length_warnings(
       f'is not read. {remedy}.'
     )
   return messages
+
+
+def equal_dataset_warnings(datasets: Sequence[Any]) -> list[str]:
+  """Returns warnings about datasets that differ only in their names.
+
+  Such datasets contain the same examples, for example because the mixture of a
+  copied dataset was not changed.
+
+  Args:
+    datasets: Datasets of the run.
+  """
+  return [
+    f'The datasets {first.name} and {second.name} differ only in their names, '
+    'so they contain the same examples. Correct '
+    f'{setting_names.name_setting(second.name, "mixture")}, which is '
+    f'{second.mixture!r}, or use one dataset for several objectives.'
+    for first, second in itertools.combinations(datasets, 2)
+    if isinstance(second, DatasetConfig)
+    and dataclasses.replace(second, name=first.name) == first
+  ]
 
 
 def pooling_warnings(setup: training_setup.Setup) -> list[str]:

@@ -133,7 +133,7 @@ def path_field(content: Callable[[Any], str | None], **arguments: Any) -> Any:
 
 
 def describe_content(field: dataclasses.Field, value: Any) -> str | None:
-  """Describes the content of the files at a field's paths.
+  """Describes the content of the files whose paths a field contains.
 
   Args:
     field: The dataclass field to inspect.

@@ -66,8 +66,8 @@ class LineSplits:
 
   Attributes:
     names: Names of the splits.
-    indices: Split of each line with text, or of each pair, as an index into
-      `names`, uint8 of shape [lines].
+    indices: For each nonempty line, or for each pair, the index of its split
+      in `names`, uint8 of shape [lines].
   """
 
   names: tuple[str, ...]

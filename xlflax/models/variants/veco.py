@@ -141,7 +141,7 @@ def pair_features(
   stop_gradient_memory: bool = True,
   deterministic: bool = True,
 ) -> tuple[jax.Array, jax.Array]:
-  """Computes VECO's sentence-pair features, which fine-tuned heads read.
+  """Computes the sentence-pair features that VECO passes to fine-tuned heads.
 
   The features [H^L : S^L] are concatenations of hidden states. H^L is the
   result of the plug-out pass. S^L is the result of the plug-in pass that

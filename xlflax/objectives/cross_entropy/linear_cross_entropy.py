@@ -70,7 +70,7 @@ class _Chunks(NamedTuple):
     )
 
   def read(self, array, i):
-    """Returns chunk i, [size, ...], of an array of shape [rows, ...]."""
+    """Returns chunk i, of shape [size, ...], of an array [rows, ...]."""
     if self.groups == 1:
       return lax.dynamic_slice_in_dim(array, self._start(i), self.size)
     chunk = lax.dynamic_index_in_dim(
