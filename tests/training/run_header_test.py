@@ -95,6 +95,9 @@ def test_header_lines(setup, tmp_path):
     f'Model: Encoder, 2 layers of 16, {count:,} parameters, float32 '
     'compute, float32 parameters, xla attention.',
     'Objective mlm: MaskedLM on dataset mono, weight 0.5.',
+    'Gradient accumulation divides each batch into 2 micro-batches. It does not '
+    'increase the batch size (`batch_size`, BATCH_SIZE), which is the number of '
+    'sequences per optimizer update.',
     'Dataset mono: 64 sequences of 256 tokens per optimizer update, in 2 '
     'micro-batches of 32, en 75.0 %, de 25.0 %.',
     'Learning rate: 0.1, by a rule.',

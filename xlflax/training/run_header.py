@@ -132,10 +132,16 @@ def run_header_lines(
     if isinstance(objective, classification_objective.Classification)
     and objective.labels
   ]
+  count = settings.gradient_accumulation_steps
+  if count > 1:
+    lines.append(
+      f'Gradient accumulation divides each batch into {count:,} micro-batches. '
+      'It does not increase the batch size (`batch_size`, BATCH_SIZE), which is '
+      'the number of sequences per optimizer update.'
+    )
   for dataset in settings.datasets:
     if dataset.name in tasks:
       shares = format_sequence_shares(tasks[dataset.name])
-      count = settings.gradient_accumulation_steps
       unit = (
         f'optimizer update, in {count:,} micro-batches of '
         f'{dataset.batch_size // count:,}'
