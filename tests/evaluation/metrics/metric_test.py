@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.errors import raises_error
+from tests.errors import assert_mentions, raises_error
 from xlflax.evaluation.metrics.metric import Better, Metric, Unit
 from xlflax.utils import errors
 
@@ -41,3 +41,21 @@ def test_the_best_possible_value_follows_direction_and_unit(better, unit, best):
   declared = Metric('score', better, unit)
   values = [v for v in (0.0, 0.5, 1.0, 100.0) if declared.is_best_possible(v)]
   assert values == ([] if best is None else [best])
+
+
+@pytest.mark.parametrize(
+  ('name', 'better', 'usual'),
+  [
+    ('error_rate', Better.HIGHER, 'LOWER'),
+    ('accuracy', Better.LOWER, 'HIGHER'),
+    ('error_rate', Better.LOWER, None),
+    ('errors', Better.NEITHER, None),
+    ('reconstruction', Better.HIGHER, None),
+  ],
+)
+def test_unusual_directions_cause_a_warning(name, better, usual, caplog):
+  Metric(name, better)
+  messages = [record.getMessage() for record in caplog.records]
+  assert len(messages) == (usual is not None)
+  for message in messages:
+    assert_mentions(message, name, f'Better.{better.name}', f'Better.{usual}')

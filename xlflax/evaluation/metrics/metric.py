@@ -2,10 +2,11 @@
 
 import dataclasses
 import enum
+import logging
 import math
 from collections.abc import Mapping
 
-from xlflax.utils import validation
+from xlflax.utils import logs, validation
 
 
 class Better(enum.Enum):
@@ -27,6 +28,12 @@ class Unit(enum.Enum):
 _RANGES = {Unit.FRACTION: '0 to 1', Unit.POINTS: '0 to 100'}
 _MAXIMA = {Unit.FRACTION: 1.0, Unit.POINTS: 100.0}
 _TOLERANCE = 1e-5  # Relative tolerance for rounding errors in float32.
+
+
+# Words in the names of metrics that decrease, and of metrics that increase, in
+# better models.
+_ERRORS = frozenset({'error', 'errors', 'loss', 'perplexity'})
+_SCORES = frozenset({'accuracy', 'bleu', 'f1', 'precision', 'recall'})
 
 
 @validation.validate_fields
@@ -86,6 +93,19 @@ class Metric:
   def __post_init__(self):
     if not self.title:
       object.__setattr__(self, 'title', self.name.replace('_', ' '))
+    words = set(self.name.lower().split('_'))
+    for names, usual in ((_ERRORS, Better.LOWER), (_SCORES, Better.HIGHER)):
+      if words & names and self.better not in (usual, Better.NEITHER):
+        logging.warning(
+          'The metric %r is declared with Better.%s, so the checkpoint with '
+          'the %s value is selected. Most metrics with such a name require '
+          'Better.%s.',
+          self.name,
+          self.better.name,
+          'highest' if self.better is Better.HIGHER else 'lowest',
+          usual.name,
+          extra=logs.ONCE,
+        )
 
   def to_json(self) -> dict[str, str]:
     """Converts the declaration to JSON values."""
