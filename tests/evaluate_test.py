@@ -19,6 +19,7 @@ from xlflax.data.supervised.sources import example_source
 from xlflax.evaluation import eval_task, task_sources, text_sources
 from xlflax.evaluation.metrics import metric
 from xlflax.evaluation.tasks import (
+  classification_task,
   head_task,
   perplexity,
   retrieval_task,
@@ -547,6 +548,16 @@ def test_identical_files_of_two_languages_are_reported(run, tmp_path, caplog):
   assert_mentions(message, 'de', 'en')
 
 
+def _record_training_source(run, source):
+  """Writes a run's record of the source on which it was fine-tuned."""
+  dataset = {
+    'class': 'labeled_dataset_config',
+    'fields': {'source': config_serialization.to_json_config(source)},
+  }
+  settings = {'class': 'trainer', 'fields': {'datasets': [dataset]}}
+  run_directory.write_run_file(run, 'trainer.json', settings)
+
+
 def test_evaluation_on_a_training_file_causes_a_warning(run, tmp_path, caplog):
   """A copy of a training file is compared by its content."""
   names = ('train', 'copy', 'other')
@@ -556,12 +567,7 @@ def test_evaluation_on_a_training_file_causes_a_warning(run, tmp_path, caplog):
   source = example_source.FileDataset(
     format='conll', files={'en': train, 'fr': [str(tmp_path / 'deleted')]}
   )
-  dataset = {
-    'class': 'labeled_dataset_config',
-    'fields': {'source': config_serialization.to_json_config(source)},
-  }
-  settings = {'class': 'trainer', 'fields': {'datasets': [dataset]}}
-  run_directory.write_run_file(run, 'trainer.json', settings)
+  _record_training_source(run, source)
   for path, warns in ((train, True), (copy, True), (other, False)):
     caplog.clear()
     test_source = example_source.FileDataset(format='conll', files={'en': path})
@@ -570,3 +576,39 @@ def test_evaluation_on_a_training_file_causes_a_warning(run, tmp_path, caplog):
     assert len(messages) == warns
     for message in messages:
       assert_mentions(message, path)
+
+
+_SINGLE_TEXTS = {'columns': {'text': 0, 'label': 2}}
+
+
+@pytest.mark.parametrize(
+  ('training_options', 'test_options', 'warns'),
+  [
+    (_SINGLE_TEXTS, {}, True),
+    ({}, _SINGLE_TEXTS, True),
+    (_SINGLE_TEXTS, _SINGLE_TEXTS, False),
+    ({}, {}, False),
+  ],
+)
+def test_pairs_for_a_head_trained_on_single_texts_cause_a_warning(
+  run, tmp_path, caplog, training_options, test_options, warns
+):
+  """By default, the reader reads pairs."""
+  path = tmp_path / 'test.tsv'
+  path.write_text('premise\thypothesis\tno\n')
+  training_source, test_source = (
+    example_source.FileDataset(
+      format='tsv', files={'en': file}, options=options
+    )
+    for file, options in (
+      (str(tmp_path / 'deleted'), training_options),
+      (str(path), test_options),
+    )
+  )
+  _record_training_source(run, training_source)
+  _evaluate(run, classification_task.Classification(source=test_source))
+  messages = [text for text in caplog.messages if 'OPTIONS' in text]
+  assert len(messages) == warns
+  for message in messages:
+    columns = training_source.get_columns('en')
+    assert_mentions(message, 'classification', str(dict(columns)))

@@ -10,12 +10,13 @@ import logging
 import os
 import pathlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 
 from xlflax.data.corpus import language_codes
+from xlflax.data.supervised.readers import file_reading
 from xlflax.data.supervised.sources import example_source, identical_files
 from xlflax.evaluation import (
   checkpoint_polling,
@@ -30,7 +31,7 @@ from xlflax.evaluation import (
   unknown_tokens,
 )
 from xlflax.evaluation.reports import evaluation_report
-from xlflax.evaluation.tasks import head_task
+from xlflax.evaluation.tasks import classification_task, head_task
 from xlflax.training.checkpointing import (
   config_serialization,
   run_directory,
@@ -167,7 +168,9 @@ def evaluate(
     _warn_of_unseen_languages(run, tasks)
     sources = [getattr(task, 'source', None) for task in tasks]
     identical_files.warn_of_identical_files(sources)
-    _warn_of_training_files(run, tasks)
+    training_sources = _load_training_sources(run)
+    _warn_of_training_files(training_sources, tasks)
+    _warn_of_other_inputs(training_sources, tasks)
     task_sources.warn_of_equal_splits(sources)
     unknown_tokens.warn_of_unknown_tokens(tasks, run.vocabulary)
 
@@ -278,21 +281,49 @@ def evaluate_checkpoint(
   return CheckpointResults(task_results, tuple(task_failures), len(missing))
 
 
+def _load_training_sources(
+  run: saved_run.SavedRun,
+) -> list[example_source.FileDataset]:
+  """Returns the labeled files on which a run was fine-tuned."""
+  # A damaged record is reported by the commands that require it.
+  with contextlib.suppress(errors.XlflaxError, LookupError, TypeError):
+    settings = run_directory.read_trainer(run.directory)
+    if settings:
+      datasets = settings[config_serialization.FIELDS]['datasets']
+      return list(_find_labeled_files(datasets))
+  return []
+
+
+def _find_labeled_files(
+  description: Any,
+) -> Iterator[example_source.FileDataset]:
+  """Yields the sources of labeled files in the JSON description of a run."""
+  if isinstance(description, list):
+    for item in description:
+      yield from _find_labeled_files(item)
+  elif isinstance(description, dict):
+    if description.get(config_serialization.CLASS) == 'file_dataset':
+      yield config_serialization.from_json_config(description)
+    else:
+      fields = description.get(config_serialization.FIELDS, {})
+      yield from _find_labeled_files(list(fields.values()))
+
+
 def _warn_of_training_files(
-  run: saved_run.SavedRun, tasks: Sequence[eval_task.EvalTask]
+  training_sources: Sequence[example_source.FileDataset],
+  tasks: Sequence[eval_task.EvalTask],
 ) -> None:
   """Logs a warning if a test file is a training file of a fine-tuned run.
 
   Files that were moved or copied are compared by their content, if the training
   files still exist at their recorded paths.
   """
-  training_paths: list[str] = []
-  # A damaged record is reported by the commands that require it.
-  with contextlib.suppress(errors.XlflaxError, LookupError, TypeError):
-    settings = run_directory.read_trainer(run.directory)
-    if settings:
-      datasets = settings[config_serialization.FIELDS]['datasets']
-      training_paths += dict.fromkeys(_list_labeled_files(datasets))
+  training_paths = dict.fromkeys(
+    path
+    for source in training_sources
+    for names in source.files.values()
+    for path in ((names,) if isinstance(names, str) else names)
+  )
   for task in tasks:
     if task.split.startswith('train'):
       continue
@@ -310,19 +341,48 @@ def _warn_of_training_files(
       )
 
 
-def _list_labeled_files(description: Any) -> Iterator[str]:
-  """Yields the paths of all labeled files in the JSON description of a run."""
-  if isinstance(description, list):
-    for item in description:
-      yield from _list_labeled_files(item)
-  elif isinstance(description, dict):
-    fields = description.get(config_serialization.FIELDS, {})
-    if description.get(config_serialization.CLASS) == 'file_dataset':
-      files = fields['files'][config_serialization.MAPPING]
-      for _, names in files:
-        yield from [names] if isinstance(names, str) else names
-    else:
-      yield from _list_labeled_files(list(fields.values()))
+def _warn_of_other_inputs(
+  training_sources: Sequence[example_source.FileDataset],
+  tasks: Sequence[eval_task.EvalTask],
+) -> None:
+  """Logs a warning if a head trained on single texts gets pairs, or vice versa.
+
+  Runs that were trained on both are not checked.
+  """
+  training_columns = _list_columns(training_sources)
+  if len({'paired_text' in columns for columns in training_columns}) != 1:
+    return
+  trained_on_pairs = 'paired_text' in training_columns[0]
+  names = 'single texts', 'pairs of texts'
+  for task in tasks:
+    if not isinstance(task, classification_task.Classification):
+      continue
+    for columns in _list_columns([task.source]):
+      reads_pairs = 'paired_text' in columns
+      if reads_pairs != trained_on_pairs:
+        _LOG.warning(
+          '%s: The test files are read as %s, but the run was fine-tuned on '
+          '%s, so the classes are predicted from inputs that differ from '
+          'training. Read the same fields as in training, for example with '
+          '--gin.OPTIONS="{\'columns\': %s}". %s',
+          task.name,
+          names[reads_pairs],
+          names[trained_on_pairs],
+          dict(training_columns[0]),
+          file_reading.OPTION_MACROS,
+          extra=logs.ONCE,
+        )
+
+
+def _list_columns(sources: Iterable[Any]) -> list[Mapping[str, Any]]:
+  """Returns the columns of the texts with classes that sources read."""
+  return [
+    columns
+    for source in sources
+    if isinstance(source, example_source.FileDataset)
+    for part in source.languages()
+    if (columns := source.get_columns(part)) is not None
+  ]
 
 
 def _warn_of_unseen_languages(

@@ -163,7 +163,7 @@ class FileDataset(ExampleSource):
       return ''
     part = self.languages()[0]
     options = self.language_options.get(part, self.options)
-    columns = options.get('columns') or classification_reader.TSV_COLUMNS
+    columns = self.get_columns(part) or classification_reader.TSV_COLUMNS
     if 'label' not in columns:
       return (
         'Name the column of the labels in `columns`. '
@@ -194,6 +194,25 @@ class FileDataset(ExampleSource):
       f'{description} Set the columns of the file, such as '
       f'--gin.OPTIONS="{options}". {file_reading.OPTION_MACROS}'
     )
+
+  def get_columns(self, part: str) -> Mapping[str, Any] | None:
+    """Returns the mapping from fields of classified texts to columns.
+
+    Args:
+      part: Name of the language split.
+
+    Returns:
+      The columns or JSON keys from which the fields are read, such as {'text':
+      0, 'label': 1}. None if the format has no option `columns`.
+    """
+    default_columns = {
+      'tsv': classification_reader.TSV_COLUMNS,
+      'jsonl': classification_reader.JSON_COLUMNS,
+    }.get(self.format)
+    if default_columns is None:
+      return None
+    options = self.language_options.get(part, self.options)
+    return options.get('columns', default_columns)
 
   def find_line(self, part, values):
     part_files = _get_files(self.files, part)
