@@ -152,7 +152,7 @@ def test_shuffled_lines_cause_a_warning(tmp_path, caplog):
   with caplog.at_level(logging.WARNING):
     source.load(source.pairs()[0])
   [record] = caplog.records
-  assert_mentions(record.getMessage(), tmp_path, 'shuffled separately')
+  assert_mentions(record.getMessage(), tmp_path, 'en-de', 'xlflax preprocess')
 
 
 @pytest.mark.parametrize('lines', [0, 1])

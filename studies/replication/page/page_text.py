@@ -52,7 +52,7 @@ experiments on synthetic languages have three limitations:
 ## Method
 
 Each result of a paper is tested by comparing the scores of two model variants. A *model variant* (`Condition` in the code) is a training setup that is run with several seeds. Each result (`Claim` in the code) compares a first and a second
-model variant, and most results state that the second variant has the higher score. A *control experiment* trains an additional variant that lacks only the presumed cause of the difference. For example, the
+model variant, and in most results, the second variant is expected to have the higher score. A *control experiment* trains an additional variant that lacks only the presumed cause of the difference. For example, the
 additional variant is trained on the same number of tokens without the paper's method, is trained on sentence pairs that are not translations, or is not trained at all.
 
 The *score difference* is the score of the second variant minus the score of the first variant, averaged over seeds, with a 95 % confidence interval. The confidence intervals determine one of
@@ -179,7 +179,7 @@ for MetaXLM and two for PPA) were added after the first seeds had been run.
 ## Method
 
 Each result of a paper is tested by comparing the scores of two model variants. A *model variant* (`Condition` in the code) is a training setup that is run with several seeds. Each result (`Claim` in the code) compares a first and a second
-model variant, and most results state that the second variant has the higher score. A *control experiment* trains an additional variant that lacks only the presumed cause of the difference. For example, the
+model variant, and in most results, the second variant is expected to have the higher score. A *control experiment* trains an additional variant that lacks only the presumed cause of the difference. For example, the
 additional variant is trained on the same number of tokens without the paper's method, is trained on sentence pairs that are not translations, or is not trained at all.
 
 The *score difference* is the score of the second variant minus the score of the first variant, averaged over seeds and languages. The 95 % confidence interval of the score difference treats both the seeds and the
