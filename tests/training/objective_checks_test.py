@@ -12,10 +12,15 @@ import pytest
 
 from tests.errors import assert_mentions
 from tests.training import tiny
+from xlflax.models import encoder_decoder, encoder_decoder_config
 from xlflax.objectives import model_calls, objective_base, objective_mixture
 from xlflax.objectives.corruption import masking
 from xlflax.objectives.finetuning import classification_objective, head_settings
-from xlflax.objectives.pretraining import masked_lm, sentence_alignment
+from xlflax.objectives.pretraining import (
+  denoising,
+  masked_lm,
+  sentence_alignment,
+)
 from xlflax.training import objective_checks
 
 _BATCH = tiny.make_batch(rows=4) | {
@@ -139,6 +144,7 @@ class _MaskedTokens(objective_base.Objective):
     ignore_index: Label of the other tokens.
     includes_all: Whether the loss includes the tokens that are not predicted.
     is_tied: Whether the logits are those of the model.
+    predicts_all: Whether the labels of the other tokens are the tokens.
     is_weighted_by_rows: Whether the weight is the number of sequences.
     maskable: Function that selects the tokens that may be masked.
     transform: Transformation of the function that computes the loss.
@@ -148,6 +154,7 @@ class _MaskedTokens(objective_base.Objective):
   ignore_index: int = -100
   includes_all: bool = False
   is_tied: bool = False
+  predicts_all: bool = False
   is_weighted_by_rows: bool = False
   maskable: Callable = masking.is_text
   transform: Callable = lambda compute: compute
@@ -176,9 +183,12 @@ class _MaskedTokens(objective_base.Objective):
       model_calls.call_model(model, params, 'logits', states)
       if self.is_tied
       else states @ head['kernel'] + head['bias'][None, None],
-      jnp.where(chosen, token_ids, self.ignore_index),
+      token_ids
+      if self.predicts_all
+      else jnp.where(chosen, token_ids, self.ignore_index),
     )
-    weights = text if self.includes_all else chosen
+    includes_all = self.includes_all or self.predicts_all
+    weights = text if includes_all else chosen
     total = jnp.sum(jnp.where(weights, losses, 0))
     if self.is_weighted_by_rows:
       return objective_base.ObjectiveOutput(
@@ -274,6 +284,37 @@ def test_texts_may_contain_the_token_with_the_index_minus_100(includes_all):
   objective = _MaskedTokens(includes_all=includes_all, is_weighted_by_rows=True)
   expected = {'has_ignored_labels'} if includes_all else set()
   assert _find_problems(objective, batch, vocab_size=200) == expected
+
+
+@pytest.mark.parametrize('is_tied', [False, True])
+def test_loss_that_includes_tokens_that_are_not_masked(is_tied):
+  objective = _MaskedTokens(predicts_all=True, is_tied=is_tied)
+  assert _find_problems(objective, vocab_size=200) == {
+    'predicts_unmasked_tokens'
+  }
+
+
+@pytest.mark.slow
+def test_a_decoder_may_predict_tokens_that_are_not_masked():
+  config = encoder_decoder_config.EncoderDecoderConfig(
+    family='post_ln',
+    num_encoder_layers=1,
+    num_decoder_layers=1,
+    hidden_dim=16,
+    mlp_dim=32,
+    num_heads=2,
+    max_position_embeddings=32,
+    vocab_size=200,
+  )
+  problems = objective_checks.find_problems(
+    denoising.MaskedSeq2Seq(
+      predicted=denoising.PredictedPositions.ALL, decoder_start='bos'
+    ),
+    tiny.make_batch(rows=4),
+    model=encoder_decoder.EncoderDecoder(config),
+    vocabulary=dataclasses.replace(tiny.SPEC, size=200),
+  )
+  assert not any(problems)
 
 
 @pytest.mark.parametrize('transform', [lambda compute: compute, jax.checkpoint])

@@ -4,7 +4,8 @@ Before training, the loss is computed with a small model for the first sequences
 of the objective's dataset. A warning is logged if the loss depends on padding,
 if its total is a mean, if its random numbers are the same in each step, if it
 includes positions whose label is -100, which PyTorch would ignore, if random
-special tokens are masked, or if only the first text of each sequence is trained.
+special tokens are masked, if tokens that are not masked are predicted, or if
+only the first text of each sequence is trained.
 """
 
 import dataclasses
@@ -54,6 +55,10 @@ _IGNORE_INDEX, _MIN_IGNORED_RATIO = -100, 0.5
 _NUM_KEYS = 4
 # Fraction of the tokens without a mask that must be those of the batch.
 _MIN_EQUAL_RATIO = 0.8
+# Number of unmasked tokens whose biases are raised, and the fraction of these
+# tokens whose loss decreases above which a warning is logged. Masked language
+# modeling also predicts some tokens that it does not replace.
+_NUM_UNMASKED_TOKENS, _MIN_PREDICTED_RATIO = 16, 0.5
 
 # Factors of the vectors that are added to hidden states, see `_shift_states`.
 _NO_OFFSETS = np.array([0, 0, 0], np.float32)
@@ -75,6 +80,8 @@ class Problems(NamedTuple):
       not depend on `ObjectiveContext.rng`.
     has_ignored_labels: Whether the loss includes positions whose label is -100.
     masks_special_tokens: Whether special tokens are masked at random.
+    predicts_unmasked_tokens: Whether the loss includes the tokens that are not
+      masked, which the model can copy from its input.
     ignores_later_texts: Whether the loss depends on the first text of packed
       sequences, but not on the other texts.
   """
@@ -85,6 +92,7 @@ class Problems(NamedTuple):
   repeats_random_numbers: bool
   has_ignored_labels: bool
   masks_special_tokens: bool
+  predicts_unmasked_tokens: bool
   ignores_later_texts: bool
 
 
@@ -112,6 +120,10 @@ _MESSAGES = {
   'such as <s> and </s> are replaced by the mask token at random. They are '
   'trivial to predict, so a loss that includes them is too low. Select the '
   'positions to mask with `masking.is_text(batch, context.vocabulary)`.',
+  'predicts_unmasked_tokens': 'includes the tokens that are not masked. The '
+  'model can copy these tokens from its input, so the loss becomes low although '
+  'the model learns little. Multiply the losses by the positions that are '
+  'masked, and use the number of these positions as the weight.',
   'ignores_later_texts': 'depends only on the first text of each sequence, for '
   'example because of `Pooling.FIRST`, but the sequences of the dataset '
   '{dataset!r} contain several texts. The other texts are not trained. Put one '
@@ -212,14 +224,18 @@ def find_problems(
       evaluate(key=key) != evaluate(key=key, offsets=offsets) for key in keys
     )
 
-  def find_masked_positions(key):
+  def record_inputs(key):
     jax.effects_barrier()
     inputs.clear()
     evaluate(key=key)
     jax.effects_barrier()
-    return _find_masked_special_tokens(inputs, batch, vocabulary)
+    return _select_masked_inputs(inputs, batch, vocabulary)
 
-  masked_positions = {find_masked_positions(key) for key in keys}
+  masked_inputs = [record_inputs(key) for key in keys]
+  masked_positions = {
+    _find_masked_special_tokens(masked, batch, vocabulary)
+    for masked in masked_inputs
+  }
   total, weight = evaluate()
   shifted_total, _ = evaluate(offsets=_PADDING_OFFSETS)
   other_total, _ = evaluate(key=keys[1])
@@ -233,6 +249,10 @@ def find_problems(
   raised_total, _ = evaluate(
     params=_raise_biases(params, sizes, tokens), batch=other_tokens
   )
+  is_predicted = [
+    evaluate(params=_raise_biases(params, sizes, [token]))[0] < total
+    for token in _find_unmasked_tokens(masked_inputs[0], batch, vocabulary)
+  ]
   is_random = 'random_bits' in str(
     jax.make_jaxpr(compute_loss)(
       params, batch, keys[0], jnp.asarray(_NO_OFFSETS)
@@ -257,6 +277,12 @@ def find_problems(
     # An objective may replace the same special tokens in each step, for example
     # to compute a vector of the text from the state of the mask token.
     masks_special_tokens=len(masked_positions) > 1,
+    # The loss increases with the bias of a token that is not a label. A decoder
+    # may predict all tokens.
+    predicts_unmasked_tokens=isinstance(model, encoder.Encoder)
+    and bool(is_predicted)
+    and total > 0
+    and sum(is_predicted) > _MIN_PREDICTED_RATIO * len(is_predicted),
     ignores_later_texts=_has_later_texts(batch)
     and any(encoder_calls)
     and depends_on(_FIRST_TEXT_OFFSETS)
@@ -342,34 +368,89 @@ def _raise_biases(
   )
 
 
-def _find_masked_special_tokens(
+def _select_masked_inputs(
   inputs: Sequence[np.ndarray],
   batch: batch_keys.Batch,
   vocabulary: VocabularySpec,
-) -> frozenset[tuple[int, ...]]:
-  """Returns the row and column of special tokens that are masked.
+) -> list[np.ndarray]:
+  """Returns the inputs of the encoder in which tokens of the batch are masked.
 
   Args:
     inputs: Token ids of the encoder's calls. Inputs whose tokens are not at the
       positions of the batch are ignored, for example those of other texts.
     batch: Batch with `token_ids` of shape [B, T].
     vocabulary: Vocabulary specification with the special ids.
+
+  Returns:
+    Token ids of shape [B, T].
   """
   if batch_keys.TOKEN_IDS not in batch or batch_keys.SEGMENT_IDS not in batch:
-    return frozenset()
+    return []
   token_ids = batch[batch_keys.TOKEN_IDS]
   present = batch[batch_keys.SEGMENT_IDS] > 0
-  special = present & np.isin(token_ids, vocabulary.special_ids)
-  positions: set[tuple[int, ...]] = set()
+  selected = []
   for ids in inputs:
     if ids.shape != token_ids.shape:
       continue
-    masked = (ids == vocabulary.mask_id) & (token_ids != vocabulary.mask_id)
+    masked = _is_masked(ids, batch, vocabulary)
     is_equal = (ids == token_ids)[present & ~masked]
-    if is_equal.size and is_equal.mean() >= _MIN_EQUAL_RATIO:
-      rows, columns = np.nonzero(masked & special)
-      positions.update(zip(rows.tolist(), columns.tolist(), strict=True))
+    if masked.any() and is_equal.size and is_equal.mean() >= _MIN_EQUAL_RATIO:
+      selected.append(ids)
+  return selected
+
+
+def _is_masked(
+  ids: np.ndarray, batch: batch_keys.Batch, vocabulary: VocabularySpec
+) -> np.ndarray:
+  """Returns where an input has mask tokens that the batch does not have."""
+  is_mask = batch[batch_keys.TOKEN_IDS] == vocabulary.mask_id
+  return (ids == vocabulary.mask_id) & ~is_mask
+
+
+def _find_masked_special_tokens(
+  masked_inputs: Sequence[np.ndarray],
+  batch: batch_keys.Batch,
+  vocabulary: VocabularySpec,
+) -> frozenset[tuple[int, ...]]:
+  """Returns the row and column of special tokens that are masked.
+
+  Args:
+    masked_inputs: Inputs of `_select_masked_inputs`.
+    batch: Batch with `token_ids` of shape [B, T].
+    vocabulary: Vocabulary specification with the special ids.
+  """
+  positions: set[tuple[int, ...]] = set()
+  for ids in masked_inputs:
+    special = np.isin(batch[batch_keys.TOKEN_IDS], vocabulary.special_ids)
+    special &= batch[batch_keys.SEGMENT_IDS] > 0
+    rows, columns = np.nonzero(_is_masked(ids, batch, vocabulary) & special)
+    positions.update(zip(rows.tolist(), columns.tolist(), strict=True))
   return frozenset(positions)
+
+
+def _find_unmasked_tokens(
+  masked_inputs: Sequence[np.ndarray],
+  batch: batch_keys.Batch,
+  vocabulary: VocabularySpec,
+) -> list[int]:
+  """Returns frequent tokens that are not replaced at any of their positions.
+
+  Args:
+    masked_inputs: Inputs of `_select_masked_inputs`.
+    batch: Batch with `token_ids` of shape [B, T].
+    vocabulary: Vocabulary specification with the special ids.
+  """
+  if not masked_inputs:
+    return []
+  token_ids = batch[batch_keys.TOKEN_IDS]
+  is_replaced = np.any([ids != token_ids for ids in masked_inputs], axis=0)
+  tokens, counts = np.unique(token_ids[~is_replaced], return_counts=True)
+  is_unmasked = ~np.isin(tokens, token_ids[is_replaced])
+  is_unmasked &= ~np.isin(tokens, vocabulary.special_ids)
+  tokens, counts = tokens[is_unmasked], counts[is_unmasked]
+  return tokens[np.argsort(-counts, kind='stable')][
+    :_NUM_UNMASKED_TOKENS
+  ].tolist()
 
 
 def _shift_states(
