@@ -171,7 +171,7 @@ def evaluate(
     training_sources = _load_training_sources(run)
     _warn_of_training_files(training_sources, tasks)
     _warn_of_other_inputs(training_sources, tasks)
-    task_sources.warn_of_equal_splits(sources)
+    task_sources.warn_of_split_problems(sources)
     unknown_tokens.warn_of_unknown_tokens(tasks, run.vocabulary)
 
   def checkpoints() -> Iterator[Sequence[result_store.Step]]:

@@ -130,7 +130,7 @@ def test_evaluation_on_training_text_causes_a_warning(equal_splits, caplog):
 def test_only_sources_with_training_examples_cause_a_warning(
   equal_splits, corpus, caplog
 ):
-  task_sources.warn_of_equal_splits(
+  task_sources.warn_of_split_problems(
     [
       None,
       text_sources.CorpusText(directory=corpus),

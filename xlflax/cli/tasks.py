@@ -196,7 +196,7 @@ def show(options: ShowOptions) -> None:
     num_examples=options.num_examples,
   ):
     print(line)
-  _warn_of_equal_splits(options.name)
+  _warn_of_split_problems(options.name)
 
 
 def convert(options: ConvertOptions) -> None:
@@ -240,12 +240,12 @@ def _register(options: RegistrationOptions) -> None:
       xtreme.register_treebanks(options.treebanks)
 
 
-def _warn_of_equal_splits(name: str) -> None:
+def _warn_of_split_problems(name: str) -> None:
   """Logs a warning for each split that contains the task's training examples."""
   from xlflax.data.seqio_tasks import task_registry, task_samples
 
   for split in task_registry.get_task(name).splits:
-    for message in task_samples.find_equal_splits([name], split):
+    for message in task_samples.compare_splits([name], split):
       logging.warning('%s', message, extra=logs.ONCE)
 
 

@@ -1172,23 +1172,45 @@ def _find_wrong_languages(
 def _find_split_differences(corpus: corpus_directory.Corpus) -> list[str]:
   """Returns messages on held-out text whose format differs from training text.
 
-  The differences are the letter case, such as lower-cased training text and
-  test text in ordinary case, and spaces before punctuation, such as tokenized
-  training text and test text that is not tokenized.
+  See `describe_split_differences`.
+
+  Args:
+    corpus: Corpus directory whose splits are compared.
   """
-  counts: dict[str, dict[str, collections.Counter[str]]] = {}
+  texts: dict[str, dict[str, list[str]]] = {}
   for file in corpus.files:
     if file.kind is corpus_files.Kind.DICTIONARY:
       continue
-    for texts in itertools.islice(corpus_directory.read_texts(file), LINES):
-      for language, text in zip(file.languages, texts, strict=False):
-        count = counts.setdefault(language, {}).setdefault(
-          file.split, collections.Counter()
-        )
+    for sides in itertools.islice(corpus_directory.read_texts(file), LINES):
+      for language, text in zip(file.languages, sides, strict=False):
+        texts_by_split = texts.setdefault(language, {})
+        texts_by_split.setdefault(file.split, []).append(text)
+  return describe_split_differences(texts)
+
+
+def describe_split_differences(
+  texts: Mapping[str, Mapping[str, Iterable[str]]], where: str = ''
+) -> list[str]:
+  """Returns messages on held-out text whose format differs from training text.
+
+  The differences are the letter case, such as lower-cased training text and
+  test text in ordinary case, and spaces before punctuation, such as tokenized
+  training text and test text that is not tokenized.
+
+  Args:
+    texts: Sample of the text by language and split.
+    where: Origin of the text, such as ' of the task my_task'.
+  """
+  counts: dict[str, dict[str, collections.Counter[str]]] = {}
+  for language, texts_by_split in texts.items():
+    for split, sample in texts_by_split.items():
+      count: collections.Counter[str] = collections.Counter()
+      for text in sample:
         count['letters'] += sum(map(str.isalpha, text))
         count['upper'] += sum(map(str.isupper, text))
         count['lower'] += sum(map(str.islower, text))
         count.update(_count_punctuation(text))
+      counts.setdefault(language, {})[split] = count
 
   messages: list[str] = []
   case_differences = _compare_splits(
@@ -1196,8 +1218,8 @@ def _find_split_differences(corpus: corpus_directory.Corpus) -> list[str]:
   )
   if case_differences:
     messages.append(
-      'The training text and the held-out text differ in letter case, so the '
-      'same words have different tokens. Fraction of upper-case letters in a '
+      f'The training text and the held-out text{where} differ in letter case, '
+      'so the same words have different tokens. Fraction of upper-case letters in a '
       f'sample of {case_differences}. Use the same letter case in all splits, '
       'or train the vocabulary with --normalization=nmt_nfkc_cf, which ignores '
       'case.'
@@ -1207,8 +1229,8 @@ def _find_split_differences(corpus: corpus_directory.Corpus) -> list[str]:
   )
   if spacing_differences:
     messages.append(
-      'The training text and the held-out text differ in the spaces before '
-      'punctuation, so one of them was probably tokenized, for example with '
+      f'The training text and the held-out text{where} differ in the spaces '
+      'before punctuation, so one of them was probably tokenized, for example with '
       'Moses. Fraction of commas and periods after a space in a sample of '
       f'{spacing_differences}. Use text without tokenization in all splits, '
       'because xlflax segments text with its own vocabulary.'

@@ -78,7 +78,7 @@ class Evaluation:
       if isinstance(task, head_task.HeadTask):
         task.check_gold_labels()
     if distributed_job.is_lead():
-      task_sources.warn_of_equal_splits(
+      task_sources.warn_of_split_problems(
         getattr(task, 'source', None) for task in self.tasks
       )
 

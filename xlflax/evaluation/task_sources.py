@@ -108,10 +108,10 @@ _SEQIO_SOURCES = (
 )
 
 
-def warn_of_equal_splits(sources: Iterable[Any]) -> None:
-  """Logs a warning for each SeqIO task that is evaluated on training examples.
+def warn_of_split_problems(sources: Iterable[Any]) -> None:
+  """Logs warnings about SeqIO tasks that are evaluated on unsuitable splits.
 
-  Only the first examples are compared (`task_samples.find_equal_splits`).
+  The split contains the training examples, or its text has another format. Only the first examples are compared (`task_samples.compare_splits`).
 
   Args:
     sources: Sources of evaluation tasks. Sources that do not read SeqIO tasks
@@ -126,7 +126,7 @@ def warn_of_equal_splits(sources: Iterable[Any]) -> None:
     from xlflax.data.seqio_tasks import task_samples
 
     with contextlib.suppress(errors.XlflaxError):
-      for message in task_samples.find_equal_splits(
+      for message in task_samples.compare_splits(
         source.task_names(), source.split
       ):
         logging.warning('%s', message, extra=logs.ONCE)

@@ -228,6 +228,34 @@ def test_different_splits_are_not_reported(split_task, validation):
   assert task_samples.find_equal_splits(['splits.en'], 'validation') == []
 
 
+_TEXT = 'The Rhine, which rises in Switzerland, flows to the North Sea. '
+
+
+@pytest.mark.parametrize(
+  ('train', 'validation', 'num_warnings'),
+  [
+    (_TEXT.lower(), _TEXT, 1),
+    (_TEXT.replace(',', ' ,').replace('.', ' .'), _TEXT, 1),
+    (_TEXT, _TEXT, 0),
+  ],
+)
+def test_split_in_another_format_is_reported(
+  split_task, train, validation, num_warnings
+):
+  split_task(
+    {
+      'train': [f'{train}{n}' for n in range(40)],
+      'validation': [f'{validation}{n}' for n in range(40, 80)],
+    }
+  )
+  for split in ('train', 'validation'):
+    messages = task_samples.find_anomalies(['splits.en'], split)
+    assert len(messages) == num_warnings
+    for message in messages:
+      assert_mentions(message, 'splits.en', 'validation', '0.0')
+  assert task_samples.find_anomalies(['splits.en'], 'test') == []
+
+
 def test_identical_files_of_two_splits_are_reported(toy_sentences, tmp_path):
   for split in ('train', 'test'):
     corpus_writer.write_monolingual(

@@ -41,7 +41,7 @@ def find_anomalies(tasks: Iterable[str], split: str = TRAIN) -> list[str]:
   """Returns a warning for each probable defect in the text of SeqIO tasks.
 
   The files and the first examples of each task are compared with those of the
-  training split (`find_equal_splits`). The text itself is then checked for
+  training split (`compare_splits`). The text itself is then checked for
   defects. Tasks of the registered corpus directory, whose files are checked
   separately, are only compared with the other tasks, including those that are
   not in `tasks`. Tasks that provide token ids or code-switched text are not
@@ -54,10 +54,29 @@ def find_anomalies(tasks: Iterable[str], split: str = TRAIN) -> list[str]:
   """
   tasks = list(tasks)
   return [
-    *find_equal_splits(tasks, split),
+    *compare_splits(tasks, split),
     *_find_unseeded_tasks(tasks, split),
     *_find_repeated_text(tasks, split),
     *_find_text_anomalies(tasks, split),
+  ]
+
+
+def compare_splits(tasks: Iterable[str], split: str) -> list[str]:
+  """Returns warnings on the differences of a split and the training split.
+
+  A split that contains the training examples is reported, and a split whose
+  letter case or punctuation differs from that of the training text.
+
+  Args:
+    tasks: Names of registered tasks. Tasks without the split or without a
+      training split are ignored.
+    split: Name of the split to compare. If it is 'train', it is compared with
+      all other splits.
+  """
+  tasks = list(tasks)
+  return [
+    *find_equal_splits(tasks, split),
+    *_find_split_differences(tasks, split),
   ]
 
 
@@ -279,6 +298,36 @@ def _find_text_anomalies(tasks: list[str], split: str) -> list[str]:
   corpus_names += corpus_tasks.registered_tasks()
   corpus_texts = _read_samples(dict.fromkeys(corpus_names), split)
   return corpus_checks.find_task_anomalies(texts, corpus_texts)
+
+
+def _find_split_differences(tasks: list[str], split: str) -> list[str]:
+  """Returns warnings for tasks whose held-out text has another format.
+
+  Tasks of the corpus directory are checked separately. Sources of TensorFlow
+  Datasets, whose splits have the same format, are not read.
+
+  Args:
+    tasks: Names of registered tasks.
+    split: Name of the split to compare with the training split. If it is
+      'train', all other splits are compared.
+  """
+  messages: list[str] = []
+  for name in tasks:
+    source = task_registry.get_task(name).source
+    if _reads_corpus(name) or isinstance(source, seqio.TfdsDataSource):
+      continue
+    splits = source.splits if split == TRAIN else (TRAIN, split)
+    texts: dict[str, dict[str, list[str]]] = {}
+    for compared_split in splits:
+      for sample in _read_samples([name], compared_split):
+        for sides in sample.examples:
+          for language, text in zip(sample.languages, sides, strict=True):
+            texts_by_split = texts.setdefault(language, {})
+            texts_by_split.setdefault(compared_split, []).append(text)
+    messages += corpus_checks.describe_split_differences(
+      texts, f' of the task {name}'
+    )
+  return messages
 
 
 def log_anomalies(tasks: Iterable[str], split: str = TRAIN) -> None:
