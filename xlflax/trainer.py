@@ -334,9 +334,9 @@ class Trainer:
       report or, if the run stopped before its first report, of all steps; None
       if it is not finite), 'model_dir', 'finished', 'interrupted' (whether a
       signal stopped the run), 'stopped_by' (the class of the user-defined hook
-      that stopped the run, if there is one), 'seconds' (the time spent on each activity in all
-      starts of the run), 'earlier_seconds' (the time spent in earlier starts),
-      and further results.
+      that stopped the run, if there is one), 'seconds' (the time spent on each
+      activity in all starts of the run), 'earlier_seconds' (the time spent in
+      earlier starts), and further results.
 
     Raises:
       XlflaxError: If a field of the trainer is invalid, the data or a

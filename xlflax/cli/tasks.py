@@ -241,7 +241,7 @@ def _register(options: RegistrationOptions) -> None:
 
 
 def _warn_of_split_problems(name: str) -> None:
-  """Logs a warning for each split that contains the task's training examples."""
+  """Logs warnings on differences between the splits of a task."""
   from xlflax.data.seqio_tasks import task_registry, task_samples
 
   for split in task_registry.get_task(name).splits:

@@ -111,7 +111,9 @@ _SEQIO_SOURCES = (
 def warn_of_split_problems(sources: Iterable[Any]) -> None:
   """Logs warnings about SeqIO tasks that are evaluated on unsuitable splits.
 
-  The split contains the training examples, or its text has another format. Only the first examples are compared (`task_samples.compare_splits`).
+  The split contains the training examples, or its text has another format than
+  the training text. Only the first examples are compared
+  (`task_samples.compare_splits`).
 
   Args:
     sources: Sources of evaluation tasks. Sources that do not read SeqIO tasks

@@ -399,8 +399,8 @@ def _explain_tables(num_runs: int, difference: str | None) -> str:
   explanation = (
     f'The tables of scores show {checkpoints}. Each table has the results of '
     'one task, split and text. "untrained" is a randomly initialized model of '
-    'the same architecture. "development set" and "evaluated during training" mark results of '
-    'evaluations during training. "layer 8 of 12" names the layer whose hidden '
+    'the same architecture. "development set" and "evaluated during training" '
+    'mark results of evaluations during training. "layer 8 of 12" names the layer whose hidden '
     'states are scored, where layer 0 is the embedding output. '
   )
   if difference:

@@ -56,8 +56,9 @@ def read_squad(
   offset counts UTF-8 bytes or UTF-16 code units, it is converted to characters.
   Otherwise, the answer is moved to the text's nearest occurrence in the
   context, or its `start` is set to -1 if the context does not contain the text.
-  A warning is logged if many offsets do not match. In a file with answers, a question without an answer (SQuAD v2) is listed as a problem and
-  skipped, or it is kept with the answer `UNANSWERABLE`.
+  A warning is logged if many offsets do not match. In a file with answers, a
+  question without an answer (SQuAD v2) is listed as a problem and skipped, or
+  it is kept with the answer `UNANSWERABLE`.
 
   Args:
     path: Path of the file.
