@@ -145,6 +145,7 @@ class _MaskedTokens(objective_base.Objective):
     includes_all: Whether the loss includes the tokens that are not predicted.
     is_tied: Whether the logits are those of the model.
     predicts_all: Whether the labels of the other tokens are the tokens.
+    predicts_masks: Whether the labels are the tokens after masking.
     is_weighted_by_rows: Whether the weight is the number of sequences.
     maskable: Function that selects the tokens that may be masked.
     transform: Transformation of the function that computes the loss.
@@ -155,6 +156,7 @@ class _MaskedTokens(objective_base.Objective):
   includes_all: bool = False
   is_tied: bool = False
   predicts_all: bool = False
+  predicts_masks: bool = False
   is_weighted_by_rows: bool = False
   maskable: Callable = masking.is_text
   transform: Callable = lambda compute: compute
@@ -177,7 +179,10 @@ class _MaskedTokens(objective_base.Objective):
         rng=context.rng,
       )
     )
-    states = encode(params, jnp.where(chosen, 4, token_ids))
+    masked_ids = jnp.where(chosen, 4, token_ids)
+    states = encode(params, masked_ids)
+    if self.predicts_masks:
+      token_ids = masked_ids
     head = params['heads'][self.name]
     losses = optax.softmax_cross_entropy_with_integer_labels(
       model_calls.call_model(model, params, 'logits', states)
@@ -292,6 +297,12 @@ def test_loss_that_includes_tokens_that_are_not_masked(is_tied):
   assert _find_problems(objective, vocab_size=200) == {
     'predicts_unmasked_tokens'
   }
+
+
+@pytest.mark.parametrize('is_tied', [False, True])
+def test_labels_that_are_read_after_masking(is_tied):
+  objective = _MaskedTokens(predicts_masks=True, is_tied=is_tied)
+  assert _find_problems(objective) == {'predicts_mask_tokens'}
 
 
 @pytest.mark.slow

@@ -4,8 +4,8 @@ Before training, the loss is computed with a small model for the first sequences
 of the objective's dataset. A warning is logged if the loss depends on padding,
 if its total is a mean, if its random numbers are the same in each step, if it
 includes positions whose label is -100, which PyTorch would ignore, if random
-special tokens are masked, if tokens that are not masked are predicted, or if
-only the first text of each sequence is trained.
+special tokens are masked, if the labels are mask tokens, if tokens that are not
+masked are predicted, or if only the first text of each sequence is trained.
 """
 
 import dataclasses
@@ -80,6 +80,7 @@ class Problems(NamedTuple):
       not depend on `ObjectiveContext.rng`.
     has_ignored_labels: Whether the loss includes positions whose label is -100.
     masks_special_tokens: Whether special tokens are masked at random.
+    predicts_mask_tokens: Whether labels are mask tokens.
     predicts_unmasked_tokens: Whether the loss includes the tokens that are not
       masked, which the model can copy from its input.
     ignores_later_texts: Whether the loss depends on the first text of packed
@@ -92,6 +93,7 @@ class Problems(NamedTuple):
   repeats_random_numbers: bool
   has_ignored_labels: bool
   masks_special_tokens: bool
+  predicts_mask_tokens: bool
   predicts_unmasked_tokens: bool
   ignores_later_texts: bool
 
@@ -120,6 +122,9 @@ _MESSAGES = {
   'such as <s> and </s> are replaced by the mask token at random. They are '
   'trivial to predict, so a loss that includes them is too low. Select the '
   'positions to mask with `masking.is_text(batch, context.vocabulary)`.',
+  'predicts_mask_tokens': 'is computed with the mask token as the label, so the '
+  'model learns to predict it. Read the labels from the batch before its tokens '
+  'are replaced.',
   'predicts_unmasked_tokens': 'includes the tokens that are not masked. The '
   'model can copy these tokens from its input, so the loss becomes low although '
   'the model learns little. Multiply the losses by the positions that are '
@@ -249,8 +254,14 @@ def find_problems(
   raised_total, _ = evaluate(
     params=_raise_biases(params, sizes, tokens), batch=other_tokens
   )
+
+  def is_label(token):
+    # The loss increases with the bias of a token that is not a label.
+    raised_params = _raise_biases(params, sizes, [token])
+    return 0 < evaluate(params=raised_params)[0] < total
+
   is_predicted = [
-    evaluate(params=_raise_biases(params, sizes, [token]))[0] < total
+    is_label(token)
     for token in _find_unmasked_tokens(masked_inputs[0], batch, vocabulary)
   ]
   is_random = 'random_bits' in str(
@@ -277,11 +288,11 @@ def find_problems(
     # An objective may replace the same special tokens in each step, for example
     # to compute a vector of the text from the state of the mask token.
     masks_special_tokens=len(masked_positions) > 1,
-    # The loss increases with the bias of a token that is not a label. A decoder
-    # may predict all tokens.
+    predicts_mask_tokens=bool(masked_inputs[0])
+    and is_label(vocabulary.mask_id),
+    # A decoder may predict all tokens.
     predicts_unmasked_tokens=isinstance(model, encoder.Encoder)
     and bool(is_predicted)
-    and total > 0
     and sum(is_predicted) > _MIN_PREDICTED_RATIO * len(is_predicted),
     ignores_later_texts=_has_later_texts(batch)
     and any(encoder_calls)

@@ -26,7 +26,7 @@ from xlflax.models.attention import attention_backends
 from xlflax.objectives.finetuning import classification_objective
 from xlflax.objectives.model_calls import Pooling
 from xlflax.objectives.pretraining import sentence_alignment
-from xlflax.training import param_tree, training_setup, unread_fields
+from xlflax.training import param_tree, source_checks, training_setup
 from xlflax.training.checkpointing import code_fingerprint, run_directory
 from xlflax.training.optimization import schedule_checks
 from xlflax.utils import logs, name_suggestions, user_modules
@@ -80,10 +80,10 @@ def log_run_header(
     logging.warning('%s', line, extra=logs.ONCE)
   for line in untrained_model_warnings(setup):
     logging.warning('%s', line, extra=logs.ONCE)
-  unread_fields.warn_of_unread_fields(
-    code_fingerprint.find_user_classes(settings),
-    code_fingerprint.describe_code(settings),
-  )
+  user_classes = code_fingerprint.find_user_classes(settings)
+  user_code = code_fingerprint.describe_code(settings)
+  source_checks.warn_of_unread_fields(user_classes, user_code)
+  source_checks.warn_of_lost_requests(user_classes, user_code)
   for line in [
     *equal_dataset_warnings(settings.datasets),
     *pooling_warnings(setup),

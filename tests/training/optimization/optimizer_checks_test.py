@@ -284,9 +284,29 @@ def test_ignored_learning_rate_causes_a_warning(rate, caplog):
   optimizer = _UserOptimizer(
     learning_rate=rate, create=lambda rate: optax.adam(1e-3)
   )
-  optimizer_checks.warn_of_ignored_rate(optimizer, _PARAMS)
+  optimizer_checks.warn_of_misused_rate(optimizer, _PARAMS)
   (record,) = caplog.records
   assert_mentions(record.getMessage(), '_UserOptimizer.make', '`rate`')
+
+
+@pytest.mark.parametrize(
+  ('rate', 'transform'),
+  [
+    (_LINEAR, optax.scale_by_schedule),
+    (0.1, optax.scale),
+    (0.1, optax.scale_by_learning_rate),
+  ],
+)
+def test_learning_rate_that_is_applied_twice_causes_a_warning(
+  rate, transform, caplog
+):
+  optimizer = _UserOptimizer(
+    learning_rate=rate,
+    create=lambda rate: optax.chain(optax.adamw(rate), transform(rate)),
+  )
+  optimizer_checks.warn_of_misused_rate(optimizer, _PARAMS)
+  (record,) = caplog.records
+  assert_mentions(record.getMessage(), '_UserOptimizer.make', 'optax.adamw')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -315,13 +335,13 @@ class _WithoutRate(_UserOptimizer):
 )
 def test_used_learning_rate_causes_no_warning(create, caplog):
   optimizer = _UserOptimizer(learning_rate=0.1, create=create)
-  optimizer_checks.warn_of_ignored_rate(optimizer, _PARAMS)
+  optimizer_checks.warn_of_misused_rate(optimizer, _PARAMS)
   assert not caplog.records
 
 
 def test_optimizer_with_a_default_learning_rate_may_ignore_it(caplog):
   optimizer = _WithoutRate(create=lambda rate: optax.adam(1e-3))
-  optimizer_checks.warn_of_ignored_rate(optimizer, _PARAMS)
+  optimizer_checks.warn_of_misused_rate(optimizer, _PARAMS)
   assert not caplog.records
 
 

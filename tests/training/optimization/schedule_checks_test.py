@@ -690,3 +690,27 @@ def test_the_setting_that_lowers_a_learning_rate(rate, mentions):
   assert_mentions(text, *mentions)
   assert ('LEARNING_RATE' in text) == ('LEARNING_RATE' in mentions)
   assert ('WARMUP_STEPS' in text) == ('WARMUP_STEPS' in mentions)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _UserPeaked(schedules.Peaked):
+  """A user-defined schedule with a peak value.
+
+  Attributes:
+    factor: Ratio of the maximum to the peak value.
+  """
+
+  factor: float
+
+  def __call__(self, step):
+    return self.factor * self.peak_value * (1 + jnp.cos(step / 100))
+
+
+@pytest.mark.parametrize(('factor', 'num_warnings'), [(0.5, 0), (1.0, 1)])
+def test_values_above_the_peak_cause_a_warning(factor, num_warnings, caplog):
+  schedule = _UserPeaked(peak_value=2e-3, factor=factor)
+  optimizer = optimizers.AdamW(learning_rate=schedule)
+  schedule_checks.warn_of_values_above_peak(optimizer, 100)
+  assert len(caplog.records) == num_warnings
+  if num_warnings:
+    assert_mentions(caplog.text, '_UserPeaked', '0.004', '0.002', 'peak_value')

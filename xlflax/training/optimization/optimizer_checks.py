@@ -1,7 +1,7 @@
 """Detection of user-defined optimizers whose updates are wrong.
 
 The updates increase the loss or the parameters, do not depend on the learning
-rate, treat vectors of stacked layers as matrices, or are clipped by their
+rate or apply it twice, treat vectors of stacked layers as matrices, or are clipped by their
 global norm.
 """
 
@@ -124,8 +124,8 @@ def warn_of_normalized_decay(
     )
 
 
-def warn_of_ignored_rate(optimizer: optimizers.Optimizer, params: Any) -> None:
-  """Logs a warning if a user-defined optimizer ignores the learning rate.
+def warn_of_misused_rate(optimizer: optimizers.Optimizer, params: Any) -> None:
+  """Logs a warning if updates ignore the learning rate or apply it twice.
 
   Optimizers without a learning rate cause no warning if they keep the default
   value of the field `learning_rate`.
@@ -140,7 +140,11 @@ def warn_of_ignored_rate(optimizer: optimizers.Optimizer, params: Any) -> None:
   [field] = [f for f in dataclasses.fields(cls) if f.name == 'learning_rate']
   if optimizer.learning_rate == field.default:
     return
-  if _run_check(ignores_learning_rate, optimizer, params):
+  projections = _run_check(_project_at_two_rates, optimizer, params)
+  if projections is None:
+    return
+  low, high = projections
+  if low == high and any(low.values()):
     logging.warning(
       'The updates of the optimizer %s do not depend on the learning rate. Use '
       'the argument `rate` in `%s.make`, for example with '
@@ -148,6 +152,22 @@ def warn_of_ignored_rate(optimizer: optimizers.Optimizer, params: Any) -> None:
       'rate, declare a default value of the field `learning_rate` in %s, and '
       'do not set it.',
       cls.__name__,
+      cls.__name__,
+      cls.__name__,
+      extra=logs.ONCE,
+    )
+  # An update that is proportional to the learning rate is far above this value.
+  max_projection = max(map(abs, high.values()), default=0.0)
+  if max(map(abs, low.values()), default=0.0) < (
+    max_projection * (_LOW_LEARNING_RATE / _LEARNING_RATE) ** 1.5
+  ):
+    logging.warning(
+      'The updates of the optimizer %s are multiplied by the learning rate '
+      'several times, so they are much smaller than the learning rate. '
+      'Optimizers such as optax.adamw(rate) already apply the learning rate: '
+      'remove optax.scale_by_learning_rate or optax.scale_by_schedule from '
+      '`%s.make`, or use a transformation without learning rate, such as '
+      'optax.scale_by_adam().',
       cls.__name__,
       cls.__name__,
       extra=logs.ONCE,
@@ -243,11 +263,10 @@ def _run_check(
     return None
 
 
-def ignores_learning_rate(optimizer: optimizers.Optimizer, params: Any) -> bool:
-  """Returns whether an optimizer's updates do not depend on the learning rate.
-
-  The optimizer updates small parameters (see `find_ascending_parameters`). If
-  the updates are 0, the result is False.
+def _project_at_two_rates(
+  optimizer: optimizers.Optimizer, params: Any
+) -> tuple[dict[str, float], dict[str, float]]:
+  """Returns the updates at a low and a high rate, projected on the gradients.
 
   Args:
     optimizer: Optimizer to check.
@@ -260,7 +279,7 @@ def ignores_learning_rate(optimizer: optimizers.Optimizer, params: Any) -> bool:
     _project_updates(optimizer, params, rate=rate)
     for rate in (_LOW_LEARNING_RATE, _LEARNING_RATE)
   )
-  return low == high and any(low.values())
+  return low, high
 
 
 def clips_adam_updates(optimizer: optimizers.Optimizer, params: Any) -> bool:

@@ -24,6 +24,8 @@ _ZERO = 1e-7
 # A higher learning rate of an optimizer such as Adam, whose updates have about
 # the size of the learning rate, is probably a mistake.
 _HIGHEST_RATE = 0.1
+# The maximum of a schedule may exceed its peak by rounding errors.
+_MAX_PEAK_RATIO = 1.01
 # A schedule may end with a few zeros, such as a decay that reaches 0 at the
 # last step: at most this number of steps, or this fraction of the run.
 _MAX_ZERO_STEPS = 2
@@ -289,6 +291,36 @@ def warn_of_drop_after_warmup(
       maximum,
       f'{step:,}',
       after,
+      extra=logs.ONCE,
+    )
+
+
+def warn_of_values_above_peak(
+  optimizer: optimizers.Optimizer, num_steps: int
+) -> None:
+  """Logs a warning if user-defined schedules exceed their `peak_value`.
+
+  Args:
+    optimizer: Optimizer of the run.
+    num_steps: Number of steps in the run.
+  """
+  rates = [
+    optimizer.learning_rate,
+    *(r for _, r in optimizer.learning_rate_overrides),
+  ]
+  for schedule in _find_user_schedules(rates):
+    peak = getattr(schedule, 'peak_value', None)
+    maximum = _find_maximum(schedule, num_steps)
+    if not peak or maximum is None or maximum <= _MAX_PEAK_RATIO * peak:
+      continue
+    name = type(schedule).__name__
+    logging.warning(
+      'The maximum of the schedule %s is %.4g, but its peak_value is %.4g. '
+      'Correct `%s.__call__`, so that its highest value is `self.peak_value`.',
+      name,
+      maximum,
+      peak,
+      name,
       extra=logs.ONCE,
     )
 

@@ -1,4 +1,8 @@
-"""Detection of fields of user-defined classes that no code reads."""
+"""Detection of mistakes in the source code of user-defined classes.
+
+These are fields that no code reads, and requests of hooks that are not
+returned.
+"""
 
 import ast
 import contextlib
@@ -10,7 +14,7 @@ import sys
 from collections.abc import Collection, Iterator
 
 from xlflax.objectives.objective_base import Objective
-from xlflax.training.hooks.hook_base import Hook
+from xlflax.training.hooks.hook_base import Hook, Request
 from xlflax.training.optimization.optimizers import Optimizer
 from xlflax.training.optimization.schedules import Schedule
 from xlflax.utils import logs, user_modules
@@ -47,6 +51,66 @@ def warn_of_unread_fields(
         name,
         extra=logs.ONCE,
       )
+
+
+def warn_of_lost_requests(
+  classes: Collection[type], modules: Collection[str]
+) -> None:
+  """Logs a warning for each request that the method of a hook does not return.
+
+  Args:
+    classes: User-defined classes of the objects that a run uses. Only hooks are
+      checked.
+    modules: Names of the modules that define the classes.
+  """
+  class_names = {cls.__name__ for cls in classes if issubclass(cls, Hook)}
+  for file, tree in _parse_modules(modules):
+    for statement in tree.body:
+      if isinstance(statement, ast.ClassDef) and statement.name in class_names:
+        for line in find_lost_requests(statement):
+          logging.warning(
+            'The hook %s creates a `training.Request` in %s:%d, but does not '
+            'return it, so it has no effect. Write `return training.Request('
+            '...)`.',
+            statement.name,
+            file.name,
+            line,
+            extra=logs.ONCE,
+          )
+
+
+def find_lost_requests(hook: ast.ClassDef) -> list[int]:
+  """Returns the lines of requests that are created, but not used.
+
+  Args:
+    hook: Syntax tree of the class of a hook.
+  """
+  lines: list[int] = []
+  for method in hook.body:
+    if not isinstance(method, ast.FunctionDef):
+      continue
+    read = {
+      node.id
+      for node in ast.walk(method)
+      if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+    for node in ast.walk(method):
+      if isinstance(node, ast.Expr) and _is_request(node.value):
+        lines.append(node.lineno)
+      elif isinstance(node, ast.Assign) and _is_request(node.value):
+        names = [x.id for x in node.targets if isinstance(x, ast.Name)]
+        if len(names) == len(node.targets) and not read.intersection(names):
+          lines.append(node.lineno)
+  return lines
+
+
+def _is_request(node: ast.expr) -> bool:
+  """Returns whether an expression creates a `training.Request`."""
+  if not isinstance(node, ast.Call):
+    return False
+  function = node.func
+  name = getattr(function, 'attr', None) or getattr(function, 'id', None)
+  return name == Request.__name__
 
 
 def find_unread_fields(cls: type, modules: Collection[str]) -> dict[str, str]:

@@ -1,11 +1,11 @@
-"""Tests of finding fields of user-defined classes that no code reads."""
+"""Tests of warnings about the source code of user-defined classes."""
 
 import importlib
 
 import pytest
 
 from tests.errors import assert_mentions
-from xlflax.training import unread_fields
+from xlflax.training import source_checks
 
 _MODULE = """
 import dataclasses
@@ -68,20 +68,58 @@ def test_fields_without_a_reader_are_found(import_module, caplog):
   module = import_module('uft_optimizers', _MODULE)
   line = _MODULE[: _MODULE.index('weight_decay')].count('\n') + 1
   unread = {'weight_decay': f'uft_optimizers.py:{line}'}
-  find = unread_fields.find_unread_fields
+  find = source_checks.find_unread_fields
   assert find(module.Base, ['uft_optimizers']) == unread
   assert find(module.Derived, ['uft_optimizers']).keys() == {
     'weight_decay',
     'nesterov',
   }
   assert find(module.Other, ['uft_optimizers']) == {}
-  unread_fields.warn_of_unread_fields([module.Base], ['uft_optimizers'])
+  source_checks.warn_of_unread_fields([module.Base], ['uft_optimizers'])
   assert_mentions(caplog.text, 'Base.weight_decay', *unread.values())
 
 
 def test_fields_of_classes_with_reflection_are_not_reported(import_module):
   source = _MODULE + '\n\ndef describe(x):\n  return dataclasses.asdict(x)\n'
   module = import_module('uft_reflection', source)
-  assert not unread_fields.find_unread_fields(
+  assert not source_checks.find_unread_fields(
     module.Printed, ['uft_reflection']
   )
+
+
+_HOOKS = """
+from xlflax import training
+from xlflax.training import Request
+
+
+class Stop(training.Hook):
+  def before_training(self, run):
+    request = Request(save=True)
+
+  def after_step(self, run, step, output):
+    if step > 10:
+      training.Request(stop=True)
+
+
+class Returned(training.Hook):
+  def after_step(self, run, step, output):
+    request = None
+    if step > 10:
+      request = training.Request(stop=True)
+    if step > 20:
+      return training.Request(stop=True)
+    self.request = training.Request(save=True)
+    return request
+"""
+
+
+def test_request_that_is_not_returned_causes_a_warning(import_module, caplog):
+  module = import_module('lost_requests', _HOOKS)
+  source_checks.warn_of_lost_requests([module.Returned], ['lost_requests'])
+  assert not caplog.records
+  source_checks.warn_of_lost_requests(
+    [module.Stop, module.Returned], ['lost_requests']
+  )
+  first, second = (record.getMessage() for record in caplog.records)
+  assert_mentions(first, 'Stop', 'lost_requests.py:8')
+  assert_mentions(second, 'Stop', 'lost_requests.py:12')
