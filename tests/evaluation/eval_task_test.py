@@ -407,3 +407,36 @@ def test_unresolvable_annotations_are_accepted():
     source: 'NoSuchName' = None  # type: ignore[name-defined]  # noqa: F821
 
   assert _Unresolved(source=3).source == 3
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _ReturnInLoop(_Task):
+  def evaluate(self, eval_model):
+    metrics = {}
+    for language in ('de', 'en'):
+      metrics[f'accuracy/{language}'] = 0.5
+      return eval_task.EvalResult(metrics=metrics)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _ReturnAfterLoop(_Task):
+  def evaluate(self, eval_model):
+    metrics = {}
+    for language in ('de', 'en'):
+      if metrics:
+        return eval_task.EvalResult(metrics=metrics)
+      metrics[f'accuracy/{language}'] = 0.5
+    for language in metrics:
+      return eval_task.EvalResult(metrics={language: 0.5})
+
+
+@pytest.mark.parametrize(
+  ('task', 'num_warnings'), [(_ReturnInLoop(), 1), (_ReturnAfterLoop(), 0)]
+)
+def test_return_in_a_loop_causes_a_warning(task, num_warnings, caplog):
+  eval_task.evaluate_task(task, None)
+  assert len(caplog.records) == num_warnings
+  if num_warnings:
+    assert_mentions(
+      caplog.text, 'task', '_ReturnInLoop.evaluate', 'eval_task_test.py'
+    )

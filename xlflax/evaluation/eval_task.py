@@ -554,6 +554,7 @@ def evaluate_task(task: EvalTask, eval_model: EvalModel) -> EvalResult:
       _encoded_texts.reset(token)
     result = _check_result(task, result)
     if not user_modules.is_xlflax(type(task).evaluate.__module__):
+      _warn_of_return_in_loop(task)
       notes = _check_perfect_metrics(task, result.metrics, encoded_texts)
       result = dataclasses.replace(
         result,
@@ -678,6 +679,21 @@ def record_encoded_texts(*call: Any) -> None:
   encoded_texts = _encoded_texts.get()
   if encoded_texts is not None:
     encoded_texts.append(hash(call))
+
+
+def _warn_of_return_in_loop(task: EvalTask) -> None:
+  """Logs a warning if a task returns after the first language or pair."""
+  line = user_modules.find_return_in_loop(type(task).evaluate)
+  if line is not None:
+    _LOG.warning(
+      '%s: `%s.evaluate` returns in the first iteration of a loop, in %s, so '
+      'the result contains only the first language or pair. Put the `return` '
+      'after the loop.',
+      task.name,
+      type(task).__name__,
+      line,
+      extra=logs.ONCE,
+    )
 
 
 def _check_perfect_metrics(

@@ -738,6 +738,33 @@ def find_method(cls: type, name: str) -> str:
   return find_definition(function)
 
 
+def find_return_in_loop(function: Any) -> str | None:
+  """Returns the line of a `return` that ends a loop in its first iteration.
+
+  A `return` that depends on a condition is not reported, and neither is a loop
+  that consists only of the `return`, which selects the first element.
+
+  Args:
+    function: Python function or method.
+
+  Returns:
+    The file, number and text of the line. None if there is no such line, or if
+    the source code is not available.
+  """
+  try:
+    lines, first_line = inspect.getsourcelines(inspect.unwrap(function))
+    tree = ast.parse(textwrap.dedent(''.join(lines)))
+  except (OSError, TypeError, SyntaxError):
+    return None
+  for node in ast.walk(tree):
+    if not isinstance(node, ast.For | ast.While) or len(node.body) < 2:
+      continue
+    if isinstance(node.body[-1], ast.Return):
+      number = max(first_line, 1) + node.body[-1].lineno - 1
+      return _format_code_line(inspect.unwrap(function).__code__, number)
+  return None
+
+
 class _ValueRepr(reprlib.Repr):
   """Shortened representations of values, without the elements of arrays."""
 

@@ -103,6 +103,49 @@ def test_random_preprocessors_without_seed_are_reported(
     assert_mentions(message, 'random.de', 'num_seeds=1')
 
 
+def _take(dataset):
+  return dataset.take(20)
+
+
+def _keep_long_texts(dataset):
+  return dataset.filter(lambda example: tf.strings.length(example['text']) > 9)
+
+
+@pytest.mark.parametrize(
+  ('preprocessors', 'num_texts', 'num_warnings'),
+  [
+    ([_take], 30, 1),
+    ([_take], 20, 0),
+    ([_keep_long_texts], 30, 0),
+    ([lambda dataset: dataset.map(lambda example: example)], 30, 0),
+  ],
+)
+def test_preprocessors_that_take_some_examples_are_reported(
+  preprocessors, num_texts, num_warnings, toy_sentences
+):
+  name = 'taken.en'
+  texts = toy_sentences['en'][:num_texts]
+  assert len(texts) == num_texts
+  task_registry.add_monolingual_task(
+    name,
+    seqio.FunctionDataSource(
+      lambda split, shuffle_files, seed=None: (
+        tf.data.Dataset.from_tensor_slices({'text': texts})
+      ),
+      splits=('train',),
+    ),
+    language='en',
+    preprocessors=preprocessors,
+  )
+  try:
+    messages = task_samples.find_anomalies([name])
+  finally:
+    seqio.TaskRegistry.remove(name)
+  assert len(messages) == num_warnings
+  for message in messages:
+    assert_mentions(message, name, '20', '`Dataset.take`')
+
+
 def test_text_in_a_wrong_script_is_reported(add, toy_sentences):
   name = add('news', ('ru',), text=toy_sentences['de'])
   [message] = task_samples.find_anomalies([name])

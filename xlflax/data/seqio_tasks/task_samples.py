@@ -5,6 +5,7 @@ import functools
 import inspect
 import itertools
 import logging
+import math
 import os
 import pathlib
 from collections.abc import Iterable, Iterator
@@ -33,6 +34,9 @@ _NUM_COMPARED = 200
 _MIN_COMPARED = 5
 # Number of examples that are read twice to detect random preprocessors.
 _NUM_REPEATED = 20
+# Assumed number of examples in the source of a task, to detect preprocessors
+# that take a fixed number of them.
+_ASSUMED_SIZE = 10**15
 # Number of characters that are kept of a text, which may be a long document.
 _NUM_CHARACTERS = 1000
 
@@ -55,6 +59,7 @@ def find_anomalies(tasks: Iterable[str], split: str = TRAIN) -> list[str]:
   tasks = list(tasks)
   return [
     *compare_splits(tasks, split),
+    *_find_truncated_tasks(tasks, split),
     *_find_unseeded_tasks(tasks, split),
     *_find_repeated_text(tasks, split),
     *_find_text_anomalies(tasks, split),
@@ -157,6 +162,59 @@ def _find_unseeded_tasks(tasks: list[str], split: str) -> list[str]:
           'tf.random.uniform(shape).'
         )
   return messages
+
+
+def _find_truncated_tasks(tasks: list[str], split: str) -> list[str]:
+  """Returns a warning for each task whose preprocessors take a fixed number.
+
+  No examples are read: the number of examples follows from the operations of
+  tf.data. It is unknown if the preprocessors also filter the examples.
+
+  Args:
+    tasks: Names of registered tasks. Tasks without the split are ignored.
+    split: Name of the split.
+  """
+  messages: list[str] = []
+  for name in tasks:
+    task = task_registry.get_task(name)
+    steps = list(itertools.takewhile(_is_user_defined, task.preprocessors))
+    if not steps or split not in task.splits:
+      continue
+    # Errors of reading a task are raised when the task is used.
+    with contextlib.suppress(Exception):
+      dataset = task.source.get_dataset(split=split, shuffle=False)
+      num_source_examples = int(dataset.cardinality())
+      # A filter makes the number of examples unknown, so that it can be set.
+      dataset = dataset.filter(_keep_all).apply(
+        tf.data.experimental.assert_cardinality(_ASSUMED_SIZE)
+      )
+      user_task = task.replace(preprocessors=steps)
+      seed = data_sources.PREPROCESSING_SEED
+      dataset = user_task.preprocess_postcache(
+        user_task.preprocess_precache(dataset, seed=seed),
+        sequence_length=None,
+        seed=seed,
+      )
+      num_examples = int(dataset.cardinality())
+      if not 0 <= num_examples < math.isqrt(_ASSUMED_SIZE):
+        continue
+      if 0 <= num_source_examples <= num_examples:
+        continue
+      definition = data_sources.find_definition(name)
+      where = f', registered in {definition},' if definition else ''
+      messages.append(
+        f'The preprocessors of the task {name}{where} provide only the first '
+        f'{num_examples:,} examples of the source, because they call '
+        '`Dataset.take`. If this is not intended, remove the call.'
+      )
+  return messages
+
+
+@tf.autograph.experimental.do_not_convert
+def _keep_all(example: Any) -> bool:
+  """Returns True, as the condition of a filter."""
+  del example
+  return True
 
 
 def _is_user_defined(step: Any) -> bool:
