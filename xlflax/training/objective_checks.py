@@ -21,7 +21,7 @@ from flax import linen as nn
 
 from xlflax.data import batch_keys, loader_base
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
-from xlflax.models import encoder, encoder_config, model_params
+from xlflax.models import compile_targets, encoder, encoder_config, model_params
 from xlflax.objectives import objective_base, objective_mixture
 from xlflax.utils import logs, user_modules
 
@@ -199,7 +199,12 @@ def find_problems(
     Exception: If the objective does not support the small model.
   """
   small_model = _shrink(model)
-  params = jax.jit(lambda: _random_params(objective, small_model))()
+  options = compile_targets.single_run_options()
+  params = jax.device_get(
+    jax.jit(
+      lambda: _random_params(objective, small_model), compiler_options=options
+    )()
+  )
   encoder_calls: list[bool] = []
   inputs: list[np.ndarray] = []
 
@@ -217,7 +222,7 @@ def find_problems(
       )
     return output.loss
 
-  jitted_loss = jax.jit(compute_loss)
+  jitted_loss = jax.jit(compute_loss, compiler_options=options)
   keys = jax.random.split(jax.random.key(0), _NUM_KEYS)
 
   def evaluate(params=params, batch=batch, key=keys[0], offsets=_NO_OFFSETS):
@@ -369,14 +374,14 @@ def _raise_biases(
   """
   if min(tokens) < 0:
     return params
-  return jax.tree.map(
-    lambda leaf: (
-      leaf.at[jnp.array(tokens)].add(1.0, mode='drop')
-      if leaf.ndim == 1 and leaf.size in sizes
-      else leaf
-    ),
-    params,
-  )
+
+  def raise_bias(leaf):
+    if leaf.ndim != 1 or leaf.size not in sizes:
+      return leaf
+    is_raised = np.isin(np.arange(leaf.size), tokens)
+    return leaf + is_raised.astype(leaf.dtype)
+
+  return jax.tree.map(raise_bias, params)
 
 
 def _select_masked_inputs(

@@ -6,13 +6,14 @@ global norm.
 """
 
 import dataclasses
+import functools
 import logging
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 import optax
 
 from xlflax.training import param_tree
@@ -39,6 +40,8 @@ _PARAM_VALUE = 0.01
 # depend on the parameters increase only one of them. The magnitude exceeds the
 # radius of spheres to which optimizers project parameters.
 _LARGE_PARAM_VALUE = -100.0
+# Number of learning rates of the checks.
+_NUM_CACHED_STEPS = 4
 # Size of the last two axes of one enlarged parameter. The norm of an update of
 # Adam is then at least 64 times the learning rate.
 _ENLARGED_DIMENSION = 64
@@ -302,26 +305,23 @@ def clips_adam_updates(optimizer: optimizers.Optimizer, params: Any) -> bool:
   leaves = param_tree.flatten_params(small_params)
   enlarged = max(leaves, key=lambda name: leaves[name].size)
   shape = leaves[enlarged].shape
-  leaves[enlarged] = jnp.full(
-    [*shape[:-2], *(_ENLARGED_DIMENSION for _ in shape[-2:])], _PARAM_VALUE
+  leaves[enlarged] = np.full(
+    [*shape[:-2], *(_ENLARGED_DIMENSION for _ in shape[-2:])],
+    _PARAM_VALUE,
+    np.float32,
   )
   small, large = (
     param_tree.flatten_params(
       jax.tree.map(
-        jnp.abs,
-        _move(
-          _make_transform(optimizer, _LEARNING_RATE),
-          tree,
-          _vary_gradients(tree),
-        ),
+        np.abs, _move(optimizer, _LEARNING_RATE, tree, _vary_gradients(tree))
       )
     )
     for tree in (small_params, param_tree.unflatten_params(leaves))
   )
-  others = [name for name in small if name != enlarged and jnp.any(small[name])]
+  others = [name for name in small if name != enlarged and np.any(small[name])]
   return bool(others) and all(
-    jnp.max(small[name]) < 1.1 * jnp.min(small[name])
-    and jnp.max(large[name]) < 0.5 * jnp.min(small[name])
+    np.max(small[name]) < 1.1 * np.min(small[name])
+    and np.max(large[name]) < 0.5 * np.min(small[name])
     for name in others
   )
 
@@ -543,12 +543,10 @@ def _compute_growths(
     rate: Learning rate, which replaces that of the optimizer.
   """
   small_params = _small_params(params, value)
-  gradients = jax.tree.map(jnp.zeros_like, small_params)
-  displacements = _move(
-    _make_transform(optimizer, rate), small_params, gradients
-  )
+  gradients = jax.tree.map(np.zeros_like, small_params)
+  displacements = _move(optimizer, rate, small_params, gradients)
   return {
-    name: float(jnp.mean(displacement)) / value
+    name: float(np.mean(displacement)) / value
     for name, displacement in param_tree.flatten_params(displacements).items()
   }
 
@@ -566,13 +564,11 @@ def _project_updates(
   """
   small_params = _small_params(params, _PARAM_VALUE)
   gradients = _vary_gradients(small_params, sign=sign)
-  displacements = _move(
-    _make_transform(optimizer, rate), small_params, gradients
-  )
+  displacements = _move(optimizer, rate, small_params, gradients)
   return {
-    name: float(jnp.sum(product))
+    name: float(np.sum(product))
     for name, product in param_tree.flatten_params(
-      jax.tree.map(jnp.multiply, displacements, gradients)
+      jax.tree.map(np.multiply, displacements, gradients)
     ).items()
   }
 
@@ -580,7 +576,10 @@ def _project_updates(
 def _vary_gradients(params: Any, *, sign: int = 1) -> Any:
   """Returns gradients with different values in each parameter."""
   return jax.tree.map(
-    lambda x: sign * jnp.linspace(0.5, 1.5, x.size).reshape(x.shape), params
+    lambda x: (
+      sign * np.linspace(0.5, 1.5, x.size, dtype=np.float32).reshape(x.shape)
+    ),
+    params,
   )
 
 
@@ -602,19 +601,63 @@ def _small_params(params: Any, value: float) -> dict[str, Any]:
   }
   return param_tree.unflatten_params(
     {
-      name: jnp.full([min(n, _MAX_DIMENSION) for n in leaf.shape], value)
+      name: np.full(
+        [min(n, _MAX_DIMENSION) for n in leaf.shape], value, np.float32
+      )
       for name, leaf in named.values()
     }
   )
 
 
 def _move(
-  transform: optax.GradientTransformation, params: Any, gradients: Any
+  optimizer: optimizers.Optimizer, rate: float, params: Any, gradients: Any
 ) -> Any:
-  """Returns the displacements of parameters after a few updates."""
+  """Returns the displacements of parameters after a few updates.
+
+  Args:
+    optimizer: Optimizer to check.
+    rate: Learning rate, which replaces that of the optimizer.
+    params: Parameters before the updates.
+    gradients: Gradients of all updates.
+  """
+  transform, step = _compile_step(_ById(optimizer), rate)
   state, moved = transform.init(params), params
-  update = jax.jit(transform.update)
   for _ in range(_NUM_UPDATES):
-    updates, state = update(gradients, state, moved)
-    moved = optax.apply_updates(moved, updates)
-  return jax.tree.map(jnp.subtract, moved, params)
+    state, moved = step(gradients, state, moved)
+  return jax.tree.map(np.subtract, moved, params)
+
+
+class _ById:
+  """Hashable reference to an object that may not be hashable."""
+
+  def __init__(self, value: Any):
+    self.value = value
+
+  def __eq__(self, other: object) -> bool:
+    return isinstance(other, _ById) and self.value is other.value
+
+  def __hash__(self) -> int:
+    return id(self.value)
+
+
+@functools.lru_cache(maxsize=_NUM_CACHED_STEPS)
+def _compile_step(
+  optimizer: _ById, rate: float
+) -> tuple[optax.GradientTransformation, Callable[..., Any]]:
+  """Returns an optimizer's transformation, and its update as a function.
+
+  The checks share the compiled function, because compilation takes most of
+  their time.
+
+  Args:
+    optimizer: Reference to the optimizer.
+    rate: Learning rate, which replaces that of the optimizer.
+  """
+  transform = _make_transform(optimizer.value, rate)
+
+  @jax.jit
+  def step(gradients, state, params):
+    updates, state = transform.update(gradients, state, params)
+    return state, optax.apply_updates(params, updates)
+
+  return transform, step
