@@ -257,6 +257,38 @@ def test_shipped_tasks_are_evaluated_on_a_corpus(run, corpus):
   assert report.results['perplexity'][30].metrics['perplexity/en'] > 1
 
 
+def _add_to_output_bias(params):
+  model = params['model']
+  return params | {'model': model | {'output_bias': model['output_bias'] + 1}}
+
+
+@pytest.mark.parametrize('is_trained', [True, False])
+def test_perplexity_of_an_untrained_head_causes_a_warning(
+  run, corpus, caplog, monkeypatch, is_trained
+):
+  if is_trained:
+    restore = saved_run.SavedRun.restore_params
+    monkeypatch.setattr(
+      saved_run.SavedRun,
+      'restore_params',
+      lambda *args, **kwargs: _add_to_output_bias(restore(*args, **kwargs)),
+    )
+  source = text_sources.CorpusText(directory=corpus, max_lines=2)
+  for _ in range(2):  # The second call reads stored results.
+    caplog.clear()
+    report = _evaluate(
+      run,
+      perplexity.Perplexity(source=source, length=16),
+      _Total(),
+      untrained=True,
+    )
+    messages = [m for m in caplog.messages if '@masked_lm.MaskedLM()' in m]
+    assert len(messages) == (not is_trained)
+    for message in messages:
+      assert_mentions(message, 'perplexity')
+  assert not report.results['perplexity']['untrained'].notes
+
+
 def _corpus_tasks(directory):
   return [
     perplexity.Perplexity(

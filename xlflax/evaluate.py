@@ -32,6 +32,7 @@ from xlflax.evaluation import (
 )
 from xlflax.evaluation.reports import evaluation_report
 from xlflax.evaluation.tasks import classification_task, head_task
+from xlflax.training import param_tree, untrained_head
 from xlflax.training.checkpointing import (
   config_serialization,
   run_directory,
@@ -203,7 +204,7 @@ def evaluate(
         run, step, tasks, store, batch_size=batch_size, partitioner=partitioner
       )
       if distributed_job.is_lead():
-        _warn_of_labels(evaluated[step].results, logged_notes)
+        _log_important_notes(evaluated[step].results, logged_notes)
     report = _make_report(tasks, evaluated, store)
     if distributed_job.is_lead():
       evaluation_report.write_report(
@@ -263,10 +264,13 @@ def evaluate_checkpoint(
     return CheckpointResults(
       task_results, _at_step(step, name, failures.collected())
     )
+  head_notes = _untrained_head_notes(run, step, missing, model)
   task_failures: list[eval_task.Failure] = []
   for task in missing:
     start = time.monotonic()
     result = eval_task.evaluate_task(task, model)
+    if task.USES_MLM_HEAD:
+      result = dataclasses.replace(result, notes=result.notes + head_notes)
     if distributed_job.is_lead():
       store.write(task, step, result)
     task_results[task.name] = result
@@ -279,6 +283,29 @@ def evaluate_checkpoint(
       seconds,
     )
   return CheckpointResults(task_results, tuple(task_failures), len(missing))
+
+
+def _untrained_head_notes(
+  run: saved_run.SavedRun,
+  step: result_store.Step,
+  tasks: Sequence[eval_task.EvalTask],
+  model: eval_task.EvalModel,
+) -> tuple[str, ...]:
+  """Returns a note if tasks use a masked LM head that was not trained."""
+  if isinstance(step, str) or not any(task.USES_MLM_HEAD for task in tasks):
+    return ()
+  if not untrained_head.has_untrained_head(
+    run.model,
+    param_tree.flatten_params(model.params),
+    model_dir=run.directory,
+    step=step,
+  ):
+    return ()
+  return (
+    f'{untrained_head.describe_untrained_head(run.objectives)}. Do not compare '
+    'the scores of this task with those of other runs. To train the head, add '
+    'an objective that uses it, such as @masked_lm.MaskedLM()',
+  )
 
 
 def _load_training_sources(
@@ -423,10 +450,10 @@ def _warn_of_unseen_languages(
     )
 
 
-def _warn_of_labels(
+def _log_important_notes(
   results: Mapping[str, eval_task.EvalResult], logged_notes: set[str]
 ) -> None:
-  """Logs the notes on missing gold labels and on labels unseen in training.
+  """Logs the notes on gold labels, unseen labels and untrained heads.
 
   Args:
     results: Results by task name.
@@ -437,7 +464,9 @@ def _warn_of_labels(
     for note in result.notes:
       message = f'{name}: {note}.'
       if (
-        note.endswith(head_task.UNLABELED) or label_checks.UNSEEN in note
+        note.endswith(head_task.UNLABELED)
+        or label_checks.UNSEEN in note
+        or untrained_head.UNTRAINED in note
       ) and message not in logged_notes:
         logged_notes.add(message)
         _LOG.warning('%s', message, extra=logs.ONCE)

@@ -333,10 +333,11 @@ class Trainer:
       checkpoint, or None), 'loss' (the mean loss of the steps of the last
       report or, if the run stopped before its first report, of all steps; None
       if it is not finite), 'model_dir', 'finished', 'interrupted' (whether a
-      signal stopped the run), 'stopped_by' (the class of the user-defined hook
-      that stopped the run, if there is one), 'seconds' (the time spent on each
-      activity in all starts of the run), 'earlier_seconds' (the time spent in
-      earlier starts), and further results.
+      signal stopped the run), 'has_untrained_mlm_head' (whether the model has
+      a masked LM head that no objective has trained), 'stopped_by' (the class
+      of the user-defined hook that stopped the run, if there is one), 'seconds'
+      (the time spent on each activity in all starts of the run),
+      'earlier_seconds' (the time spent in earlier starts), and further results.
 
     Raises:
       XlflaxError: If a field of the trainer is invalid, the data or a

@@ -1,5 +1,6 @@
 """Tests of the next commands that `xlflax train` suggests."""
 
+import shlex
 import types
 
 import pytest
@@ -58,6 +59,7 @@ _RESULT = {
   'loss': 2.3456,
   'model_dir': 'runs/a b',
   'finished': True,
+  'has_untrained_mlm_head': False,
   'seconds': {'step': 3600.0, 'start': 61.0},
   'earlier_seconds': 0.0,
 }
@@ -84,8 +86,6 @@ _RESULT = {
   ],
 )
 def test_suggested_commands_are_valid(trainer, names):
-  import shlex
-
   commands = train_next_steps.next_commands(trainer, _RESULT)
   lines = [shlex.split(line) for line in commands]
   assert [arguments[1] for arguments in lines] == names
@@ -131,6 +131,22 @@ def test_evaluation_matches_the_test_split(tmp_path, folders, tasks):
   evaluation, *_ = train_next_steps.next_commands(trainer, _RESULT)
   assert f'--tasks={",".join(tasks)} ' in evaluation
   assert (f'--corpus={tmp_path}' in evaluation) == bool(folders)
+
+
+@pytest.mark.parametrize('folder', ['mono', 'parallel'])
+def test_untrained_head_is_not_evaluated_or_exported(tmp_path, folder):
+  (tmp_path / 'test' / folder).mkdir(parents=True)
+  name = {'mono': 'en.txt', 'parallel': 'de-en.tsv'}[folder]
+  (tmp_path / 'test' / folder / name).write_text('a\tb\n')
+  trainer = _trainer()
+  trainer.corpus = str(tmp_path)
+  result = _RESULT | {'has_untrained_mlm_head': True}
+  evaluation, *_, export = train_next_steps.next_commands(trainer, result)
+  assert '--tasks=retrieval ' in evaluation and 'perplexity' not in evaluation
+  assert (f'--corpus={tmp_path}' in evaluation) == (folder == 'parallel')
+  assert '--head=states' in export
+  arguments = shlex.split(export)
+  cli.parse(arguments[1], arguments[2:])
 
 
 def test_next_steps_are_logged(caplog):

@@ -34,6 +34,10 @@ class State(NamedTuple):
   step: jax.Array
   total: jax.Array
 
+  @property
+  def params(self):
+    return {'model': {}, 'heads': {}}
+
 
 class Checkpoints:
   """Checkpoints in memory by step. Their arrays are copies."""

@@ -165,6 +165,12 @@ def _commands_for_checkpoint(trainer: Any, result: dict[str, Any]) -> list[str]:
   if not evaluation_tasks:
     evaluation_tasks = ['retrieval', 'perplexity']
     corpus = 'CORPUS'
+  if result['has_untrained_mlm_head']:
+    # The perplexity would be that of an untrained model.
+    if evaluation_tasks == ['perplexity']:
+      corpus = 'CORPUS'
+    evaluation_tasks = ['retrieval']
+    export += ' --head=states'
   return [
     f'xlflax evaluate --model_dir={directory} '
     f'--tasks={",".join(evaluation_tasks)} --corpus={corpus} '

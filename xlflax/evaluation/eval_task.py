@@ -331,10 +331,14 @@ class EvalTask(validation.ValidatedFields):
     SOURCES: Additional command-line names of the task. Each name is mapped to
       the class of the text source that the task reads when it is requested
       under that name.
+    USES_MLM_HEAD: Whether the task predicts tokens with the masked LM head of
+      the model. `xlflax evaluate` then logs a warning if the head was not
+      trained.
   """
 
   METRICS: ClassVar[tuple[Metric, ...]] = ()
   SOURCES: ClassVar[Mapping[str, Any]] = {}
+  USES_MLM_HEAD: ClassVar[bool] = False
 
   name: str
 

@@ -15,10 +15,12 @@ from xlflax.training import (
   dispatch_queue,
   metric_accumulator,
   objective_checks,
+  param_tree,
   step_compilation,
   train_state,
   train_step,
   training_setup,
+  untrained_head,
 )
 from xlflax.training.checkpointing import (
   checkpoint_reader,
@@ -256,6 +258,12 @@ class TrainingRun:
       'model_dir': str(self.setup.model_dir),
       'finished': finished,
       'interrupted': False,
+      'has_untrained_mlm_head': untrained_head.has_untrained_head(
+        self.setup.model,
+        param_tree.flatten_params(self.state.params),
+        model_dir=self.setup.model_dir,
+        step=self.step,
+      ),
       'seconds': {name: round(value, 1) for name, value in seconds.items()},
       'earlier_seconds': round(earlier_seconds, 1),
     } | self.results

@@ -5,6 +5,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 
 import jax
 import jax.numpy as jnp
@@ -24,13 +25,14 @@ from xlflax.interop.huggingface import (
   huggingface_export,
   huggingface_import,
 )
+from xlflax.interop.huggingface.architectures.architecture_registry import Task
 from xlflax.models import (
   encoder,
   encoder_config,
   encoder_decoder,
   encoder_decoder_config,
 )
-from xlflax.training import train_state
+from xlflax.training import param_tree, train_state
 from xlflax.training.checkpointing import checkpoints, run_directory, saved_run
 from xlflax.utils import errors
 
@@ -333,3 +335,28 @@ def test_non_finite_parameters_are_not_exported(
     folder_writer.write_folder(checked, tmp_path / 'hf')
   assert ('--dtype=bfloat16' in str(caught.value)) == (dtype == 'float16')
   assert not (tmp_path / 'hf').exists()
+
+
+@pytest.mark.parametrize(
+  ('is_trained', 'task', 'num_warnings'),
+  [(False, None, 1), (True, None, 0), (False, Task.STATES, 0)],
+)
+def test_export_of_an_untrained_head_causes_a_warning(
+  run_of, tmp_path, caplog, is_trained, task, num_warnings
+):
+  def change(params):
+    return param_tree.map_named(
+      lambda name, leaf: (
+        leaf * 0
+        if re.search(r'output_bias$|head_(dense|norm)/bias$', name)
+        and not is_trained
+        else leaf
+      ),
+      params,
+    )
+
+  directory, *_ = run_of(change=change)
+  checked = huggingface_export.check_export(directory, task=task)
+  folder_writer.write_folder(checked, tmp_path / 'folder')
+  messages = [m for m in caplog.messages if '--head=states' in m]
+  assert len(messages) == num_warnings

@@ -193,6 +193,7 @@ def test_mfu_uses_mean_flops_over_the_objective_schedule(run, tmp_path):
 @pytest.mark.parametrize('step', [10, 20])
 def test_summary_of_a_run(run, tmp_path, step):
   _report(run, step, loss=float('nan'))
+  run.state = fake_run.State(np.int32(step), np.zeros([]))
   result = run.summary()
   assert result.pop('seconds').keys() >= {'start', 'step', 'save'}
   assert result == {
@@ -203,6 +204,7 @@ def test_summary_of_a_run(run, tmp_path, step):
     'model_dir': str(tmp_path),
     'finished': step == 20,
     'interrupted': False,
+    'has_untrained_mlm_head': False,
     'earlier_seconds': 0.0,
   }
 

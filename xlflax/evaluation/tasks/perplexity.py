@@ -69,6 +69,7 @@ class _MaskedPerplexity(eval_task.EvalTask):
     mask_ratio: Fraction of a sequence's tokens to predict.
   """
 
+  USES_MLM_HEAD = True
   METRICS = (
     Metric(
       'perplexity',

@@ -224,6 +224,7 @@ class PseudoPerplexity(eval_task.EvalTask):
       truncated at the beginning. If None, the model's maximum length is used.
   """
 
+  USES_MLM_HEAD = True
   METRICS = (
     *perplexity.Perplexity.METRICS,
     Metric(
@@ -325,6 +326,7 @@ class LikelihoodChoice(multiple_choice_task.ChoiceTask):
       instead of the sum.
   """
 
+  USES_MLM_HEAD = True
   name: str = 'likelihood_choice'
   mask_unit: MaskUnit = MaskUnit.TOKEN
   scored_span: ScoredSpan = ScoredSpan.CHOICE

@@ -1,6 +1,7 @@
 """Writer for Hugging Face model folders."""
 
 import json
+import logging
 import math
 import pathlib
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ from xlflax.interop.huggingface.verification import (
   tokenizer_checks,
 )
 from xlflax.storage import checksums, manifests, paths
-from xlflax.training import nonfinite_checks, param_tree
+from xlflax.training import nonfinite_checks, param_tree, untrained_head
 from xlflax.training.checkpointing import (
   checkpoint_reader,
   run_directory,
@@ -85,6 +86,7 @@ def write_folder(
     onnx_files.check_onnx_support(export.options)
   with paths.new_directory(folder, where='--output') as temporary_folder:
     _write_tensors(export, temporary_folder, max_shard_bytes)
+    _warn_of_untrained_head(export)
     notes = _write_tokenizer(export.run, temporary_folder)
     options = _add_languages(export, temporary_folder)
     text = json.dumps(options, indent=2, sort_keys=True)
@@ -311,6 +313,28 @@ def _write_tensors(
       },
     }
     config_json.write_json(folder / tensor_files.INDEX, index)
+
+
+def _warn_of_untrained_head(export: Export) -> None:
+  """Logs a warning if the exported masked LM head was not trained."""
+  if export.task not in (Task.MASKED_LM, Task.PRETRAINING):
+    return
+  read = _reader(export)
+  biases = {
+    name: read(name)
+    for name in read.shapes
+    if param_tree.matches_pattern(untrained_head.HEAD_BIASES, name)
+  }
+  run = export.run
+  if untrained_head.has_untrained_head(
+    run.model, biases, model_dir=run.directory, step=export.step
+  ):
+    logging.warning(
+      '%s: %s. The folder contains this head. To export only the encoder, pass '
+      '--head=states.',
+      run.directory,
+      untrained_head.describe_untrained_head(run.objectives),
+    )
 
 
 class _TensorParts:
