@@ -139,6 +139,52 @@ def test_tasks_without_text_are_an_error(registry, toy_vocabulary, texts):
     loader.rows(0, 0, 4)
 
 
+def test_many_unknown_tokens_of_a_corpus_are_reported(tmp_path, toy_vocabulary):
+  (tmp_path / 'mono').mkdir()
+  for language, text in {'de': 'ab ab', 'ru': '\u4e2d \u4e2d ab'}.items():
+    (tmp_path / 'mono' / f'{language}.txt').write_text(f'{text}\n' * 200)
+  corpus = corpus_directory.Corpus(tmp_path)
+  loader = _open(corpus, toy_vocabulary)
+  messages = [x for x in loader.find_text_anomalies() if 'unknown' in x]
+  assert len(messages) == 1
+  assert_mentions(messages[0], 'ru', 'corpus.mono.ru', '--byte_fallback')
+
+
+def test_few_unknown_tokens_are_not_reported(toy_corpus, toy_vocabulary):
+  for mixture, layout in {
+    'corpus.mono': 'sentences',
+    'corpus.parallel': 'dual',
+  }.items():
+    loader = _open(toy_corpus, toy_vocabulary, mixture=mixture, layout=layout)
+    assert not any('unknown' in x for x in loader.find_text_anomalies())
+
+
+def test_unknown_tokens_of_a_seqio_task_are_reported(registry, toy_vocabulary):
+  texts = ['ab ab'] * 90 + ['\u4e2d \u4e2d'] * 20
+  registry.add_monolingual_task(
+    'own.en',
+    seqio.FunctionDataSource(
+      lambda split, shuffle_files: tf.data.Dataset.from_tensor_slices(
+        {'text': texts}
+      ),
+      splits=['train'],
+      num_input_examples={'train': len(texts)},
+    ),
+    language='en',
+  )
+  dataset = dataset_config.DatasetConfig(
+    name='s', mixture='own.en', layout='sentences', length=16, batch_size=4
+  )
+  loader = live_loader.LiveLoader(dataset, vocabulary=toy_vocabulary, seed=0)
+  messages = [x for x in loader.find_text_anomalies() if 'are unknown' in x]
+  unknown = toy_vocabulary.spec.unk_id
+  ids = [toy_vocabulary.encode(text) for text in texts[:100]]
+  rate = np.mean(np.concatenate(ids) == unknown)
+  assert rate > 0.01
+  assert len(messages) == 1
+  assert_mentions(messages[0], 'own.en', f'{100 * rate:.1f} %')
+
+
 @pytest.mark.parametrize('alpha', [None, 0.5])
 def test_statistics_count_examples_read_so_far(
   toy_corpus, toy_vocabulary, alpha

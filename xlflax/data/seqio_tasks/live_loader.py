@@ -18,6 +18,7 @@ the batches are also the same. With shuffling, the differences are:
 Use a token cache unless the corpus is small.
 """
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -32,6 +33,7 @@ import numpy as np
 from xlflax.config import setting_names
 from xlflax.data import (
   batch_keys,
+  corpus_checks,
   dataset_config,
   loader_base,
   tokenized_examples,
@@ -177,8 +179,21 @@ class LiveLoader:
     ]
 
   def find_text_anomalies(self) -> list[str]:
-    """Returns a warning for each probable defect in the text of the tasks."""
-    return task_samples.find_anomalies(self._schedule.tasks, self.dataset.split)
+    """Returns a warning for each probable defect in the text of the tasks.
+
+    Unknown tokens are counted in the first examples of each task. Errors of
+    reading a task are ignored, because they are raised when it is used.
+    """
+    rates: list[tuple[str, str, float]] = []
+    for task in self._schedule.tasks:
+      with contextlib.suppress(errors.XlflaxError, UnicodeDecodeError):
+        rates += _sample_unknown_rates(
+          task, self._vocabulary, self.dataset.split
+        )
+    return [
+      *task_samples.find_anomalies(self._schedule.tasks, self.dataset.split),
+      *corpus_checks.find_unknown_tokens(rates),
+    ]
 
   def close(self) -> None:
     """Closes the files from which the tasks are read."""
@@ -346,6 +361,34 @@ def _check_source_size(task: str, split: str, num_examples: int) -> None:
       text_tasks.describe_wrong_size(task, split, declared_size, count),
       extra=logs.ONCE,
     )
+
+
+def _sample_unknown_rates(
+  task: str, vocabulary, split: str
+) -> list[tuple[str, str, float]]:
+  """Counts the unknown tokens in the first examples of a task.
+
+  Args:
+    task: Name of the task.
+    vocabulary: Vocabulary that the run uses.
+    split: Name of the split, such as 'train'.
+
+  Returns:
+    Tuples (task, language, fraction of unknown tokens).
+  """
+  batches = seqio_examples.read_task_examples(
+    task, vocabulary, split=split, size=corpus_checks.LINES
+  )
+  examples = next(batches, None)
+  if examples is None:
+    return []
+  return [
+    (task, language, float(np.mean(texts.tokens == vocabulary.spec.unk_id)))
+    for language, texts in zip(
+      task_registry.task_languages(task), examples.sides, strict=True
+    )
+    if texts.tokens.size
+  ]
 
 
 def _count_filtered_pairs(

@@ -308,7 +308,8 @@ class Vocabulary:
         + (
           '.'
           if self.needs_language
-          else ', or pass it to `xlflax vocab` in --languages.'
+          else ', or add tokens for the language with `xlflax vocab '
+          '--extend=VOCABULARY --size=+N`.'
         ),
       ) from None
 
