@@ -133,6 +133,51 @@ def test_plan_contains_epochs_of_datasets(result):
   )
 
 
+@pytest.mark.parametrize(
+  ('counts', 'expected'),
+  [
+    # A cache, whose examples are counted after preprocessing.
+    ({'examples_read': 20, 'rows': 8}, (20, 3, 7)),
+    # Labeled data, which have no preprocessors.
+    ({'rows': 8}, (400, 3, 7)),
+    # No cache: the pairs are counted, or the task is not read.
+    ({'examples_read': 410, 'rows': None}, (410, 3, 7)),
+    ({'rows': None}, (None, None, None)),
+  ],
+)
+def test_plan_contains_numbers_of_preprocessed_examples(
+  result, counts, expected
+):
+  statistics = loader_base.TaskStatistics(
+    task='de',
+    languages=('de',),
+    examples=400,
+    rate=1.0,
+    dropped=3,
+    truncated=7,
+    tokens=None,
+    **counts,
+  )
+  loader = types.SimpleNamespace(
+    dataset=training_setup_test.MONO, statistics=lambda: [statistics]
+  )
+  [task] = rows = dry_run._describe_dataset(loader, total_steps=10)
+  names = ('examples_read', 'dropped', 'truncated')
+  assert task['examples'] == 400
+  assert tuple(task[name] for name in names) == expected
+  printed = io.StringIO()
+  plan_report.print_plan(
+    result.made | {'datasets': {'mono': rows}},
+    rich.console.Console(file=printed, width=160),
+  )
+  (line,) = (x for x in printed.getvalue().splitlines() if ' de ' in x)
+  cells = [cell.strip() for cell in line.split('│')[1:-1]]
+  assert cells[1:5] == [
+    '400',
+    *('?' if n is None else str(n) for n in expected),
+  ]
+
+
 def test_plan_contains_measured_time(result):
   plan = result.made
   assert plan['flops_per_step'] > 0 and plan['seconds_per_step'] > 0

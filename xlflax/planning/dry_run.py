@@ -313,9 +313,16 @@ def _describe_dataset(loader, total_steps: int) -> list[dict[str, Any]]:
   rows_read = sampling_order.count_rows_read(loader.dataset, tasks, total_steps)
   for task, num_read in zip(tasks, rows_read.tolist(), strict=True):
     epochs = num_read / task.rows if task.rows else None
+    num_counted = task.examples_read
+    if not num_counted and task.rows is not None:
+      num_counted = task.examples  # Labeled data, which have no preprocessors.
     rows.append(
       dataclasses.asdict(task)
       | {
+        # Without a token cache, a task is only read if its pairs are counted.
+        'examples_read': num_counted or None,
+        'dropped': task.dropped if num_counted else None,
+        'truncated': task.truncated if num_counted else None,
         'batches': num_read / loader.dataset.batch_size,
         'epochs': epochs,
         # An epoch contains each row once, so some rows remain unread if the run

@@ -217,6 +217,7 @@ def _dataset(name, tasks) -> rich.table.Table:
   table = rich.table.Table(title=f'Dataset {name}')
   table.add_column('task', overflow='fold', min_width=24)
   for column in (
+    'task size',
     'examples',
     'dropped',
     'truncated',
@@ -232,8 +233,10 @@ def _dataset(name, tasks) -> rich.table.Table:
     table.add_row(
       task['task'],
       f'{task["examples"]:,}',
-      f'{task["dropped"]:,}',
-      f'{task["truncated"]:,}',
+      *(
+        '?' if task[name] is None else f'{task[name]:,}'
+        for name in ('examples_read', 'dropped', 'truncated')
+      ),
       f'{task["rows"]:,}' if task['rows'] else '?',
       f'{task["rate"]:.2%}',
       f'{task["batches"]:,.1f}',
