@@ -92,6 +92,14 @@ def test_language_ids_and_unknown_languages(toy_vocabulary):
     toy_vocabulary.language_id('German')
 
 
+def test_hint_for_a_language_without_text_requires_its_text(toy_vocabulary):
+  # `--languages` would add the language without training on its text.
+  with raises_error(errors.VocabularyError, got='sw') as caught:
+    toy_vocabulary.language_id('sw')
+  assert_mentions(caught.value.fix, '--extend=VOCABULARY')
+  assert '--languages' not in caught.value.fix
+
+
 def test_piece_and_piece_id_are_inverse(toy_vocabulary):
   index = toy_vocabulary.encode('the')[0]
   assert toy_vocabulary.piece_id(toy_vocabulary.piece(index)) == index
