@@ -99,6 +99,24 @@ def test_state_of_a_hook_is_restored_after_a_kill(make_run):
   assert hook.count == 16
 
 
+@pytest.mark.parametrize(('steps', 'num_warnings'), [(12, 1), (16, 0)])
+def test_checkpoint_after_the_last_step_causes_a_warning(
+  make_run, caplog, steps, num_warnings
+):
+  saved = fake_run.Checkpoints()
+  train_loop.run_steps(make_run(saved=saved))
+  result = train_loop.run_steps(
+    make_run(saved=saved, steps=steps, last_step=steps)
+  )
+  assert result['step'] == 16
+  warnings = [
+    r.getMessage() for r in caplog.records if r.levelname == 'WARNING'
+  ]
+  assert len(warnings) == num_warnings
+  for warning in warnings:
+    assert_mentions(warning, 16, 12, 'TRAIN_STEPS')
+
+
 def test_hook_requests_a_save_and_a_stop(make_run):
   saved = fake_run.Checkpoints()
   hook = _Counter(

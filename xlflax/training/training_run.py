@@ -178,6 +178,15 @@ class TrainingRun:
       )
     else:
       logging.info('Resuming from the checkpoint of step %d.', restored.step)
+      if restored.step > self.trainer.steps:
+        logging.warning(
+          'The run has already been trained for %s steps, but the number of '
+          'training steps is %s, so no step is trained. To train on, set '
+          'TRAIN_STEPS to the total number of steps. To train for fewer steps, '
+          'use another --model_dir.',
+          f'{restored.step:,}',
+          f'{self.trainer.steps:,}',
+        )
       self.state = restored.state
       self.skipped_batches = dict(restored.meta['skipped_batches'])
       self._load_meta(restored)
