@@ -146,7 +146,8 @@ class _MaskedTokens(objective_base.Objective):
     is_tied: Whether the logits are those of the model.
     predicts_all: Whether the labels of the other tokens are the tokens.
     predicts_masks: Whether the labels are the tokens after masking.
-    is_weighted_by_rows: Whether the weight is the number of sequences.
+    count: Function that computes the weight from the text tokens and the
+      predicted tokens. If None, the weight is the number of tokens in the loss.
     maskable: Function that selects the tokens that may be masked.
     transform: Transformation of the function that computes the loss.
   """
@@ -157,7 +158,7 @@ class _MaskedTokens(objective_base.Objective):
   is_tied: bool = False
   predicts_all: bool = False
   predicts_masks: bool = False
-  is_weighted_by_rows: bool = False
+  count: Callable | None = None
   maskable: Callable = masking.is_text
   transform: Callable = lambda compute: compute
 
@@ -195,13 +196,9 @@ class _MaskedTokens(objective_base.Objective):
     includes_all = self.includes_all or self.predicts_all
     weights = text if includes_all else chosen
     total = jnp.sum(jnp.where(weights, losses, 0))
-    if self.is_weighted_by_rows:
-      return objective_base.ObjectiveOutput(
-        objective_base.WeightedMean(total, jnp.float32(len(text))), {}
-      )
+    weight = self.count(text, chosen) if self.count else jnp.sum(weights)
     return objective_base.ObjectiveOutput(
-      objective_base.WeightedMean(total, jnp.sum(weights).astype(jnp.float32)),
-      {},
+      objective_base.WeightedMean(total, jnp.float32(weight)), {}
     )
 
 
@@ -286,7 +283,9 @@ def test_labels_of_minus_100_that_are_not_in_the_loss(objective):
 def test_texts_may_contain_the_token_with_the_index_minus_100(includes_all):
   token_ids = _BATCH['token_ids']
   batch = _BATCH | {'token_ids': jnp.where(token_ids > 30, 100, token_ids)}
-  objective = _MaskedTokens(includes_all=includes_all, is_weighted_by_rows=True)
+  objective = _MaskedTokens(
+    includes_all=includes_all, count=lambda text, chosen: len(text)
+  )
   expected = {'has_ignored_labels'} if includes_all else set()
   assert _find_problems(objective, batch, vocab_size=200) == expected
 
@@ -303,6 +302,14 @@ def test_loss_that_includes_tokens_that_are_not_masked(is_tied):
 def test_labels_that_are_read_after_masking(is_tied):
   objective = _MaskedTokens(predicts_masks=True, is_tied=is_tied)
   assert _find_problems(objective) == {'predicts_mask_tokens'}
+
+
+@pytest.mark.parametrize(
+  'count', [lambda text, chosen: text.size, lambda text, chosen: jnp.sum(text)]
+)
+def test_weights_that_count_other_tokens(count):
+  objective = _MaskedTokens(count=count)
+  assert _find_problems(objective, vocab_size=200) == {'has_other_weight'}
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 Before training, the loss is computed with a small model for the first sequences
 of the objective's dataset. A warning is logged if the loss depends on padding,
-if its total is a mean, if its random numbers are the same in each step, if it
+if its total is a mean, if its weight counts other tokens, if its random numbers are the same in each step, if it
 includes positions whose label is -100, which PyTorch would ignore, if random
 special tokens are masked, if the labels are mask tokens, if tokens that are not
 masked are predicted, or if only the first text of each sequence is trained.
@@ -51,14 +51,17 @@ _MAX_MEAN_GROWTH, _MIN_SUM_GROWTH = 1.25, 1.6
 # Label of positions that PyTorch and Hugging Face Transformers ignore, and its
 # fraction of the loss's weight above which a warning is logged.
 _IGNORE_INDEX, _MIN_IGNORED_RATIO = -100, 0.5
+# Minimum mean loss of token prediction with random parameters, relative to the
+# logarithm of the vocabulary size.
+_MIN_RANDOM_LOSS = 0.5
 # Random keys with which the masked tokens are drawn.
 _NUM_KEYS = 4
 # Fraction of the tokens without a mask that must be those of the batch.
 _MIN_EQUAL_RATIO = 0.8
-# Number of unmasked tokens whose biases are raised, and the fraction of these
-# tokens whose loss decreases above which a warning is logged. Masked language
-# modeling also predicts some tokens that it does not replace.
-_NUM_UNMASKED_TOKENS, _MIN_PREDICTED_RATIO = 16, 0.5
+# Number of tokens whose biases are raised, and the fraction of these tokens
+# that must be labels for a warning. Masked language modeling also predicts some
+# tokens that it does not replace.
+_NUM_CANDIDATES, _MIN_PREDICTED_RATIO = 16, 0.5
 
 # Factors of the vectors that are added to hidden states, see `_shift_states`.
 _NO_OFFSETS = np.array([0, 0, 0], np.float32)
@@ -76,6 +79,8 @@ class Problems(NamedTuple):
     reads_padding: Whether the loss depends on the hidden states of padding.
     has_mean_total: Whether the loss is a mean over the batch, although its
       weight is a sum.
+    has_other_weight: Whether the weight counts padding, or tokens that do not
+      contribute to a masked language modeling loss.
     repeats_random_numbers: Whether the objective draws random numbers that do
       not depend on `ObjectiveContext.rng`.
     has_ignored_labels: Whether the loss includes positions whose label is -100.
@@ -90,6 +95,7 @@ class Problems(NamedTuple):
   ignores_segments: bool
   reads_padding: bool
   has_mean_total: bool
+  has_other_weight: bool
   repeats_random_numbers: bool
   has_ignored_labels: bool
   masks_special_tokens: bool
@@ -110,6 +116,10 @@ _MESSAGES = {
   'has_mean_total': 'does not grow with the number of examples, but its weight '
   'does. The field `total` of a WeightedMean is a sum: do not divide it by the '
   'weight.',
+  'has_other_weight': 'has a weight that counts other tokens than its total, '
+  'for example padding or tokens that are not masked, so the loss is too low. '
+  'The weight of a sum over selected tokens is their number, such as '
+  '`jnp.sum(selected)`.',
   'repeats_random_numbers': 'is computed with random numbers that do not depend '
   'on `context.rng` and are therefore the same in each step. Use `context.rng` '
   'as the random key, for example to select the tokens to mask.',
@@ -265,10 +275,17 @@ def find_problems(
     raised_params = _raise_biases(params, sizes, [token])
     return 0 < evaluate(params=raised_params)[0] < total
 
-  is_predicted = [
-    is_label(token)
-    for token in _find_unmasked_tokens(masked_inputs[0], batch, vocabulary)
-  ]
+  def has_labels(tokens):
+    num_labels = sum(map(is_label, tokens))
+    return num_labels > _MIN_PREDICTED_RATIO * len(tokens)
+
+  masked_tokens, unmasked_tokens = _find_label_candidates(
+    masked_inputs[0], batch, vocabulary
+  )
+  predicts_unmasked = has_labels(unmasked_tokens)
+  reads_padding = not math.isclose(
+    total, shifted_total, rel_tol=_MIN_DIFFERENCE
+  )
   is_random = 'random_bits' in str(
     jax.make_jaxpr(compute_loss)(
       params, batch, keys[0], jnp.asarray(_NO_OFFSETS)
@@ -278,12 +295,17 @@ def find_problems(
     ignores_segments=bool(encoder_calls)
     and not any(encoder_calls)
     and bool(np.any(batch[batch_keys.SEGMENT_IDS] != 1)),
-    reads_padding=not math.isclose(
-      total, shifted_total, rel_tol=_MIN_DIFFERENCE
-    ),
+    reads_padding=reads_padding,
     has_mean_total=total > 0
     and double_weight > _MIN_SUM_GROWTH * weight > 0
     and double_total < _MAX_MEAN_GROWTH * total,
+    # The mean loss of random logits is at least the logarithm of their number.
+    has_other_weight=(_counts_padding(weight, batch) and not reads_padding)
+    # The mean loss of random logits is at least the logarithm of their number.
+    or (
+      total < _MIN_RANDOM_LOSS * weight * math.log(vocabulary.size)
+      and has_labels(masked_tokens)
+    ),
     repeats_random_numbers=is_random and total == other_total,
     # The loss decreases by almost 1 for each label -100. Otherwise, it
     # increases, because the token with this index does not occur in the batch.
@@ -297,8 +319,7 @@ def find_problems(
     and is_label(vocabulary.mask_id),
     # A decoder may predict all tokens.
     predicts_unmasked_tokens=isinstance(model, encoder.Encoder)
-    and bool(is_predicted)
-    and sum(is_predicted) > _MIN_PREDICTED_RATIO * len(is_predicted),
+    and predicts_unmasked,
     ignores_later_texts=_has_later_texts(batch)
     and any(encoder_calls)
     and depends_on(_FIRST_TEXT_OFFSETS)
@@ -444,29 +465,42 @@ def _find_masked_special_tokens(
   return frozenset(positions)
 
 
-def _find_unmasked_tokens(
+def _find_label_candidates(
   masked_inputs: Sequence[np.ndarray],
   batch: batch_keys.Batch,
   vocabulary: VocabularySpec,
-) -> list[int]:
-  """Returns frequent tokens that are not replaced at any of their positions.
+) -> tuple[list[int], list[int]]:
+  """Returns frequent tokens that are always replaced, or never.
 
   Args:
     masked_inputs: Inputs of `_select_masked_inputs`.
     batch: Batch with `token_ids` of shape [B, T].
     vocabulary: Vocabulary specification with the special ids.
+
+  Returns:
+    Tokens that are replaced at all of their positions, and tokens that are not
+    replaced at any of their positions. Both are empty without inputs.
   """
   if not masked_inputs:
-    return []
+    return [], []
   token_ids = batch[batch_keys.TOKEN_IDS]
   is_replaced = np.any([ids != token_ids for ids in masked_inputs], axis=0)
-  tokens, counts = np.unique(token_ids[~is_replaced], return_counts=True)
-  is_unmasked = ~np.isin(tokens, token_ids[is_replaced])
-  is_unmasked &= ~np.isin(tokens, vocabulary.special_ids)
-  tokens, counts = tokens[is_unmasked], counts[is_unmasked]
-  return tokens[np.argsort(-counts, kind='stable')][
-    :_NUM_UNMASKED_TOKENS
-  ].tolist()
+
+  def select(is_candidate):
+    tokens, counts = np.unique(token_ids[is_candidate], return_counts=True)
+    excluded = [*token_ids[~is_candidate], *vocabulary.special_ids]
+    is_selected = ~np.isin(tokens, excluded)
+    order = np.argsort(-counts[is_selected], kind='stable')
+    return tokens[is_selected][order][:_NUM_CANDIDATES].tolist()
+
+  return select(is_replaced), select(~is_replaced)
+
+
+def _counts_padding(weight: float, batch: batch_keys.Batch) -> bool:
+  """Returns whether a weight is the number of positions, including padding."""
+  segment_ids = batch[batch_keys.SEGMENT_IDS]
+  num_positions = segment_ids.size
+  return weight == num_positions and not np.all(segment_ids)
 
 
 def _shift_states(

@@ -124,6 +124,7 @@ class Setup:
     optimizer_checks.warn_of_ascent(settings.optimizer, params)
     optimizer_checks.warn_of_growth(settings.optimizer, params)
     optimizer_checks.warn_of_normalized_decay(settings.optimizer, params)
+    optimizer_checks.warn_of_inverted_decay(settings.optimizer, params)
     optimizer_checks.warn_of_misused_rate(settings.optimizer, params)
     optimizer_checks.warn_of_stacked_vectors(settings.optimizer, params)
     optimizer_checks.warn_of_clipped_updates(settings.optimizer, params)

@@ -590,3 +590,34 @@ def test_other_updates_cause_no_warning_of_clipping(create, caplog):
   optimizer = _UserOptimizer(learning_rate=0.1, create=create)
   optimizer_checks.warn_of_clipped_updates(optimizer, _PARAMS)
   assert not caplog.records
+
+
+def _decay_selected(is_decayed):
+  """Returns a function that creates AdamW with a mask for weight decay."""
+  return lambda rate: optax.adamw(
+    rate,
+    weight_decay=0.1,
+    mask=lambda tree: param_tree.map_named(
+      lambda name, _: is_decayed(name), tree
+    ),
+  )
+
+
+@pytest.mark.parametrize(
+  ('create', 'num_warnings'),
+  [
+    (_decay_selected(lambda name: name.endswith(('scale', 'bias'))), 1),
+    (_decay_selected(lambda name: not name.endswith(('scale', 'bias'))), 0),
+    (_decay_selected(lambda name: True), 0),
+    (_decay_selected(lambda name: False), 0),
+    (optax.adam, 0),
+  ],
+)
+def test_weight_decay_of_only_vectors_causes_a_warning(
+  create, num_warnings, caplog
+):
+  optimizer = _UserOptimizer(learning_rate=0.1, create=create)
+  optimizer_checks.warn_of_inverted_decay(optimizer, _STACKED_PARAMS)
+  assert len(caplog.records) == num_warnings
+  if num_warnings:
+    assert_mentions(caplog.text, '_UserOptimizer.make', 'training.decay_mask()')

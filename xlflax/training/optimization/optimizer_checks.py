@@ -127,6 +127,32 @@ def warn_of_normalized_decay(
     )
 
 
+def warn_of_inverted_decay(
+  optimizer: optimizers.Optimizer, params: Any
+) -> None:
+  """Logs a warning if a user-defined optimizer decays only biases and scales.
+
+  A mask of weight decay is True for the parameters that are decayed.
+
+  Args:
+    optimizer: Optimizer of the run. Optimizers of xlflax are not checked.
+    params: Parameters of the run, as a tree of arrays or ShapeDtypeStructs.
+  """
+  names = _run_check(find_only_decayed_vectors, optimizer, params)
+  if names:
+    name = type(optimizer).__name__
+    logging.warning(
+      'The optimizer %s applies weight decay only to vectors such as %s, not to '
+      'matrices. The mask must be True for the parameters with weight decay, '
+      'as in optax.add_decayed_weights(..., mask=training.decay_mask()) in '
+      '`%s.make`.',
+      name,
+      names[0],
+      name,
+      extra=logs.ONCE,
+    )
+
+
 def warn_of_misused_rate(optimizer: optimizers.Optimizer, params: Any) -> None:
   """Logs a warning if updates ignore the learning rate or apply it twice.
 
@@ -411,6 +437,28 @@ def find_normalized_decay(
     for name in decayed
     if 2 * low[name] < scale * high[name] < 0.5 * low[name]
   ]
+
+
+def find_only_decayed_vectors(
+  optimizer: optimizers.Optimizer, params: Any
+) -> list[str]:
+  """Returns the names of decayed biases and scales if nothing else is decayed.
+
+  Args:
+    optimizer: Optimizer to check.
+    params: See `find_ascending_parameters`.
+
+  Raises:
+    Exception: If the optimizer does not support the small parameters.
+  """
+  growths = _compute_growths(
+    optimizer, params, value=_PARAM_VALUE, rate=_HIGH_LEARNING_RATE
+  )
+  decayed = {name for name, growth in growths.items() if growth < -_MIN_GROWTH}
+  is_matrix = param_tree.flatten_params(optimizers.decay_mask()(params))
+  if not any(is_matrix.values()) or any(is_matrix[name] for name in decayed):
+    return []
+  return sorted(decayed)
 
 
 def find_decayed_stacked_vectors(
