@@ -100,8 +100,8 @@ def _check_options(options: 'evaluate.EvaluateOptions') -> None:
       )
   if options.continuous and options.checkpoint_steps != 'last':
     raise errors.ConfigError(
-      'With --suite, --checkpoint_steps and --continuous cannot be used '
-      'together',
+      'The options --checkpoint_steps and --continuous cannot be used together '
+      'with --suite',
       got=options.checkpoint_steps,
       fix='Remove --continuous to evaluate selected checkpoints.',
     )

@@ -675,7 +675,7 @@ def _check_result(task: EvalTask, result: Any) -> EvalResult:
 
 
 def record_encoded_texts(*call: Any) -> None:
-  """Records texts that a task encodes, to detect that it repeats a side.
+  """Records the texts that a task encodes, to detect repeated calls.
 
   Args:
     *call: Hashable values that determine the vectors, such as a tuple of texts.

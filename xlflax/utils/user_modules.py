@@ -273,7 +273,7 @@ def _check_not_shadowed(module: str, where: str) -> None:
   before.
 
   Args:
-    module: The importable name that was imported.
+    module: Name under which the module was imported.
     where: Flag or gin file line that contains the module, for error messages.
   """
   top = module.partition('.')[0]

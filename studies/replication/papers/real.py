@@ -1,4 +1,4 @@
-"""Training configurations and claims for experiments in real languages.
+"""Configurations and claims of the experiments on real languages.
 
 The experiments are preregistered. The conditions (training configurations) and
 claims are the same as for synthetic languages, except for the changes in this

@@ -1,4 +1,4 @@
-"""Division of the work of writing a token cache into jobs and shard ranges.
+"""Plans that divide the writing of a token cache into jobs and shard ranges.
 
 Each job writes one split of a task and is divided into units. A unit is a range
 of consecutive shards in one part of a task. Each unit is written by a single
