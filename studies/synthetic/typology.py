@@ -175,11 +175,10 @@ def parse_languages(
     match = re.fullmatch(r'(\w+)\.(\w+)=(\w+)', change)
     if not match or match[2] not in FACTORS or match[1] not in codes:
       raise errors.ConfigError(
-        'Each change of a synthetic language must specify a language, a factor '
-        'and a value',
+        'The change of a synthetic language is invalid',
         got=change,
-        expected='The form must be <language>.<factor>=<value>. The languages '
-        f'are {", ".join(codes)}. The factors are {", ".join(FACTORS)}',
+        expected='<language>.<factor>=<value>, with a language of '
+        f'{", ".join(codes)} and a factor of {", ".join(FACTORS)}',
       )
     code, factor, value = match.groups()
     changes_by_code.setdefault(code, {})[factor] = value

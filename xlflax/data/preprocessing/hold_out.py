@@ -87,10 +87,10 @@ def _divide_group(
   if len(distinct_hashes) <= num_documents * len(splits):
     raise errors.CorpusError(
       f'The corpus contains too few distinct {unit} in '
-      f'{"-".join(files[0].languages)}. Their number is '
-      f'{len(distinct_hashes):,}. It must be greater than '
-      f'{num_documents * len(splits):,}, because {num_documents:,} are held '
-      f'out for each split ({", ".join(splits)})',
+      f'{"-".join(files[0].languages)}: {num_documents:,} are held out for each '
+      f'split ({", ".join(splits)}), so none would remain for training',
+      got=f'{len(distinct_hashes):,} distinct {unit}',
+      expected=f'more than {num_documents * len(splits):,}',
       where=str(files[0].path),
       fix='Pass a smaller --hold_out.',
     )

@@ -1,4 +1,4 @@
-"""Exemption of a job's coordinator from the HTTP proxies that gRPC uses."""
+"""Settings that exclude a job's coordinator from the HTTP proxies of gRPC."""
 
 from collections.abc import MutableMapping
 
