@@ -465,6 +465,33 @@ def test_values_out_of_range_are_rejected(options):
     slurm.SlurmJob(command=('train',), **options)
 
 
+@pytest.mark.parametrize(
+  ('command', 'lines', 'is_valid'),
+  [
+    (('train',), ('--model_dir=a --x=1', '--model_dir=b --x=2'), True),
+    (('train',), ('--model_dir=a --x=1', '--model_dir=./a --x=2'), False),
+    (('train', '--model_dir=a'), ('--x=1', '--x=2'), False),
+    (('train', '--model_dir=a'), ('--x=1', '--model_dir=b'), True),
+    (('finetune',), ('--output=a', '--output=a'), False),
+    (('evaluate', '--model_dir=a'), ('--tasks=x', '--tasks=y'), True),
+  ],
+)
+def test_runs_of_a_sweep_have_different_directories(
+  shared_path, command, lines, is_valid
+):
+  sweep = shared_path / 'sweep'
+  sweep.write_text('\n'.join(lines))
+  job = slurm.SlurmJob(command=command, sweep=sweep)
+  if is_valid:
+    job.check()
+    return
+  with pytest.raises(errors.ConfigError) as raised:
+    job.check()
+  assert raised.value.got == 'a'
+  assert f'{sweep}:1' in raised.value.where
+  assert f'{sweep}:2' in raised.value.where
+
+
 @pytest.mark.parametrize('content', [None, ''])
 def test_missing_or_empty_sweep_is_rejected(tmp_path, content):
   sweep = tmp_path / 'sweep'

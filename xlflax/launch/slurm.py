@@ -35,6 +35,8 @@ _TIME_LIMIT = re.compile(
 )
 # A smaller number probably lacks a unit.
 _MIN_MEGABYTES = 1024
+# Option that specifies the directory to which each run of a sweep writes.
+_OUTPUT_FLAGS = {'train': '--model_dir', 'finetune': '--output'}
 _EXAMPLE = r"""# Two nodes of eight GPUs, with a process for each GPU; print the script only
 xlflax launch slurm --nodes=2 --gpus_per_node=8 --ntasks_per_node=8 \
     --time=24:00:00 --dry_run -- train --gin_file=... --model_dir=...
@@ -235,12 +237,37 @@ class SlurmJob(job_base.Job):
     tasks = self.task_commands()
     if self.sweep is not None:
       self._warn_of_overridden_bindings(tasks)
+      self._check_different_directories(tasks)
     for task in tasks:
       with task.adding_location():
         job_base.check_gin_files(task.command)
         job_base.check_model_dir(task.command)
         if self.nodes > 1:
           preflight.check_not_node_local(task.command, self.working_directory)
+
+  def _check_different_directories(
+    self, tasks: Sequence[job_base.TaskCommand]
+  ) -> None:
+    """Checks that no two runs of a sweep have the same output directory.
+
+    Raises:
+      ConfigError: If two lines start runs in the same directory.
+    """
+    flag = _OUTPUT_FLAGS.get(self.command[0])
+    locations: dict[str, str] = {}
+    for task in tasks:
+      directory = flag and job_base.flag_value(task.command, flag)
+      if not directory:
+        continue
+      directory = os.path.normpath(directory)
+      if directory in locations:
+        raise errors.ConfigError(
+          f'Two lines of the sweep file start runs with the same {flag}',
+          got=directory,
+          where=f'{locations[directory]} and {task.location}',
+          fix=f'Pass a different {flag} in each line of the sweep file.',
+        )
+      locations[directory] = str(task.location)
 
   def _warn_of_overridden_bindings(
     self, tasks: Sequence[job_base.TaskCommand]
