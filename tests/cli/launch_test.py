@@ -370,8 +370,53 @@ def test_lines_of_a_sweep_are_checked(shared_path, line, got):
   assert location == f'{shared_path}/sweep.txt:3'
 
 
+_RATE = '--gin.LEARNING_RATE'
+
+
+@pytest.mark.parametrize(
+  'lines, arguments, got',
+  [
+    (('--model_dir=/r/a', '--model_dir=/r/a/'), (), '/r/a'),
+    (('--model_dir=gs://b/a', '--model_dir gs://b/a/'), (), 'gs://b/a'),
+    (('--gin.MODEL_DIR="\'/r/a\'"', '--model_dir=/r/a'), (), '/r/a'),
+    ((f'{_RATE}=1e-3', f'{_RATE}=2e-3'), ('--model_dir=/r/a',), '/r/a'),
+    ((f'{_RATE}=1e-3', f'{_RATE}=2e-3'), (), ...),
+    (
+      (f'{_RATE}=1e-3', f'{_RATE}=2e-3'),
+      ('--gin_file=/r/own.gin',),
+      '--gin_file=pretrain/mlm.gin --gin_file=/r/own.gin',
+    ),
+  ],
+)
+def test_runs_of_a_sweep_must_not_share_a_directory(
+  shared_path, lines, arguments, got
+):
+  command = ('train', '--gin_file=pretrain/mlm.gin', *arguments)
+  first, last = lines
+  sweep = shared_path / 'sweep.txt'
+  sweep.write_text(f'{first}\n--model_dir=/r/other\n\n{last}\n')
+  with raises_error(errors.ConfigError, got=got, mentions='1,4') as caught:
+    slurm.SlurmJob(command=command, sweep=sweep).check()
+  assert f'{sweep}:1' in caught.value.where
+  assert '--model_dir' in caught.value.fix
+
+
+def test_runs_of_a_sweep_may_bind_their_directories_in_gin_files(shared_path):
+  sweep = shared_path / 'sweep.txt'
+  files = [shared_path / name for name in ('a.gin', 'b.gin')]
+  for file in files:
+    file.write_text("MODEL_DIR = '/r'\n")
+  sweep.write_text(''.join(f'--gin_file={file}\n' for file in files))
+  slurm.SlurmJob(command=('train',), sweep=sweep).check()
+  # A task that is started alone does not share its directory.
+  sweep.write_text('--gin.LEARNING_RATE=1e-3\n--gin.LEARNING_RATE=2e-3\n')
+  command = ('train', '--model_dir=/r/a')
+  slurm.SlurmJob(command=command, sweep=sweep, array='2').check()
+
+
 def test_only_selected_lines_of_a_sweep_are_checked(shared_path, capsys):
-  sweep = _sweep(shared_path, '--comment', _GOOD_LINE, _GOOD_LINE, '')
+  other_line = _GOOD_LINE.replace('/shared/a', '/shared/b')
+  sweep = _sweep(shared_path, '--comment', _GOOD_LINE, other_line, '')
   command = ('--', 'train', *_MLM[1:2], '--gin_file=models/tiny.gin')
   flags = ('slurm', '--nodes=2', sweep, '--dry_run')
   script = _launch(capsys, *flags, '--array=2-3%1', *command)

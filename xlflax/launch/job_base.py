@@ -272,24 +272,26 @@ def check_gin_files(
       )
 
 
-def check_model_dir(command: Sequence[str]) -> None:
-  """Checks that a training command specifies its run directory.
+def lacks_model_dir(command: Sequence[str]) -> bool:
+  """Returns whether a training command does not specify its run directory.
 
-  Commands that do not require a run directory are not checked (`--dry_run`),
-  and neither are commands with gin files that are not shipped with xlflax,
-  because such files may bind MODEL_DIR.
-
-  Raises:
-    ConfigError: If the run directory is not specified.
+  The result is False for commands that do not require a run directory
+  (`--dry_run`), and for commands with gin files that are not shipped with
+  xlflax, because such files may bind MODEL_DIR.
   """
   gin_files = set(flag_values(command, '--gin_file'))
-  if (
+  return (
     command[0] in DISTRIBUTED_COMMANDS
     and '--dry_run' not in command
     and gin_files <= set(config_files.shipped_file_names())
     and flag_value(command, '--model_dir') is None
     and flag_value(command, '--gin.MODEL_DIR') is None
-  ):
+  )
+
+
+def check_model_dir(command: Sequence[str]) -> None:
+  """Raises ConfigError if a training command lacks its run directory."""
+  if lacks_model_dir(command):
     raise errors.ConfigError(
       'The command after -- must specify its run directory',
       got=' '.join(command),

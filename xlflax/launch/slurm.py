@@ -237,7 +237,7 @@ class SlurmJob(job_base.Job):
     tasks = self.task_commands()
     if self.sweep is not None:
       self._warn_of_overridden_bindings(tasks)
-      self._check_different_directories(tasks)
+      self._check_different_directories()
     for task in tasks:
       with task.adding_location():
         job_base.check_gin_files(task.command)
@@ -245,29 +245,44 @@ class SlurmJob(job_base.Job):
         if self.nodes > 1:
           preflight.check_not_node_local(task.command, self.working_directory)
 
-  def _check_different_directories(
-    self, tasks: Sequence[job_base.TaskCommand]
-  ) -> None:
-    """Checks that no two runs of a sweep have the same output directory.
+  def _check_different_directories(self) -> None:
+    """Checks that each run of a sweep has its own output directory.
 
     Raises:
-      ConfigError: If two lines start runs in the same directory.
+      ConfigError: If lines of the sweep set no directory, or the same one.
     """
     flag = _OUTPUT_FLAGS.get(self.command[0])
-    locations: dict[str, str] = {}
-    for task in tasks:
-      directory = flag and job_base.flag_value(task.command, flag)
-      if not directory:
-        continue
-      directory = os.path.normpath(directory)
-      if directory in locations:
+    if flag is None:
+      return  # The array tasks write the shards of one output.
+    sweep = self._sweep_commands()
+    missing = [
+      number
+      for number, task in sweep.items()
+      if job_base.lacks_model_dir(task.command)
+    ]
+    if missing:
+      raise errors.ConfigError(
+        f'Each line of the sweep file must specify {flag}. Line numbers '
+        f'without it: {_format_ranges(missing)}',
+        got=' '.join(sweep[missing[0]].command),
+        where=sweep[missing[0]].location,
+        fix=f'Add a different {flag}=DIR to each line of the sweep file.',
+      )
+    lines_by_directory: dict[str, list[int]] = {}
+    for number, task in sweep.items():
+      if '--dry_run' not in task.command:
+        directory = _output_directory(task.command, flag)
+        lines_by_directory.setdefault(directory, []).append(number)
+    for directory, lines in lines_by_directory.items():
+      if len(lines) > 1:
         raise errors.ConfigError(
-          f'Two lines of the sweep file start runs with the same {flag}',
+          f'Each line of the sweep file must set a different {flag}, because '
+          'each line starts a run. Line numbers with the same directory: '
+          f'{_format_ranges(lines)}',
           got=directory,
-          where=f'{locations[directory]} and {task.location}',
-          fix=f'Pass a different {flag} in each line of the sweep file.',
+          where=f'{sweep[lines[0]].location} and {sweep[lines[1]].location}',
+          fix=f'Pass a different {flag}=DIR in each of these lines.',
         )
-      locations[directory] = str(task.location)
 
   def _warn_of_overridden_bindings(
     self, tasks: Sequence[job_base.TaskCommand]
@@ -303,11 +318,15 @@ class SlurmJob(job_base.Job):
     """
     if self.sweep is None:
       return super().task_commands()
+    return list(self._sweep_commands().values())
+
+  def _sweep_commands(self) -> dict[int, job_base.TaskCommand]:
+    """Returns the commands of the selected lines of a sweep, by number."""
     lines = self._sweep_lines()
     ranges: Sequence[Iterable[int]] = [list(lines)]
     if self.array is not None:
       ranges = _parse_array(self.array) or ranges
-    commands = []
+    commands = {}
     for number in itertools.chain(*ranges):
       if number not in lines:
         raise errors.ConfigError(
@@ -317,12 +336,9 @@ class SlurmJob(job_base.Job):
           expected=f'line numbers in {_format_ranges(list(lines))}',
           where=str(self.sweep),
         )
-      location = errors.line_location(self.sweep, number)
-      commands.append(
-        job_base.TaskCommand(
-          (*self.command, *_split_words(lines[number], location)), location
-        )
-      )
+      location = errors.line_location(str(self.sweep), number)
+      words = _split_words(lines[number], location)
+      commands[number] = job_base.TaskCommand((*self.command, *words), location)
     return commands
 
   @property
@@ -429,6 +445,22 @@ class SlurmJob(job_base.Job):
     """Submits the script and prints Slurm's response."""
     print(submit_job(self, dict(os.environ)))
     return 0
+
+
+def _output_directory(command: Sequence[str], flag: str) -> str:
+  """Returns the directory to which a run writes, for comparison.
+
+  If only a gin file can bind the directory, the result names the gin files.
+  """
+  binding = job_base.flag_value(command, '--gin.MODEL_DIR')
+  value = binding or job_base.flag_value(command, flag)
+  if value is None:
+    return ' '.join(
+      f'--gin_file={name}'
+      for name in job_base.flag_values(command, '--gin_file')
+    )
+  scheme, separator, path = value.strip('\'"').rpartition('://')
+  return scheme + separator + os.path.normpath(path)
 
 
 def _split_words(line: str, location: str) -> list[str]:
