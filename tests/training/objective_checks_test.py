@@ -23,7 +23,8 @@ from xlflax.objectives.pretraining import (
 )
 from xlflax.training import objective_checks
 
-_BATCH = tiny.make_batch(rows=4) | {
+_BATCH = tiny.make_batch(rows=4)
+_PAIRS = _BATCH | {
   f'paired_{key}': array
   for key, array in tiny.make_batch(rows=4, seed=1).items()
 }
@@ -250,11 +251,22 @@ def _warn(objectives, batch=_BATCH):
     (_SameNoise(), {'repeats_random_numbers'}),
     (_NewNoise(), set()),
     (masked_lm.MaskedLM(), set()),
-    (sentence_alignment.SentenceAlignment(), set()),
   ],
 )
 def test_problems_of_an_objective_are_found(objective, expected):
   assert _find_problems(objective) == expected
+
+
+@pytest.mark.parametrize(
+  'objective, expected',
+  [
+    (_LanguageId(), {'ignores_second_texts'}),
+    (masked_lm.MaskedLM(), set()),
+    (sentence_alignment.SentenceAlignment(), set()),
+  ],
+)
+def test_second_texts_of_pairs_must_be_read(objective, expected):
+  assert _find_problems(objective, _PAIRS) == expected
 
 
 @pytest.mark.parametrize('is_tied', [False, True])

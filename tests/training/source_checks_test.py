@@ -109,17 +109,36 @@ class Returned(training.Hook):
     if step > 20:
       return training.Request(stop=True)
     self.request = training.Request(save=True)
+    run.state = run.state.replace(params=None)
     return request
 """
 
 
 def test_request_that_is_not_returned_causes_a_warning(import_module, caplog):
   module = import_module('lost_requests', _HOOKS)
-  source_checks.warn_of_lost_requests([module.Returned], ['lost_requests'])
+  source_checks.warn_of_lost_results([module.Returned], ['lost_requests'])
   assert not caplog.records
-  source_checks.warn_of_lost_requests(
+  source_checks.warn_of_lost_results(
     [module.Stop, module.Returned], ['lost_requests']
   )
   first, second = (record.getMessage() for record in caplog.records)
   assert_mentions(first, 'Stop', 'lost_requests.py:8')
   assert_mentions(second, 'Stop', 'lost_requests.py:12')
+
+
+_LOST_STATE = """
+from xlflax import training
+
+
+class Clip(training.Hook):
+  def after_step(self, run, step, output):
+    name = 'a'.replace('a', 'b')
+    run.state.replace(params=name)
+"""
+
+
+def test_state_that_is_not_assigned_causes_a_warning(import_module, caplog):
+  module = import_module('lost_states', _LOST_STATE)
+  source_checks.warn_of_lost_results([module.Clip], ['lost_states'])
+  (record,) = caplog.records
+  assert_mentions(record.getMessage(), 'Clip', 'lost_states.py:8')

@@ -4,7 +4,7 @@ Before training, the loss is computed with a small model for the first sequences
 of the objective's dataset. A warning is logged if the loss depends on padding,
 if its total is a mean, if its weight counts other tokens, if its random numbers are the same in each step, if it
 includes positions whose label is -100, which PyTorch would ignore, if random
-special tokens are masked, if the labels are mask tokens, if tokens that are not
+special tokens are masked, if the second texts of pairs are ignored, if the labels are mask tokens, if tokens that are not
 masked are predicted, or if only the first text of each sequence is trained.
 """
 
@@ -85,6 +85,8 @@ class Problems(NamedTuple):
       not depend on `ObjectiveContext.rng`.
     has_ignored_labels: Whether the loss includes positions whose label is -100.
     masks_special_tokens: Whether special tokens are masked at random.
+    ignores_second_texts: Whether the batch has pairs in two sequences, but the
+      loss depends only on the first ones.
     predicts_mask_tokens: Whether labels are mask tokens.
     predicts_unmasked_tokens: Whether the loss includes the tokens that are not
       masked, which the model can copy from its input.
@@ -99,6 +101,7 @@ class Problems(NamedTuple):
   repeats_random_numbers: bool
   has_ignored_labels: bool
   masks_special_tokens: bool
+  ignores_second_texts: bool
   predicts_mask_tokens: bool
   predicts_unmasked_tokens: bool
   ignores_later_texts: bool
@@ -132,6 +135,10 @@ _MESSAGES = {
   'such as <s> and </s> are replaced by the mask token at random. They are '
   'trivial to predict, so a loss that includes them is too low. Select the '
   'positions to mask with `masking.is_text(batch, context.vocabulary)`.',
+  'ignores_second_texts': 'does not depend on the second texts of the pairs in '
+  'the dataset {dataset!r}, for example because both texts are read from the '
+  'same keys of the batch. Encode the second texts with '
+  '`batch_keys.select_side(batch, batch_keys.PAIRED)`.',
   'predicts_mask_tokens': 'is computed with the mask token as the label, so the '
   'model learns to predict it. Read the labels from the batch before its tokens '
   'are replaced.',
@@ -263,6 +270,12 @@ def find_problems(
     batch={key: np.concatenate([array, array]) for key, array in batch.items()}
   )
   sizes = {small_model.config.vocab_size, small_model.config.table_size}
+  other_pairs_total, _ = evaluate(
+    batch={
+      key: array[::-1] if key.startswith(batch_keys.PAIRED) else array
+      for key, array in batch.items()
+    }
+  )
   tokens = [size + _IGNORE_INDEX for size in sizes]
   other_tokens = _replace_tokens(batch, tokens, vocabulary.unk_id)
   unraised_total, _ = evaluate(batch=other_tokens)
@@ -315,6 +328,8 @@ def find_problems(
     # An objective may replace the same special tokens in each step, for example
     # to compute a vector of the text from the state of the mask token.
     masks_special_tokens=len(masked_positions) > 1,
+    ignores_second_texts=_has_different_pairs(batch)
+    and total == other_pairs_total,
     predicts_mask_tokens=bool(masked_inputs[0])
     and is_label(vocabulary.mask_id),
     # A decoder may predict all tokens.
@@ -325,6 +340,12 @@ def find_problems(
     and depends_on(_FIRST_TEXT_OFFSETS)
     and not depends_on(_LATER_TEXT_OFFSETS),
   )
+
+
+def _has_different_pairs(batch: batch_keys.Batch) -> bool:
+  """Returns whether a batch has second sequences that differ."""
+  token_ids = batch.get(f'{batch_keys.PAIRED}{batch_keys.TOKEN_IDS}')
+  return token_ids is not None and bool(np.any(token_ids != token_ids[::-1]))
 
 
 def _has_later_texts(batch: batch_keys.Batch) -> bool:

@@ -83,7 +83,7 @@ def log_run_header(
   user_classes = code_fingerprint.find_user_classes(settings)
   user_code = code_fingerprint.describe_code(settings)
   source_checks.warn_of_unread_fields(user_classes, user_code)
-  source_checks.warn_of_lost_requests(user_classes, user_code)
+  source_checks.warn_of_lost_results(user_classes, user_code)
   for line in [
     *equal_dataset_warnings(settings.datasets),
     *pooling_warnings(setup),

@@ -1,7 +1,7 @@
 """Detection of mistakes in the source code of user-defined classes.
 
-These are fields that no code reads, and requests of hooks that are not
-returned.
+These are fields that no code reads, and requests and states of hooks that have
+no effect.
 """
 
 import ast
@@ -53,10 +53,10 @@ def warn_of_unread_fields(
       )
 
 
-def warn_of_lost_requests(
+def warn_of_lost_results(
   classes: Collection[type], modules: Collection[str]
 ) -> None:
-  """Logs a warning for each request that the method of a hook does not return.
+  """Logs a warning for each request or state of a hook that has no effect.
 
   Args:
     classes: User-defined classes of the objects that a run uses. Only hooks are
@@ -72,6 +72,16 @@ def warn_of_lost_requests(
             'The hook %s creates a `training.Request` in %s:%d, but does not '
             'return it, so it has no effect. Write `return training.Request('
             '...)`.',
+            statement.name,
+            file.name,
+            line,
+            extra=logs.ONCE,
+          )
+        for line in find_lost_states(statement):
+          logging.warning(
+            'The hook %s creates a state in %s:%d, but does not assign it to '
+            '`run.state`, so it has no effect. Write `run.state = '
+            'run.state.replace(...)`.',
             statement.name,
             file.name,
             line,
@@ -102,6 +112,23 @@ def find_lost_requests(hook: ast.ClassDef) -> list[int]:
         if len(names) == len(node.targets) and not read.intersection(names):
           lines.append(node.lineno)
   return lines
+
+
+def find_lost_states(hook: ast.ClassDef) -> list[int]:
+  """Returns the lines that replace parts of `run.state` without an effect.
+
+  Args:
+    hook: Syntax tree of the class of a hook.
+  """
+  return [
+    node.lineno
+    for node in ast.walk(hook)
+    if isinstance(node, ast.Expr)
+    and isinstance(node.value, ast.Call)
+    and isinstance(node.value.func, ast.Attribute)
+    and node.value.func.attr == 'replace'
+    and getattr(node.value.func.value, 'attr', None) == 'state'
+  ]
 
 
 def _is_request(node: ast.expr) -> bool:

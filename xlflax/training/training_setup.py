@@ -100,9 +100,7 @@ class Setup:
     schedule_checks.check_learning_rates(settings.optimizer, settings.steps)
     schedule_checks.warn_of_zero_rates(settings.optimizer, settings.steps)
     schedule_checks.warn_of_high_rates(settings.optimizer, settings.steps)
-    schedule_checks.warn_of_values_above_peak(
-      settings.optimizer, settings.steps
-    )
+    schedule_checks.warn_of_other_maximum(settings.optimizer, settings.steps)
     schedule_checks.warn_of_unfinished_warmup(
       settings.optimizer, settings.steps
     )
@@ -124,6 +122,7 @@ class Setup:
     optimizer_checks.warn_of_ascent(settings.optimizer, params)
     optimizer_checks.warn_of_growth(settings.optimizer, params)
     optimizer_checks.warn_of_normalized_decay(settings.optimizer, params)
+    optimizer_checks.warn_of_ignored_decay(settings.optimizer, params)
     optimizer_checks.warn_of_inverted_decay(settings.optimizer, params)
     optimizer_checks.warn_of_misused_rate(settings.optimizer, params)
     optimizer_checks.warn_of_stacked_vectors(settings.optimizer, params)

@@ -621,3 +621,39 @@ def test_weight_decay_of_only_vectors_causes_a_warning(
   assert len(caplog.records) == num_warnings
   if num_warnings:
     assert_mentions(caplog.text, '_UserOptimizer.make', 'training.decay_mask()')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _WithDecay(_UserOptimizer):
+  """A user-defined optimizer with a field for the weight decay."""
+
+  weight_decay: float = 0.01
+
+  def make(self, rate):
+    return self.create(rate, self.weight_decay)
+
+
+@pytest.mark.parametrize(
+  ('create', 'num_warnings'),
+  [
+    (optax.adamw, 1),
+    (lambda rate, decay: optax.adam(rate), 1),
+    (lambda rate, decay: optax.adamw(rate, weight_decay=decay), 0),
+    (lambda rate, decay: optax.adafactor(rate, weight_decay_rate=decay), 0),
+    (
+      lambda rate, decay: optax.chain(
+        optax.add_decayed_weights(decay), optax.adam(rate)
+      ),
+      0,
+    ),
+  ],
+)
+def test_weight_decay_without_effect_causes_a_warning(
+  create, num_warnings, caplog
+):
+  optimizer = _WithDecay(learning_rate=0.1, create=create)
+  optimizer_checks.warn_of_ignored_decay(optimizer, _STACKED_PARAMS)
+  assert len(caplog.records) == num_warnings
+  optimizer = dataclasses.replace(optimizer, weight_decay=0.0)
+  optimizer_checks.warn_of_ignored_decay(optimizer, _STACKED_PARAMS)
+  assert len(caplog.records) == num_warnings

@@ -706,11 +706,16 @@ class _UserPeaked(schedules.Peaked):
     return self.factor * self.peak_value * (1 + jnp.cos(step / 100))
 
 
-@pytest.mark.parametrize(('factor', 'num_warnings'), [(0.5, 0), (1.0, 1)])
-def test_values_above_the_peak_cause_a_warning(factor, num_warnings, caplog):
+@pytest.mark.parametrize(
+  ('factor', 'num_warnings'), [(0.5, 0), (1.0, 1), (0.1, 1), (-0.1, 0)]
+)
+def test_maximum_that_differs_from_the_peak_causes_a_warning(
+  factor, num_warnings, caplog
+):
   schedule = _UserPeaked(peak_value=2e-3, factor=factor)
   optimizer = optimizers.AdamW(learning_rate=schedule)
-  schedule_checks.warn_of_values_above_peak(optimizer, 100)
+  schedule_checks.warn_of_other_maximum(optimizer, 100)
   assert len(caplog.records) == num_warnings
   if num_warnings:
-    assert_mentions(caplog.text, '_UserPeaked', '0.004', '0.002', 'peak_value')
+    maximum = f'{4e-3 * factor:.4g}'
+    assert_mentions(caplog.text, '_UserPeaked', maximum, '0.002', 'peak_value')

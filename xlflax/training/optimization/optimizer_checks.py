@@ -40,8 +40,8 @@ _PARAM_VALUE = 0.01
 # depend on the parameters increase only one of them. The magnitude exceeds the
 # radius of spheres to which optimizers project parameters.
 _LARGE_PARAM_VALUE = -100.0
-# Number of learning rates of the checks.
-_NUM_CACHED_STEPS = 4
+# Number of learning rates and variants of the checks.
+_NUM_CACHED_STEPS = 5
 # Size of the last two axes of one enlarged parameter. The norm of an update of
 # Adam is then at least 64 times the learning rate.
 _ENLARGED_DIMENSION = 64
@@ -122,6 +122,29 @@ def warn_of_normalized_decay(
       'optax.scale_by_learning_rate.',
       name,
       names[0],
+      name,
+      extra=logs.ONCE,
+    )
+
+
+def warn_of_ignored_decay(optimizer: optimizers.Optimizer, params: Any) -> None:
+  """Logs a warning if the field `weight_decay` does not change the decay.
+
+  For example, the second argument of `optax.adamw` is `b1`, not the weight
+  decay.
+
+  Args:
+    optimizer: Optimizer of the run. Optimizers of xlflax, and optimizers
+      without a positive field `weight_decay`, are not checked.
+    params: Parameters of the run, as a tree of arrays or ShapeDtypeStructs.
+  """
+  if _run_check(ignores_weight_decay, optimizer, params):
+    name = type(optimizer).__name__
+    logging.warning(
+      'The field %s.weight_decay does not change the weight decay of the '
+      'updates. Pass it by its name in `%s.make`, as in optax.adamw(rate, '
+      'weight_decay=self.weight_decay).',
+      name,
       name,
       extra=logs.ONCE,
     )
@@ -437,6 +460,33 @@ def find_normalized_decay(
     for name in decayed
     if 2 * low[name] < scale * high[name] < 0.5 * low[name]
   ]
+
+
+def ignores_weight_decay(optimizer: optimizers.Optimizer, params: Any) -> bool:
+  """Returns whether the field `weight_decay` has no effect on parameters.
+
+  The optimizer updates small parameters (see `find_ascending_parameters`) with
+  gradients of 0, and once more with a weight decay of 0.
+
+  Args:
+    optimizer: Optimizer to check.
+    params: See `find_ascending_parameters`.
+
+  Raises:
+    Exception: If the optimizer does not support the small parameters.
+  """
+  if not getattr(optimizer, 'weight_decay', 0):
+    return False
+  growths, other_growths = (
+    _compute_growths(
+      other, params, value=_PARAM_VALUE, rate=_HIGH_LEARNING_RATE
+    )
+    for other in (
+      optimizer,
+      dataclasses.replace(optimizer, **{'weight_decay': 0.0}),
+    )
+  )
+  return growths == other_growths
 
 
 def find_only_decayed_vectors(

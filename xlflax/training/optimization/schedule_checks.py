@@ -24,8 +24,9 @@ _ZERO = 1e-7
 # A higher learning rate of an optimizer such as Adam, whose updates have about
 # the size of the learning rate, is probably a mistake.
 _HIGHEST_RATE = 0.1
-# The maximum of a schedule may exceed its peak by rounding errors.
-_MAX_PEAK_RATIO = 1.01
+# The maximum of a schedule may differ from its peak by rounding errors, or
+# because it lies between two steps.
+_MIN_PEAK_RATIO, _MAX_PEAK_RATIO = 0.8, 1.01
 # A schedule may end with a few zeros, such as a decay that reaches 0 at the
 # last step: at most this number of steps, or this fraction of the run.
 _MAX_ZERO_STEPS = 2
@@ -295,14 +296,18 @@ def warn_of_drop_after_warmup(
     )
 
 
-def warn_of_values_above_peak(
+def warn_of_other_maximum(
   optimizer: optimizers.Optimizer, num_steps: int
 ) -> None:
-  """Logs a warning if user-defined schedules exceed their `peak_value`.
+  """Logs a warning if user-defined schedules do not reach their `peak_value`.
+
+  A schedule that exceeds the value also causes a warning.
 
   Args:
     optimizer: Optimizer of the run.
-    num_steps: Number of steps in the run.
+    num_steps: Number of steps in the run. In runs of fewer than 10 steps, which
+      are tests, and if a schedule increases until the last step, its maximum
+      may be below the value.
   """
   rates = [
     optimizer.learning_rate,
@@ -311,12 +316,19 @@ def warn_of_values_above_peak(
   for schedule in _find_user_schedules(rates):
     peak = getattr(schedule, 'peak_value', None)
     maximum = _find_maximum(schedule, num_steps)
-    if not peak or maximum is None or maximum <= _MAX_PEAK_RATIO * peak:
+    if not peak or maximum is None:
+      continue
+    is_low = maximum < _MIN_PEAK_RATIO * peak and num_steps >= 10
+    if is_low:
+      values = _evaluate(schedule, np.array([num_steps - 2, num_steps - 1]))
+      is_low = values is not None and values[0] >= values[1]
+    if not is_low and maximum <= _MAX_PEAK_RATIO * peak:
       continue
     name = type(schedule).__name__
     logging.warning(
-      'The maximum of the schedule %s is %.4g, but its peak_value is %.4g. '
-      'Correct `%s.__call__`, so that its highest value is `self.peak_value`.',
+      'The maximum of the schedule %s in this run is %.4g, but its peak_value is '
+      '%.4g. Correct `%s.__call__`, so that its highest value is '
+      '`self.peak_value`.',
       name,
       maximum,
       peak,
