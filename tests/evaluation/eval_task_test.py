@@ -440,3 +440,51 @@ def test_return_in_a_loop_causes_a_warning(task, num_warnings, caplog):
     assert_mentions(
       caplog.text, 'task', '_ReturnInLoop.evaluate', 'eval_task_test.py'
     )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Pairs:
+  names: tuple[tuple[str, str], ...]
+
+  def pairs(self):
+    return self.names
+
+  def fingerprint(self):
+    return ''
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _PairTask(eval_task.EvalTask):
+  METRICS = (metric.ACCURACY,)
+  name: str = 'pair_task'
+  source: _Pairs
+  form: str
+
+  def evaluate(self, eval_model):
+    return eval_task.EvalResult(
+      metrics={
+        f'accuracy/{self.form.format(*pair)}': 0.5
+        for pair in self.source.pairs()
+      }
+    )
+
+
+@pytest.mark.parametrize(
+  ('form', 'second', 'num_warnings'),
+  [
+    ('{0}', ('en', 'fr'), 1),
+    ('{1}', ('fr', 'de'), 1),
+    ('{0}-{1}', ('en', 'fr'), 0),
+    ('{1}', ('en', 'fr'), 0),
+    ('{0}', ('fr', 'de'), 0),
+  ],
+)
+def test_pairs_with_the_same_metric_name_cause_a_warning(
+  form, second, num_warnings, caplog
+):
+  source = _Pairs(names=(('en', 'de'), second))
+  eval_task.evaluate_task(_PairTask(source=source, form=form), None)
+  assert len(caplog.records) == num_warnings
+  if num_warnings:
+    pair = '-'.join(second)
+    assert_mentions(caplog.text, 'pair_task', 'accuracy/en-de', pair)

@@ -559,6 +559,7 @@ def evaluate_task(task: EvalTask, eval_model: EvalModel) -> EvalResult:
     result = _check_result(task, result)
     if not user_modules.is_xlflax(type(task).evaluate.__module__):
       _warn_of_return_in_loop(task)
+      _warn_of_overwritten_pairs(task, result.metrics)
       notes = _check_perfect_metrics(task, result.metrics, encoded_texts)
       result = dataclasses.replace(
         result,
@@ -698,6 +699,44 @@ def _warn_of_return_in_loop(task: EvalTask) -> None:
       line,
       extra=logs.ONCE,
     )
+
+
+def _warn_of_overwritten_pairs(
+  task: EvalTask, metrics: Mapping[str, float]
+) -> None:
+  """Logs a warning if values of pairs have the same name.
+
+  This is the case if the name of a metric contains only one of the languages,
+  such as `accuracy/en` for the pairs en-de and en-fr.
+
+  Args:
+    task: User-defined task that computed the metrics. Only tasks whose source
+      provides language pairs are checked.
+    metrics: Metric values of the task's result, by name.
+  """
+  source: Any = getattr(task, 'source', None)
+  if not hasattr(source, 'pairs'):
+    return
+  pairs = list(source.pairs())
+  parts = {name.partition('/')[2] for name in metrics} - {'', 'mean'}
+  for side in (0, 1):
+    languages = {pair[side] for pair in pairs}
+    if parts == languages and len(languages) < len(pairs):
+      examples = [pair for pair in pairs if pair[side] == min(parts)]
+      _LOG.warning(
+        '%s: the source has %d language pairs, but the result has only values '
+        'for %s. If `%s.evaluate` does not average the values of pairs such as '
+        '%s, the last one replaces the others. Use different names of the '
+        'metrics, such as %s.',
+        task.name,
+        len(pairs),
+        ', '.join(sorted(parts)),
+        type(task).__name__,
+        ' and '.join('-'.join(pair) for pair in examples[:2]),
+        f'{task.METRICS[0].name}/{"-".join(pairs[0])}',
+        extra=logs.ONCE,
+      )
+      return
 
 
 def _check_perfect_metrics(

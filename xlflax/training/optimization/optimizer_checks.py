@@ -477,14 +477,12 @@ def ignores_weight_decay(optimizer: optimizers.Optimizer, params: Any) -> bool:
   """
   if not getattr(optimizer, 'weight_decay', 0):
     return False
+  decaying: Any = optimizer
   growths, other_growths = (
     _compute_growths(
       other, params, value=_PARAM_VALUE, rate=_HIGH_LEARNING_RATE
     )
-    for other in (
-      optimizer,
-      dataclasses.replace(optimizer, **{'weight_decay': 0.0}),
-    )
+    for other in (decaying, dataclasses.replace(decaying, weight_decay=0.0))
   )
   return growths == other_growths
 
