@@ -606,3 +606,22 @@ def test_unlisted_macros_are_those_that_are_rejected(file):
 def test_all_macros_of_a_file_for_inclusion_are_listed():
   tree = config_files.read_gin_file('finetune/base.gin')
   assert not binding_locations.find_macros_without_effect(tree)
+
+
+@pytest.mark.parametrize(
+  ('files', 'num_warnings'),
+  [
+    (('models/tiny.gin', 'recipes/small.gin'), 1),
+    (('models/tiny.gin', 'models/base.gin'), 1),
+    (('recipes/small.gin', 'models/tiny.gin'), 0),
+    (('models/tiny.gin', 'models/tiny.gin'), 0),
+    (('models/tiny.gin',), 0),
+  ],
+)
+def test_model_replaced_by_a_later_file_causes_a_warning(
+  caplog, files, num_warnings
+):
+  _configuration(['pretrain/mlm.gin', *files])
+  assert len(caplog.records) == num_warnings
+  if num_warnings:
+    assert_mentions(caplog.text, *files)

@@ -395,6 +395,38 @@ def find_replaced_objectives(
   return [entry for entry in dropped if entry[2]]
 
 
+def find_replaced_models(
+  trees: Sequence[config_files.Tree],
+) -> list[tuple[str, str]]:
+  """Finds model files whose sizes a later file replaces.
+
+  Only the files that xlflax ships and that are passed on the command line are
+  compared. Files in pretrain/ include a model, so that a file in models/ may
+  replace it.
+
+  Args:
+    trees: Gin files of a configuration, in order.
+
+  Returns:
+    Pairs of a file in models/, and a later file that sets the same width.
+  """
+  models: dict[str, str] = {}
+  replaced: list[tuple[str, str]] = []
+  for tree in trees:
+    if not tree.file.is_shipped:
+      continue
+    for binding in read_bindings([tree.file], ()):
+      if binding.parameter != 'hidden_dim':
+        continue
+      name = tree.file.name
+      earlier = models.pop(binding.selector, None)
+      if earlier is not None and earlier != name:
+        replaced.append((earlier, name))
+      if tree.file.path.parent.name == 'models':
+        models[binding.selector] = name
+  return replaced
+
+
 def _shipped_trees(
   trees: Iterable[config_files.Tree], parent: str | None = None
 ) -> Iterator[tuple[config_files.Tree, str | None]]:

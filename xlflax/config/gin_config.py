@@ -506,6 +506,7 @@ def load_gin_files(
   binding_locations.check_file_order(trees, bindings)
   _warn_of_replaced_objectives(trees, bindings)
   _warn_of_replaced_lists(trees, bindings)
+  _warn_of_replaced_models(trees)
   files = [file for tree in trees for file in tree.files()]
   _import_user_modules(files)
   stages: list[gin_errors.Bound] = []
@@ -677,6 +678,22 @@ def _warn_of_replaced_objectives(
       last,
       name,
       ', '.join(scopes),
+      extra=logs.ONCE,
+    )
+
+
+def _warn_of_replaced_models(trees: Sequence[config_files.Tree]) -> None:
+  """Logs a warning if a gin file of xlflax replaces the sizes of a model."""
+  for name, later in binding_locations.find_replaced_models(trees):
+    logging.warning(
+      'The gin file %s replaces the model of %s, because both files set its '
+      'sizes. Pass only one of them. To use the sizes of %s and the other '
+      'settings of %s, pass %s last.',
+      later,
+      name,
+      name,
+      later,
+      name,
       extra=logs.ONCE,
     )
 
