@@ -119,6 +119,19 @@ def test_outer_and_inner_scopes_are_suggested():
   )
 
 
+def test_other_class_in_the_scope_of_a_binding_is_suggested():
+  error = _error(
+    _configuration(
+      ['pretrain/mlm_tlm.gin', 'models/tiny.gin'],
+      bindings=['tlm/masked_lm.MaskedLM.mask_ratio=0.3'],
+    )
+  )
+  assert error.expected == (
+    'one of masked_lm.TranslationLM.mask_ratio, '
+    'tlm/masked_lm.TranslationLM.mask_ratio'
+  )
+
+
 def test_outer_binding_overridden_by_an_inner_one_is_rejected():
   error = _error(
     _configuration(

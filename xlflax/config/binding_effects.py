@@ -418,9 +418,9 @@ def _alternatives(
 ) -> set[str]:
   """Suggests bindings that have an effect, in place of one without effect.
 
-  The suggestions are bindings for objects of the same class. If no object of
-  the class is constructed, they are bindings for other classes that have the
-  same parameter.
+  The suggestions are bindings for objects with the same parameter: for those in
+  the scope of the binding, or else for those of the same class, or else for all
+  others.
   """
   if not binding.parameter:
     return {
@@ -430,13 +430,20 @@ def _alternatives(
     }
   macros = {scope for scope, selector in bound if selector == gin_errors.MACRO}
   selectors = {key[1] for key in matching_keys(binding, bound)}
-  objects = {obj for obj in effects.objects if obj[1] in selectors}
-  objects = objects or {
+  objects = {
     (scope, selector)
     for scope, selector in effects.objects
-    if binding.parameter in gin_errors.parameter_names(selector)
-    and selector != gin_errors.MACRO
+    if selector in selectors
+    or (
+      binding.parameter in gin_errors.parameter_names(selector)
+      and selector != gin_errors.MACRO
+    )
   }
+  objects = (
+    {obj for obj in objects if binding.scope and obj[0] == binding.scope}
+    or {obj for obj in objects if obj[1] in selectors}
+    or objects
+  )
   names = set()
   for scope, selector in objects:
     parameters = gin_errors.effective_bindings(
