@@ -33,6 +33,31 @@ def test_enums_may_be_given_by_value():
   assert dataset.pairs.separator is dataset_config.SpecialTokenTemplate.XLM
 
 
+@pytest.mark.parametrize(
+  'mixture, hints',
+  [
+    (
+      'corpus.mono.de,corpus.mono.en',
+      (
+        '--gin.MONO="\'corpus.mono\'"',
+        "--gin.LANGUAGES=\"('de', 'en')\"",
+        'task_registry.add_mixture',
+      ),
+    ),
+    (['corpus.mono.de', 'corpus.mono.en'], ("('de', 'en')",)),
+    (('wiki40b.de', 'news'), ("['wiki40b.de', 'news']", '--task_module=')),
+    ('corpus.parallel.de_en, corpus.parallel.en_fr', ('--task_module=',)),
+    (['corpus.mono.de'], ("'corpus.mono.de'",)),
+  ],
+)
+def test_mixture_is_a_single_name(mixture, hints):
+  with raises_error(errors.ConfigError, got=mixture) as caught:
+    _dataset(mixture=mixture)
+  assert 'DatasetConfig.mixture' in caught.value.where
+  for hint in hints:
+    assert hint in caught.value.fix
+
+
 def test_unknown_value_names_the_choices():
   with raises_error(
     errors.ConfigError,

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from xlflax.data import batch_keys
+from xlflax.data import batch_keys, task_names
 from xlflax.data.tokenizers.vocabulary_spec import VocabularySpec
 from xlflax.utils import class_registry, errors, validation
 
@@ -248,7 +248,7 @@ class DatasetConfig:
   """
 
   name: str
-  mixture: str
+  mixture: task_names.MixtureName
   layout: ExampleLayout
   length: validation.PositiveInt
   batch_size: validation.PositiveInt

@@ -42,3 +42,10 @@ def test_only_close_names_of_the_same_family_are_suggested(name, expected):
   assert set(expected.split(', ')) <= set(names)
   family = expected.partition('.')[0]
   assert {suggestion.partition('.')[0] for suggestion in names} == {family}
+
+
+def test_list_of_names_is_not_a_misspelled_name():
+  error = text_tasks.unknown_task_error('corpus.mono.de,mc4.en', 'task', _NAMES)
+  assert error.got == 'corpus.mono.de,mc4.en'
+  assert '--mixture=corpus.mono.de --mixture=mc4.en' in error.fix
+  assert "['corpus.mono.de', 'mc4.en']" in error.fix

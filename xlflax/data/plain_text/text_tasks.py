@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from xlflax.data import tokenized_examples
+from xlflax.data import task_names, tokenized_examples
 from xlflax.data.corpus import line_reader
 from xlflax.utils import errors, name_suggestions, user_modules
 
@@ -145,6 +145,17 @@ def unknown_task_error(
     module_tasks: Names of the tasks that the user's modules register, by the
       file of the module.
   """
+  names = task_names.split_names(name)
+  if len(names) > 1 and set(names) & set(registered_names):
+    return errors.CorpusError(
+      f'The name of one {kind} is required, and not a list of names',
+      got=name,
+      expected=f'one of {name_suggestions.format_names(names)}',
+      fix='Repeat the option --mixture for each name if the command accepts '
+      'several mixtures, as `xlflax cache` and `xlflax vocab` do: '
+      + ' '.join(f'--mixture={name}' for name in names)
+      + f'. Otherwise: {task_names.suggest_mixture(names)}',
+    )
   if name.startswith('corpus.'):
     registered_names = [x for x in registered_names if x.startswith('corpus.')]
     # Tasks of the corpus are registered if the corpus was passed.
