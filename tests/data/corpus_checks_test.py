@@ -219,6 +219,23 @@ def test_wrongly_decoded_text_is_reported(tmp_path, language, text):
   assert sum('encoding' in finding for finding in findings) == 2
 
 
+@pytest.mark.parametrize(
+  ('corrupt', 'word'),
+  [
+    (lambda line: _decode_wrongly(f'{line} é è à'), 'encoding'),
+    (lambda line: line.replace('e', '@@ e'), '@@'),
+    (lambda line: line.replace('e', '\\u00e9'), 'JSON'),
+  ],
+)
+def test_text_that_is_wrong_in_a_part_is_reported(tmp_path, corrupt, word):
+  lines = [f'{_EN} {n}' for n in range(1, 600, 2)]
+  path = corpus_writer.write_monolingual(
+    tmp_path, 'en', [lines[:150], list(map(corrupt, lines[150:]))]
+  )
+  [message] = corpus_checks.find_anomalies(corpus_directory.Corpus(tmp_path))
+  assert_mentions(message, path, word)
+
+
 def test_wrongly_decoded_text_has_no_other_warnings():
   text = _decode_wrongly(_RU)
   messages = corpus_checks.find_task_anomalies(

@@ -246,6 +246,7 @@ def find_anomalies(
         origin,
         _read_first_lines(file),
         samples,
+        spread_lines=_sample_lines(file),
         report_encoding=report_encoding,
       )
     elif file.kind is corpus_files.Kind.PARALLEL:
@@ -315,6 +316,7 @@ def _check_lines(
   lines: Sequence[str],
   samples: list[_Sample],
   *,
+  spread_lines: Sequence[tuple[str, ...]] = (),
   report_encoding: bool = True,
 ) -> Iterator[str]:
   """Yields a message for each probable mistake in monolingual text.
@@ -324,10 +326,15 @@ def _check_lines(
     lines: First lines of the text.
     samples: List to which the trigrams of the text are appended, unless the
       text is in a wrong script or encoding.
+    spread_lines: Lines at several positions of the text. A file may be wrong
+      only in a part, for example if it was concatenated from several sources.
     report_encoding: Whether to yield a message about wrongly decoded text.
   """
   text = ' '.join(lines)
-  wrong_encoding = _find_wrong_encoding(origin, [(line,) for line in lines])
+  examples = [(line,) for line in lines]
+  wrong_encoding = _find_wrong_encoding(
+    origin, examples
+  ) or _find_wrong_encoding(origin, spread_lines)
   if report_encoding:
     yield from wrong_encoding
   # Wrongly decoded letters are Latin, whatever the script of the text is.
@@ -338,8 +345,8 @@ def _check_lines(
   yield from _find_numbered_lines(origin, lines)
   yield from _find_json_lines(origin, lines)
   yield from _find_tabs(origin, lines)
-  yield from _find_subwords(origin, [(line,) for line in lines])
-  yield from _find_escape_sequences(origin, [(line,) for line in lines])
+  for find in (_find_subwords, _find_escape_sequences):
+    yield from list(find(origin, examples)) or find(origin, spread_lines)
   if not (wrong_encoding or wrong_script):
     [language] = origin.languages
     samples.append(
