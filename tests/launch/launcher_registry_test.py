@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.errors import assert_mentions
 from xlflax import cli
 from xlflax.launch import job_base, launcher_registry, slurm
 from xlflax.utils import errors
@@ -50,6 +51,13 @@ def toy(tmp_path, monkeypatch):
 def test_user_launcher_starts_a_job(toy, capsys):
   assert cli.main([*toy, '--nodes=3', '--', 'train', '--model_dir=r']) == 7
   assert capsys.readouterr().out == 'started 3 x train --model_dir=r\n'
+
+
+def test_user_launcher_must_return_an_exit_status(toy, tmp_path, capsys):
+  path = tmp_path / 'toy_launcher.py'
+  path.write_text(_TOY.replace('return 7', 'return None'))
+  assert cli.main([*toy, '--', 'train', '--model_dir=r']) == 2
+  assert_mentions(capsys.readouterr().err, 'ToyJob.launch', 'toy_launcher.py')
 
 
 def test_user_launcher_is_rendered_in_a_dry_run(toy, capsys):

@@ -12,7 +12,7 @@ from xlflax import cli
 from xlflax.cli import parsing, run_options, train_phases
 from xlflax.config import config_files, flag_validation
 from xlflax.launch import job_base, launcher_registry
-from xlflax.utils import errors, name_suggestions
+from xlflax.utils import errors, name_suggestions, user_modules
 
 EXAMPLES = '\n\n'.join(
   launcher.example.strip()
@@ -194,7 +194,18 @@ def _main(
     if options.dry_run:
       print(job.render())
       return 0
-    return job.launch()
+    status = job.launch()
+    if not isinstance(status, int):
+      name = type(job).__name__
+      raise errors.ConfigError(
+        f'The method `{name}.launch` must return the exit status of the job',
+        got=user_modules.describe_value(status),
+        expected='an integer, 0 if the job succeeded or was submitted',
+        where=user_modules.find_method(type(job), 'launch'),
+        fix='Wait for the processes that the method starts, and return their '
+        'highest exit status (docs/extending.md#add-a-launcher).',
+      )
+    return status
 
   main.__annotations__['options'] = options_class(launcher)
   return main
