@@ -271,7 +271,7 @@ def _check_words_are_not_numbers(sentences: list[list[_Line]], path) -> None:
     fix='If the columns are those of Universal NER (number, word, IOB2 tag), '
     'set the format, as in --gin.FORMAT="\'uner\'". Otherwise, add the word '
     'column and the tag column, counted from 0, to the options of this file, '
-    "such as --gin.OPTIONS=\"{'word': 1, 'tag': -1}\" if it has no other "
+    "such as --gin.OPTIONS=\"{'word': 1, 'tag': 2}\" if it has no other "
     f'options. {file_reading.OPTION_MACROS}',
   )
 
