@@ -143,6 +143,7 @@ class _MaskedTokens(objective_base.Objective):
 
   Attributes:
     ignore_index: Label of the other tokens.
+    normalize: Function that is applied to the logits.
     includes_all: Whether the loss includes the tokens that are not predicted.
     is_tied: Whether the logits are those of the model.
     predicts_all: Whether the labels of the other tokens are the tokens.
@@ -155,6 +156,7 @@ class _MaskedTokens(objective_base.Objective):
 
   name: str = 'masked_tokens'
   ignore_index: int = -100
+  normalize: Callable = lambda logits: logits
   includes_all: bool = False
   is_tied: bool = False
   predicts_all: bool = False
@@ -186,10 +188,13 @@ class _MaskedTokens(objective_base.Objective):
     if self.predicts_masks:
       token_ids = masked_ids
     head = params['heads'][self.name]
-    losses = optax.softmax_cross_entropy_with_integer_labels(
+    logits = (
       model_calls.call_model(model, params, 'logits', states)
       if self.is_tied
-      else states @ head['kernel'] + head['bias'][None, None],
+      else states @ head['kernel'] + head['bias'][None, None]
+    )
+    losses = optax.softmax_cross_entropy_with_integer_labels(
+      self.normalize(logits),
       token_ids
       if self.predicts_all
       else jnp.where(chosen, token_ids, self.ignore_index),
@@ -322,6 +327,19 @@ def test_labels_that_are_read_after_masking(is_tied):
 def test_weights_that_count_other_tokens(count):
   objective = _MaskedTokens(count=count)
   assert _find_problems(objective, vocab_size=200) == {'has_other_weight'}
+
+
+@pytest.mark.parametrize(
+  ('normalize', 'expected'),
+  [
+    (jax.nn.softmax, {'has_flat_logits'}),
+    (jax.nn.log_softmax, set()),
+    (lambda logits: logits / 2, set()),
+  ],
+)
+def test_loss_that_hardly_depends_on_the_logits(normalize, expected):
+  objective = _MaskedTokens(normalize=normalize)
+  assert _find_problems(objective, vocab_size=200) == expected
 
 
 @pytest.mark.slow

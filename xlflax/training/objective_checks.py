@@ -4,7 +4,7 @@ Before training, the loss is computed with a small model for the first sequences
 of the objective's dataset. A warning is logged if the loss depends on padding,
 if its total is a mean, if its weight counts other tokens, if its random numbers are the same in each step, if it
 includes positions whose label is -100, which PyTorch would ignore, if random
-special tokens are masked, if the second texts of pairs are ignored, if the labels are mask tokens, if tokens that are not
+special tokens are masked, if it hardly depends on the logits, if the second texts of pairs are ignored, if the labels are mask tokens, if tokens that are not
 masked are predicted, or if only the first text of each sequence is trained.
 """
 
@@ -54,6 +54,8 @@ _IGNORE_INDEX, _MIN_IGNORED_RATIO = -100, 0.5
 # Minimum mean loss of token prediction with random parameters, relative to the
 # logarithm of the vocabulary size.
 _MIN_RANDOM_LOSS = 0.5
+# Minimum decrease of the loss for each label whose bias is raised by 1.
+_MIN_DECREASE = 0.1
 # Random keys with which the masked tokens are drawn.
 _NUM_KEYS = 4
 # Fraction of the tokens without a mask that must be those of the batch.
@@ -85,6 +87,8 @@ class Problems(NamedTuple):
       not depend on `ObjectiveContext.rng`.
     has_ignored_labels: Whether the loss includes positions whose label is -100.
     masks_special_tokens: Whether special tokens are masked at random.
+    has_flat_logits: Whether the loss of predicted tokens hardly depends on the
+      logits, for example because `softmax` is applied twice.
     ignores_second_texts: Whether the batch has pairs in two sequences, but the
       loss depends only on the first ones.
     predicts_mask_tokens: Whether labels are mask tokens.
@@ -101,6 +105,7 @@ class Problems(NamedTuple):
   repeats_random_numbers: bool
   has_ignored_labels: bool
   masks_special_tokens: bool
+  has_flat_logits: bool
   ignores_second_texts: bool
   predicts_mask_tokens: bool
   predicts_unmasked_tokens: bool
@@ -135,6 +140,9 @@ _MESSAGES = {
   'such as <s> and </s> are replaced by the mask token at random. They are '
   'trivial to predict, so a loss that includes them is too low. Select the '
   'positions to mask with `masking.is_text(batch, context.vocabulary)`.',
+  'has_flat_logits': 'hardly depends on the logits, for example because '
+  '`softmax` is applied before a cross entropy that expects logits. Pass the '
+  'logits themselves, or log probabilities.',
   'ignores_second_texts': 'does not depend on the second texts of the pairs in '
   'the dataset {dataset!r}, for example because both texts are read from the '
   'same keys of the batch. Encode the second texts with '
@@ -283,10 +291,13 @@ def find_problems(
     params=_raise_biases(params, sizes, tokens), batch=other_tokens
   )
 
+  def decrease(tokens):
+    raised_params = _raise_biases(params, sizes, tokens)
+    return total - evaluate(params=raised_params)[0]
+
   def is_label(token):
     # The loss increases with the bias of a token that is not a label.
-    raised_params = _raise_biases(params, sizes, [token])
-    return 0 < evaluate(params=raised_params)[0] < total
+    return 0 < decrease([token]) < total
 
   def has_labels(tokens):
     num_labels = sum(map(is_label, tokens))
@@ -328,6 +339,9 @@ def find_problems(
     # An objective may replace the same special tokens in each step, for example
     # to compute a vector of the text from the state of the mask token.
     masks_special_tokens=len(masked_positions) > 1,
+    # The loss decreases by almost 1 for each label.
+    has_flat_logits=has_labels(masked_tokens)
+    and decrease(masked_tokens) < _MIN_DECREASE * len(masked_tokens),
     ignores_second_texts=_has_different_pairs(batch)
     and total == other_pairs_total,
     predicts_mask_tokens=bool(masked_inputs[0])

@@ -112,16 +112,18 @@ def _keep_long_texts(dataset):
 
 
 @pytest.mark.parametrize(
-  ('preprocessors', 'num_texts', 'num_warnings'),
+  ('preprocessors', 'num_texts', 'words'),
   [
-    ([_take], 30, 1),
-    ([_take], 20, 0),
-    ([_keep_long_texts], 30, 0),
-    ([lambda dataset: dataset.map(lambda example: example)], 30, 0),
+    ([_take], 30, ['20', '`Dataset.take`']),
+    ([_take], 20, None),
+    ([lambda dataset: dataset.repeat(3)], 30, ['3', '`Dataset.repeat`']),
+    ([lambda dataset: dataset.repeat()], 30, ['`Dataset.repeat`']),
+    ([_keep_long_texts], 30, None),
+    ([lambda dataset: dataset.map(lambda example: example)], 30, None),
   ],
 )
-def test_preprocessors_that_take_some_examples_are_reported(
-  preprocessors, num_texts, num_warnings, toy_sentences
+def test_preprocessors_that_take_or_repeat_examples_are_reported(
+  preprocessors, num_texts, words, toy_sentences
 ):
   name = 'taken.en'
   texts = toy_sentences['en'][:num_texts]
@@ -141,9 +143,9 @@ def test_preprocessors_that_take_some_examples_are_reported(
     messages = task_samples.find_anomalies([name])
   finally:
     seqio.TaskRegistry.remove(name)
-  assert len(messages) == num_warnings
+  assert len(messages) == (words is not None)
   for message in messages:
-    assert_mentions(message, name, '20', '`Dataset.take`')
+    assert_mentions(message, name, *words)
 
 
 def test_text_in_a_wrong_script_is_reported(add, toy_sentences):

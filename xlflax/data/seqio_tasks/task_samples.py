@@ -35,7 +35,7 @@ _MIN_COMPARED = 5
 # Number of examples that are read twice to detect random preprocessors.
 _NUM_REPEATED = 20
 # Assumed number of examples in the source of a task, to detect preprocessors
-# that take a fixed number of them.
+# that take a fixed number of them or repeat them.
 _ASSUMED_SIZE = 10**15
 # Number of characters that are kept of a text, which may be a long document.
 _NUM_CHARACTERS = 1000
@@ -59,7 +59,7 @@ def find_anomalies(tasks: Iterable[str], split: str = TRAIN) -> list[str]:
   tasks = list(tasks)
   return [
     *compare_splits(tasks, split),
-    *_find_truncated_tasks(tasks, split),
+    *_find_resized_tasks(tasks, split),
     *_find_unseeded_tasks(tasks, split),
     *_find_repeated_text(tasks, split),
     *_find_text_anomalies(tasks, split),
@@ -164,8 +164,8 @@ def _find_unseeded_tasks(tasks: list[str], split: str) -> list[str]:
   return messages
 
 
-def _find_truncated_tasks(tasks: list[str], split: str) -> list[str]:
-  """Returns a warning for each task whose preprocessors take a fixed number.
+def _find_resized_tasks(tasks: list[str], split: str) -> list[str]:
+  """Returns a warning for each task whose preprocessors take or repeat examples.
 
   No examples are read: the number of examples follows from the operations of
   tf.data. It is unknown if the preprocessors also filter the examples.
@@ -196,17 +196,29 @@ def _find_truncated_tasks(tasks: list[str], split: str) -> list[str]:
         seed=seed,
       )
       num_examples = int(dataset.cardinality())
-      if not 0 <= num_examples < math.isqrt(_ASSUMED_SIZE):
-        continue
-      if 0 <= num_source_examples <= num_examples:
-        continue
       definition = data_sources.find_definition(name)
       where = f', registered in {definition},' if definition else ''
-      messages.append(
-        f'The preprocessors of the task {name}{where} provide only the first '
-        f'{num_examples:,} examples of the source, because they call '
-        '`Dataset.take`. If this is not intended, remove the call.'
-      )
+      if num_examples == tf.data.INFINITE_CARDINALITY:
+        messages.append(
+          f'The preprocessors of the task {name}{where} repeat the examples '
+          'without an end, so a token cache cannot be written, and epochs are '
+          'not counted. Remove `Dataset.repeat`, because training repeats the '
+          'examples itself.'
+        )
+      elif num_examples >= 2 * _ASSUMED_SIZE:
+        messages.append(
+          f'The preprocessors of the task {name}{where} provide each example '
+          f'{num_examples // _ASSUMED_SIZE:,} times. Remove `Dataset.repeat`, '
+          'because training repeats the examples itself.'
+        )
+      elif 0 <= num_examples < math.isqrt(_ASSUMED_SIZE) and not (
+        0 <= num_source_examples <= num_examples
+      ):
+        messages.append(
+          f'The preprocessors of the task {name}{where} provide only the first '
+          f'{num_examples:,} examples of the source, because they call '
+          '`Dataset.take`. If this is not intended, remove the call.'
+        )
   return messages
 
 
