@@ -111,6 +111,15 @@ def test_evaluation_file_matches_the_head(objective, file):
   assert f'--gin_file=evaluate/{file}.gin' in evaluation
 
 
+def test_evaluation_file_of_a_user_defined_head_is_a_placeholder():
+  objective = sequence_classification.SequenceClassification(
+    name='rating', labels=('A', 'B')
+  )
+  trainer = _trainer(objectives=types.SimpleNamespace(objectives=[objective]))
+  evaluation, *_ = train_next_steps.next_commands(trainer, _RESULT)
+  assert '--gin_file=FILE.gin' in evaluation
+
+
 @pytest.mark.parametrize(
   ('folders', 'tasks'),
   [

@@ -42,8 +42,8 @@ def build_page() -> str:
     tasks = {task.name: task for item in built_suites for task in item.tasks}
     base = _BASED.get(recipe, '')
     based = (
-      f' The table of the recipe `{recipe}` lists only the tasks whose settings '
-      f'differ from the recipe `{base}`.'
+      ' Its table lists only the tasks whose settings differ from those in the '
+      f'recipe `{base}`.'
       if base
       else ''
     )

@@ -142,8 +142,9 @@ def _undefined_notes(rows: list[analysis_report.Row]) -> list[str]:
     if np.isnan(row['cka'])
   }
   return [
-    f'{name}: CKA is undefined for a layer whose states are the same for all '
-    'sentences.'
+    f'{name}: CKA is undefined for a layer in which one of the two compared '
+    'encoders has the same states for all sentences. The layers of the trained '
+    'encoder may have collapsed because the learning rate was too high.'
     for name in sorted(undefined)
   ]
 

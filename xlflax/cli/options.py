@@ -251,7 +251,8 @@ class ShardOptions:
     shard_index: Zero-based index of the input shard that this job processes.
     num_shards: Number of input shards, which equals the number of jobs.
     shard_from_env: Read the shard index and the number of shards from the
-      environment variables of a Slurm array, a Slurm task or `xlflax launch`.
+      environment variables of a Slurm array, a Slurm task or a job of
+      `xlflax launch`.
   """
 
   shard_index: NonNegativeInt | None = None

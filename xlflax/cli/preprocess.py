@@ -207,8 +207,8 @@ Write three code-switched copies with the settings of the paper:
   xlflax preprocess --corpus=corpus --output=switched --code_switch \
       --num_copies=3
 
-Clean web text: one sentence per line, without short lines, other scripts and
-languages, and near-duplicates:
+Clean web text: drop near-duplicates among the lines, split the lines into
+sentences, and drop short sentences and those in other scripts and languages:
   xlflax preprocess --corpus=raw --output=corpus --split_sentences \
       --min_characters=20 --min_script_share=0.5 \
       --min_language_probability=0.5 --dedup=fuzzy

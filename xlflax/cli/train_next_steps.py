@@ -5,6 +5,7 @@ import logging
 import shlex
 from typing import Any
 
+from xlflax.config import config_files
 from xlflax.utils import errors
 
 # Gin files in `evaluate/` by objective, if the names differ.
@@ -149,14 +150,17 @@ def _commands_for_checkpoint(trainer: Any, result: dict[str, Any]) -> list[str]:
   ]
   export = f'xlflax convert to-hf {directory} --output=FOLDER'
   if tasks:
+    gin_file = f'evaluate/{tasks[0]}.gin'
+    if gin_file not in config_files.shipped_file_names():
+      # The task family is user-defined.
+      gin_file = 'FILE.gin'
     return [
-      f'xlflax evaluate --model_dir={directory} '
-      f'--gin_file=evaluate/{tasks[0]}.gin',
+      f'xlflax evaluate --model_dir={directory} --gin_file={gin_file}',
       export,
     ]
   finetune = (
     f'xlflax finetune --init_from={directory} --gin_file=finetune/tagging.gin '
-    "--gin.TRAIN_FILES=\"{'en': 'FILE'}\" --output=DIR"
+    "--gin.TRAIN_FILES=\"{'CODE': 'FILE'}\" --output=DIR"
   )
   if isinstance(trainer.model, encoder_decoder.EncoderDecoder):
     # The model was not trained to predict masked tokens or to translate.

@@ -15,7 +15,7 @@ from xlflax.training.checkpointing import (
   run_directory,
   saved_run,
 )
-from xlflax.utils import errors
+from xlflax.utils import errors, plurals
 
 CHOICES = ('last', 'all', 'best', 'none')
 
@@ -131,13 +131,13 @@ def _best_checkpoint(run, available: list[int], metric: str | None) -> int:
 
   best_step = _best_step(metric, values)
   logging.info(
-    'The checkpoint of step %d has the %s %s, %.4g, of the %d evaluated '
-    'checkpoints in %s.',
+    'The checkpoint of step %d has the %s %s, %.4g, of the %s of %s '
+    'that have been evaluated and kept.',
     best_step,
     'lowest' if _is_lower_better(metric) else 'highest',
     metric,
     values[best_step],
-    len(values),
+    plurals.format_count(len(values), 'checkpoint'),
     run.directory,
   )
   return best_step

@@ -47,8 +47,10 @@ class TextProcessing:
       tokenized.
     segment_chinese: Whether to segment Chinese text into words with jieba.
     split_sentences: Whether to split lines of monolingual text into sentences
-      with sentencex before all other processing. For languages without rules,
-      sentencex uses the rules of a related language. Pairs are not split.
+      with sentencex before they are filtered and processed. Deduplication
+      compares the original lines, so repeated sentences of different lines
+      remain. For languages without rules, sentencex uses the rules of a related
+      language. Pairs are not split.
     strip_markup: Whether to remove HTML markup from lines before all other
       processing, including the filters (`markup.MarkupRemover`). Lines without
       other text are dropped.
