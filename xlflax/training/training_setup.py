@@ -104,6 +104,7 @@ class Setup:
     schedule_checks.warn_of_unfinished_warmup(
       settings.optimizer, settings.steps
     )
+    schedule_checks.warn_of_missing_decay(settings.optimizer, settings.steps)
     schedule_checks.warn_of_late_decay(settings.optimizer, settings.steps)
     schedule_checks.warn_of_drop_after_warmup(
       settings.optimizer, settings.steps

@@ -719,3 +719,41 @@ def test_maximum_that_differs_from_the_peak_causes_a_warning(
   if num_warnings:
     maximum = f'{4e-3 * factor:.4g}'
     assert_mentions(caplog.text, '_UserPeaked', maximum, '0.002', 'peak_value')
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _WarmupCosine(schedules.Peaked):
+  """A cosine decay after a warmup of 10 steps.
+
+  Attributes:
+    boundary: Step at which the decay starts.
+  """
+
+  boundary: int
+  total_steps: int | None = None
+
+  def __call__(self, step):
+    return optax.join_schedules(
+      [
+        optax.linear_schedule(0.0, self.peak_value, 10),
+        optax.cosine_decay_schedule(self.peak_value, 90),
+      ],
+      [self.boundary],
+    )(step)
+
+
+@pytest.mark.parametrize(
+  ('boundary', 'total_steps', 'num_warnings'),
+  [(10, 100, 0), (100, 100, 1), (100, 200, 0), (100, None, 0)],
+)
+def test_schedule_that_does_not_decay_causes_a_warning(
+  boundary, total_steps, num_warnings, caplog
+):
+  schedule = _WarmupCosine(
+    peak_value=1e-3, boundary=boundary, total_steps=total_steps
+  )
+  optimizer = optimizers.AdamW(learning_rate=schedule)
+  schedule_checks.warn_of_missing_decay(optimizer, 100)
+  assert len(caplog.records) == num_warnings
+  if num_warnings:
+    assert_mentions(caplog.text, '_WarmupCosine.__call__', '0.001')

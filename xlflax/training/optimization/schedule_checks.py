@@ -365,6 +365,40 @@ def _find_isolated_maximum(
   return step if is_isolated else None
 
 
+def warn_of_missing_decay(
+  optimizer: optimizers.Optimizer, num_steps: int
+) -> None:
+  """Logs a warning if user-defined schedules with `total_steps` do not decay.
+
+  For example, `optax.join_schedules` never reaches its second schedule if the
+  boundary is the number of steps in place of the number of warmup steps.
+
+  Args:
+    optimizer: Optimizer of the run.
+    num_steps: Number of steps in the run. Runs of fewer than 10 steps are not
+      checked, because they are tests.
+  """
+  if num_steps < 10:
+    return
+  for schedule in _find_user_schedules(optimizer.learning_rate):
+    if getattr(schedule, 'total_steps', None) != num_steps:
+      continue
+    values = _evaluate(schedule, _sample_steps(0, num_steps - 1))
+    if values is None or values[-1] < np.max(values) or values[-1] > values[-2]:
+      continue
+    name = type(schedule).__name__
+    logging.warning(
+      'The learning rate of the schedule %s is constant (%.3g) until the last '
+      'step, although the schedule has the field `total_steps`. If it should '
+      'decay, correct `%s.__call__`, for example the boundaries of '
+      'optax.join_schedules.',
+      name,
+      values[-1],
+      name,
+      extra=logs.ONCE,
+    )
+
+
 def warn_of_late_decay(optimizer: optimizers.Optimizer, num_steps: int) -> None:
   """Logs a warning if user-defined schedules decay only after the last step.
 
