@@ -132,6 +132,19 @@ def test_other_class_in_the_scope_of_a_binding_is_suggested():
   )
 
 
+def test_binding_that_replaces_the_reader_of_a_macro_is_named(tmp_path):
+  mine = _write(
+    tmp_path / 'mine.gin',
+    'from xlflax.training.optimization import optimizers',
+    'WARMUP_STEPS = 5',
+    'optimizers.AdamW.learning_rate = 5e-4',
+  )
+  error = _error(_configuration(['pretrain/mlm.gin', 'models/tiny.gin', mine]))
+  assert error.got == 'WARMUP_STEPS'
+  assert_mentions(error.fix, 'optimizers.AdamW.learning_rate', mine, 'SCHEDULE')
+  assert '--gin.SCHEDULE' not in error.fix
+
+
 def test_outer_binding_overridden_by_an_inner_one_is_rejected():
   error = _error(
     _configuration(

@@ -264,6 +264,13 @@ def unused_error(
       f'construct such an object. {remedy}, or remove the binding.'
     )
     fields = {reader.rpartition('.')[2] for reader in readers}
+    if replacement := _find_replaced_macro(readers, bindings):
+      user_binding, macro = replacement
+      fix = (
+        f'%{binding.name} supplies a value to the object that %{macro} '
+        f'constructs, but {user_binding.name} ({user_binding.location}) '
+        f'replaces %{macro}. Remove one of the two bindings.'
+      )
     if user_bindings := _suggest_user_bindings(
       fields, binding.name, effects, imports
     ):
@@ -319,6 +326,36 @@ def _suggest_user_bindings(
     for field in set(gin_errors.parameter_names(selector)) & set(fields)
   }
   return ' or '.join(f'{name} = %{macro}' for name in sorted(names))
+
+
+def _find_replaced_macro(
+  readers: Sequence[str], bindings: Sequence[binding_locations.Binding]
+) -> tuple[binding_locations.Binding, str] | None:
+  """Finds a user's binding that replaces a macro which constructs a reader.
+
+  For example, `AdamW.learning_rate = 5e-4` replaces `%SCHEDULE`.
+
+  Args:
+    readers: Names of parameters, such as 'schedules.Linear.warmup_steps'.
+    bindings: All bindings of the configuration.
+
+  Returns:
+    The binding and the name of the macro, or None.
+  """
+  selectors = {reader.rpartition('.')[0] for reader in readers}
+  macros = {
+    binding.name
+    for binding in bindings
+    if not binding.parameter and selectors.intersection(binding.references)
+  }
+  replaced: dict[str, str] = {}
+  for binding in bindings:
+    used = macros.intersection(binding.macros)
+    if used and binding.parameter:
+      replaced[binding.name] = used.pop()
+    elif binding.name in replaced and not binding.is_shipped:
+      return binding, replaced[binding.name]
+  return None
 
 
 def _constructing_flag(
