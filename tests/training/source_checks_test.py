@@ -142,3 +142,27 @@ def test_state_that_is_not_assigned_causes_a_warning(import_module, caplog):
   source_checks.warn_of_lost_results([module.Clip], ['lost_states'])
   (record,) = caplog.records
   assert_mentions(record.getMessage(), 'Clip', 'lost_states.py:8')
+
+
+_METRICS = """
+from xlflax import training
+
+
+class Unknown(training.Hook):
+  def after_step(self, run, step, output):
+    return output.metrics.get('mlm_loss')
+
+
+class Known(training.Hook):
+  def after_step(self, run, step, output):
+    return output.metrics.get('tlm/loss', output.metrics.get('mlm/loss'))
+"""
+
+
+def test_unknown_metrics_of_a_hook_cause_a_warning(import_module, caplog):
+  module = import_module('unknown_metrics', _METRICS)
+  source_checks.warn_of_unknown_metrics(module.Known(), {'mlm/loss': 0})
+  assert not caplog.records
+  source_checks.warn_of_unknown_metrics(module.Unknown(), {'mlm/loss': 0})
+  (record,) = caplog.records
+  assert_mentions(record.getMessage(), 'Unknown', 'mlm_loss', 'mlm/loss')

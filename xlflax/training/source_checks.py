@@ -1,7 +1,7 @@
 """Detection of mistakes in the source code of user-defined classes.
 
-These are fields that no code reads, and requests and states of hooks that have
-no effect.
+These are fields that no code reads, requests and states of hooks that have no
+effect, and metrics of hooks that do not exist.
 """
 
 import ast
@@ -11,13 +11,14 @@ import inspect
 import logging
 import pathlib
 import sys
+import textwrap
 from collections.abc import Collection, Iterator
 
 from xlflax.objectives.objective_base import Objective
 from xlflax.training.hooks.hook_base import Hook, Request
 from xlflax.training.optimization.optimizers import Optimizer
 from xlflax.training.optimization.schedules import Schedule
-from xlflax.utils import logs, user_modules
+from xlflax.utils import logs, name_suggestions, user_modules
 
 # Classes whose fields are read only by their own code.
 _BASE_CLASSES = (Objective, Optimizer, Schedule, Hook)
@@ -87,6 +88,46 @@ def warn_of_lost_results(
             line,
             extra=logs.ONCE,
           )
+
+
+def warn_of_unknown_metrics(hook: Hook, names: Collection[str]) -> None:
+  """Logs a warning if a user-defined hook reads only metrics that do not exist.
+
+  Metrics that are read with `metrics.get(NAME)` are checked, because the result
+  for an unknown name is None. A hook may read metrics of several objectives, so
+  one existing metric suffices.
+
+  Args:
+    hook: Hook of the run.
+    names: Names of the metrics in `output.metrics`.
+  """
+  cls = type(hook)
+  if not user_modules.is_user_extension(cls):
+    return
+  try:
+    tree = ast.parse(textwrap.dedent(inspect.getsource(cls)))
+  except (OSError, TypeError, SyntaxError):
+    return
+  read = {
+    node.args[0].value
+    for node in ast.walk(tree)
+    if isinstance(node, ast.Call)
+    and isinstance(node.func, ast.Attribute)
+    and node.func.attr == 'get'
+    and getattr(node.func.value, 'attr', None) == 'metrics'
+    and node.args
+    and isinstance(node.args[0], ast.Constant)
+    and isinstance(node.args[0].value, str)
+  }
+  if read and read.isdisjoint(names):
+    logging.warning(
+      'The hook %s reads the metrics %s, which no objective of the run '
+      'computes. The metrics of a step are %s.',
+      cls.__name__,
+      ', '.join(sorted(read)),
+      name_suggestions.format_names(sorted(names)),
+      extra=logs.ONCE,
+    )
 
 
 def find_lost_requests(hook: ast.ClassDef) -> list[int]:

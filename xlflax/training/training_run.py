@@ -16,6 +16,7 @@ from xlflax.training import (
   metric_accumulator,
   objective_checks,
   param_tree,
+  source_checks,
   step_compilation,
   train_state,
   train_step,
@@ -375,6 +376,8 @@ class TrainingRun:
     self._queue.add(self.step, output.loss)
     requests = []
     for hook in self.hooks:
+      if self.step == self.first_step + 1:
+        source_checks.warn_of_unknown_metrics(hook, output.metrics)
       request = hook_results.call_after_step(hook, self, self.step, output)
       if request is not None:
         requests.append((hook, request))
