@@ -43,9 +43,10 @@ class VerifyOptions:
   """Verifies runs, caches, vocabularies and other outputs of xlflax.
 
   Reports missing and damaged files in runs, token caches, vocabularies,
-  preprocessed corpora, hyperparameter searches, suites, evaluations, reports,
-  analyses and exported models, and explains how to restore them. The exit code
-  is 2 if an output is damaged or does not exist.
+  preprocessed corpora, hyperparameter searches, suites, evaluations, analyses,
+  exported models and reports with a file `scores.json`, and explains how to
+  restore them. Other reports of `xlflax report` contain no digests. The exit
+  code is 2 if an output is damaged or does not exist.
 
   Attributes:
     directories: Files and directories to verify.
