@@ -67,3 +67,13 @@ def test_different_sides_cause_no_warning(
   assert not warnings
   assert (result.metrics['accuracy/mean'] == 1) == is_perfect
   assert any('best possible' in note for note in result.notes) == is_perfect
+
+
+@pytest.mark.parametrize(
+  ('spread', 'count', 'expected'),
+  [(1e-7, 5, True), (1e-3, 5, False), (1e-7, 1, False)],
+)
+def test_almost_equal_vectors_are_detected(spread, count, expected):
+  noise = np.random.default_rng(0).normal(size=(count, 8))
+  vectors = (np.ones((1, 8)) + spread * noise).astype(np.float32)
+  assert sentence_task.are_collapsed(vectors) == expected

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -15,12 +16,36 @@ from xlflax.evaluation.sentence_embedding import Centering, SentenceEmbedding
 from xlflax.evaluation.tasks import head_task, truncation_notes
 from xlflax.objectives.model_calls import Pooling
 from xlflax.similarity import vector_normalization
-from xlflax.utils import errors, plurals, validation
+from xlflax.utils import errors, logs, plurals, validation
 
 _Score = Callable[[Any, eval_task.EvalResult, list[str]], dict[str, Statistics]]
 # Minimum number of sentences whose mean describes their language rather than
 # their content.
 MIN_SENTENCES = 50
+
+
+# Standard deviation of the vectors, relative to their norm, below which it
+# consists of rounding errors.
+_MIN_SPREAD = 1e-5
+# Note on a result whose sentence vectors are almost equal.
+_COLLAPSED = (
+  'the vectors of all sentences are almost equal, so the scores depend on '
+  'rounding errors. The encoder has probably collapsed, for example because its '
+  'learning rate was too high'
+)
+
+
+def are_collapsed(vectors: np.ndarray) -> bool:
+  """Returns whether all vectors are almost equal.
+
+  Args:
+    vectors: Sentence vectors of shape [N, D]. The result is False if N is less
+      than 2, or if all vectors are 0.
+  """
+  if len(vectors) < 2:
+    return False
+  spread = np.linalg.norm(np.std(vectors, axis=0, dtype=np.float64))
+  return bool(spread < _MIN_SPREAD * np.linalg.norm(vectors[0]))
 
 
 @validation.validate_fields
@@ -185,6 +210,7 @@ class SentenceTask(eval_task.EvalTask):
       notes.append(
         f'{sentence_result.truncated} of {len(texts)} texts were truncated'
       )
+    self._note_collapse(sentence_result.vectors, notes)
     return sentence_result.vectors
 
   def _check_languages(
@@ -260,7 +286,14 @@ class SentenceTask(eval_task.EvalTask):
     vectors[self.layer_of(eval_model)] = encoding.apply(
       eval_model.params.get('heads', {}), layers[list(encoding.layers)].mean(0)
     )
+    self._note_collapse(vectors[self.layer_of(eval_model)], notes)
     return vectors
+
+  def _note_collapse(self, vectors: np.ndarray, notes: list[str]) -> None:
+    """Appends a note and logs a warning if all vectors are almost equal."""
+    if are_collapsed(vectors) and _COLLAPSED not in notes:
+      notes.append(_COLLAPSED)
+      logging.warning('%s: %s.', self.name, _COLLAPSED, extra=logs.ONCE)
 
   def sides(
     self,
